@@ -10,13 +10,12 @@ from langchain_core.runnables import RunnableConfig
 from langsmith.run_helpers import tracing_context
 from pydantic import TypeAdapter
 
+from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
-from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
-from rag_eval_hooks.judges.decision_judge import DecisionJudge
+from rag_eval_hooks.judges.calls.limits import CallLimits
+from rag_eval_hooks.judges.decision_judge import DecisionJudge, DecisionOptions
 from rag_eval_hooks.judges.decision_model import DecisionModel, Questions, system_one
-from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.judges.prices import Prices
 
 __all__ = ["LangChainDecisionJudge"]
 
@@ -24,25 +23,15 @@ _UNSEEN: Final[RunnableConfig] = {"callbacks": []}
 _QUESTIONS: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Question])
 
 
-class _DecisionKeywords(CallKeywords, total=False):
-    band: tuple[float, float]
-    window: int
-    memo: Memo | None
-    prices: Prices | None
-
-
 class LangChainDecisionModel(DecisionModel):
     def __init__(self, model: BaseDecisionModel, limits: CallLimits) -> None:
         self._model = model
         self._blocks = type(model)._aclassify is BaseDecisionModel._aclassify
-        super().__init__(f"langchain:{model.model}", limits)
+        super().__init__(Caller(f"langchain:{model.model}", Operation.DECISION), limits)
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
-        asked = {name: system_one(one) for name, one in questions.items()}
-        request: Any = {
-            "state": f"{system}\n\n{state}",
-            "questions": _QUESTIONS.validate_python(asked),
-        }
+        request: Any = system_one(system, state, questions)
+        request["questions"] = _QUESTIONS.validate_python(request["questions"])
         with tracing_context(enabled=False):
             async with meter.sending(self.timeout):
                 if self._blocks:
@@ -66,7 +55,7 @@ class LangChainDecisionJudge(DecisionJudge):
         ConfigError: The model is not a decision model, or a value is invalid.
     """
 
-    def __init__(self, model: BaseDecisionModel, **options: Unpack[_DecisionKeywords]) -> None:
+    def __init__(self, model: BaseDecisionModel, **options: Unpack[DecisionOptions]) -> None:
         if not isinstance(model, BaseDecisionModel):
             raise ConfigError("judge", type(model).__name__, "a LangChain decision model")
         keywords: dict[str, Any] = {**options}

@@ -3,66 +3,58 @@
 from __future__ import annotations
 
 import json
-import re
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, Unpack
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
-from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings, Maker
-from rag_eval_hooks.judges.asking import (
-    Answers,
-    check_count,
-    findings_of,
-    gathered,
-    joined,
-    parts,
-    possible,
-    remembered,
-)
-from rag_eval_hooks.judges.calls.context import Tally, in_call_context
-from rag_eval_hooks.judges.calls.failures import RequestRefusedError, absence_of
-from rag_eval_hooks.judges.decision_model import DecisionModel
+from rag_eval_hooks.judges.answers import Answers, about_group
+from rag_eval_hooks.judges.decision_model import DecisionEndpoint, DecisionModel
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
-from rag_eval_hooks.judges.memo import Memo, memo_key
+from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.judges.model_judge import (
+    ModelJudge,
+    ModelKeywords,
+    check_count,
+    gathered,
+    without_missing_texts,
+)
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import SPECS, Ask, Call, ReplyError
+from rag_eval_hooks.prompts import SPECS, Ask, Reading
+from rag_eval_hooks.prompts.decisions import Band, Question, questions
 from rag_eval_hooks.prompts.prompt import data_block, numbered, sealed
-from rag_eval_hooks.prompts.questions import Answer, Band, Question, questions
 from rag_eval_hooks.prompts.specs import DECIDING, DECISIONS_VERSION
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
+from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.text.folding import collapse_runs
-from rag_eval_hooks.usage import tokens
 
 if TYPE_CHECKING:
     from rag_eval_hooks.judges.endpoint import EndpointKeywords
 
-Found: TypeAlias = Mapping[Finding, Answers]
 _MOST_QUESTIONS: Final = 400
 """Maximum number of questions per request in the Decisions API."""
-_MOST_CHUNKS: Final = 300
-"""Maximum number of chunks per request. Each claim needs a question about each chunk."""
 _DECIDED: Final = frozenset(kind for kind, spec in SPECS.items() if spec.is_decision)
 _BY_RULES: Final = frozenset(
     {Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.ENTITIES_FOUND}
 )
-_NOT_DECIDED: Final = NotScored(Cause.MISSING_INPUT, "a decision model generates no text")
+_Item: TypeAlias = tuple[Answers, str, list[Question]]
+"""One item of a finding with its questions, which stay together in one request."""
 _NO_ANSWER: Final = "the model rejected a question, or its answer is invalid"
 _TOO_LONG: Final = "the contexts are rated as a whole but exceed one request"
-_ABOUT_LENGTH: Final = re.compile(r"too (?:long|large)|max_tokens|context.length")
 
 
-class _Item(NamedTuple):
-    ask: Ask
-    key: str
-    questions: list[Question]
+class DecisionOptions(ModelKeywords, total=False):
+    """Keywords of a judge over a decision model."""
+
+    band: tuple[float, float]
+    window: int
 
 
-class DecisionJudge:
+class DecisionJudge(ModelJudge):
     """Makes findings from the probabilities of a decision model, in one request per sample.
 
     The model sees question, contexts, answer and reference as delimited data. Rules split texts
@@ -83,9 +75,11 @@ class DecisionJudge:
         ConfigError: A value is invalid.
     """
 
-    annotator_kind = AnnotatorKind.LLM
     version = DECISIONS_VERSION
     one_call = True
+    makes = _DECIDED | _BY_RULES
+    not_made = NotScored(Cause.MISSING_INPUT, "a decision model generates no text")
+    most_chunks = 300  # each claim has a question about each chunk
 
     def __init__(
         self,
@@ -100,29 +94,20 @@ class DecisionJudge:
         if not 0 <= band[0] <= 0.5 <= band[1] <= 1:
             raise ConfigError("band", band, "a probability up to 0.5 and a probability from 0.5")
         check_count("window", window)
-        if isinstance(model, str):
-            from rag_eval_hooks.judges.decision_endpoint import DecisionEndpoint
-
-            model = DecisionEndpoint(model, {**options})
-        self.name, self.host = model.name, model.host
-        self._model, self._band, self._window = model, Band(*band), window
-        self._memo, self._prices = memo, prices or Prices()
-        self._rules, self._secret = HeuristicJudge(), secrets.token_bytes(16)
+        model = DecisionEndpoint(model, {**options}) if isinstance(model, str) else model
+        super().__init__(model, window, memo, prices)
+        self._band, self._rules = Band(*band), HeuristicJudge()
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Make findings.
 
         A finding is absent if it needs free text or if the sample lacks a text.
         """
-        kinds, findings = possible(sample, wanted)
-        by_rules = _BY_RULES.intersection(kinds)
-        if by_rules:
-            findings = findings.merged(await self._rules.make(sample, by_rules, known))
-        findings = findings.merged(Findings.absent(wanted - _BY_RULES - _DECIDED, _NOT_DECIDED))
-        asks = [Ask(kind, sample, known) for kind in kinds if kind in _DECIDED]
-        found = await self._found(asks, self._window) if asks else {}
-        for ask in asks:
-            findings = findings.merged(findings_of(ask, found[ask.kind]))
+        by_rules = without_missing_texts(wanted & _BY_RULES, sample)
+        findings = await super().make(sample, wanted - by_rules, known)
+        if not by_rules:
+            return findings
+        findings = findings.merged(await self._rules.make(sample, by_rules, known))
         screened = by_rules & {Finding.ENTITIES_FOUND}
         return replace(findings, by=dict.fromkeys(screened, (Maker.of(self._rules),)))
 
@@ -130,82 +115,54 @@ class DecisionJudge:
         """Return 1 if any finding needs the model, else 0. All decisions share one request."""
         return int(not wanted.isdisjoint(_DECIDED))
 
-    async def aclose(self) -> None:
-        await self._model.aclose()
-        if self._memo is not None:
-            await self._memo.aclose()
+    async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
+        """Ask about a group of chunks, or about each half if the model finds it too long."""
+        answers, state = about_group(asks, group), _state(asks[0], group)
+        requests = _requests(answers, is_whole=len(group) == len(asks[0].sample.contexts or ()))
+        were_long = await gathered(self._decide(state, items) for items in requests)
+        if not any(were_long) or len(group) < 2:
+            return answers
+        middle = len(group) // 2
+        halves = (group[:middle], group[middle:])
+        return [*chain(*await gathered(self._about(asks, half) for half in halves))]
 
-    async def _found(self, asks: Sequence[Ask], window: int) -> Found:
-        chunks = asks[0].sample.contexts or ()
-        groups = parts(asks[0].sample, window, _MOST_CHUNKS) or [()]
-        by_group = [{ask.kind: Answers() for ask in asks} for _ in groups]
-        try:
-            await gathered(self._request(*one) for one in _requests(asks, groups, by_group))
-        except RequestRefusedError as error:
-            if len(groups) >= len(chunks):
-                return {ask.kind: Answers(failure=absence_of(error)) for ask in asks}
-            size = sum(tokens(chunk.text) for chunk in chunks)
-            return await self._found(asks, max(1, min(window, size) // 2))
-        kinds = [ask.kind for ask in asks]
-        return {kind: joined(kind, [one[kind] for one in by_group], groups) for kind in kinds}
+    async def _decide(self, state: str, items: Sequence[_Item]) -> bool:
+        """Send one request, and return whether the model found it too long."""
+        asked = [question for _, _, some in items for question in some]
+        text = sealed(state, self._secret)
+        complete = partial(self._model.complete, DECIDING, text, asked)
+        charged = [*{answers.ask.kind: answers for answers, _, _ in items}.values()]
+        identity = (self.version, state, asked)
+        reading = await self._request(identity, complete, partial(self._read, items), charged)
+        return reading is not None and reading.cut
 
-    async def _request(self, state: str, items: Sequence[_Item], found: Found) -> None:
-        """Send one request. Add values and usage to the findings of its items."""
-        total, tally = Answers(), Tally()
-        try:
-            with in_call_context(tally=tally):
-                answers = iter(await self._decided(state, [q for one in items for q in one[2]]))
-            for ask, key, asked in items:
-                given = [one for one in islice(answers, len(asked)) if one is not None]
-                if len(given) == len(asked):
-                    found[ask.kind].values[key] = self._band.content(ask, given)
-                else:
-                    found[ask.kind].problem = _NO_ANSWER
-        except ReplyError as error:
-            total.problem = str(error)
-        except JudgeError as error:
-            if isinstance(error, RequestRefusedError) and _is_too_long(error):
-                raise
-            total.failure = absence_of(error)
-        kinds = {one.ask.kind for one in items}
-        total.usage = self._prices.priced(tally.usage, self.name).share(len(kinds))
-        for kind in kinds:
-            found[kind].absorb(total)
-
-    async def _decided(self, state: str, asked: Sequence[Question]) -> list[Answer | None]:
-        named = {str(number): one for number, one in enumerate(asked, start=1)}
-
-        async def decide() -> str:
-            text = sealed(state, self._secret)
-            return json.dumps(await self._model.decide(DECIDING, text, named))
-
-        key = memo_key(self.name, self._model.memo_scope, (self.version, state, asked))
-        text, is_new = await remembered(self._memo, key, decide)
-        answers: list[Answer | None] = json.loads(text)
-        if self._memo is not None and is_new and None not in answers:
-            self._memo.keep(key, text)
-        return answers
+    def _read(self, items: Sequence[_Item], text: str) -> Reading:
+        """Keep the content of each item if all of its questions have an answer."""
+        given = iter(json.loads(text))
+        problems: tuple[str, ...] = ()
+        for answers, key, asked in items:
+            probabilities = [*islice(given, len(asked))]
+            if None in probabilities:
+                problems = (_NO_ANSWER,)
+            else:
+                answers.values[key] = self._band.content(answers.ask, probabilities)
+        return Reading({}, problems)
 
 
-def _requests(
-    asks: Sequence[Ask], groups: Sequence[tuple[int, ...]], by_group: Sequence[Found]
-) -> Iterator[tuple[str, list[_Item], Found]]:
-    """Yield the data and items of each request. One request holds all questions about an item."""
-    for group, found in zip(groups, by_group, strict=True):
-        state, items = _state(asks[0], group), []
-        for ask in asks:
-            if ask.has_contexts:
-                ask = replace(ask, shown=group, partial=len(groups) > 1)
-            if ask.partial and ask.spec.call is Call.GRADE:
-                found[ask.kind].problem = _TOO_LONG
-            elif ask.has_contexts or group == groups[0]:
-                items += [_Item(ask, key, questions(ask, key)) for key in ask.items()]
-        while items:
-            count = size = 0
-            while count < len(items) and (size := size + len(items[count][2])) <= _MOST_QUESTIONS:
-                count += 1
-            yield state, items[: count or 1], found
-            items = items[count or 1 :]
+def _requests(parts: Iterable[Answers], *, is_whole: bool) -> list[list[_Item]]:
+    """Return the items of each request. One request holds all questions about an item."""
+    items: list[_Item] = []
+    for answers in parts:
+        ask = answers.ask
+        if ask.has_contexts and not (is_whole or ask.spec.splits):
+            answers.problem = _TOO_LONG
+        else:
+            items += [(answers, key, questions(ask, key)) for key in ask.items()]
+    counts = [len(asked) for _, _, asked in items]
+    if sum(counts) <= _MOST_QUESTIONS:
+        return [items] if items else []
+    most = _MOST_QUESTIONS // max(counts)
+    return [items[at : at + most] for at in range(0, len(items), most)]
 
 
 def _state(ask: Ask, group: tuple[int, ...]) -> str:
@@ -227,7 +184,3 @@ def _state(ask: Ask, group: tuple[int, ...]) -> str:
     chunks = replace(ask, shown=group).chunks()
     blocks = [{"question": sample.question, "chunks": chunks}, *([told] if told else [])]
     return "\n".join(map(data_block, blocks))
-
-
-def _is_too_long(error: RequestRefusedError) -> bool:
-    return error.status == 413 or bool(_ABOUT_LENGTH.search(error.complaint))

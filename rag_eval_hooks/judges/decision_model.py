@@ -1,87 +1,169 @@
-"""Interface of decision models: questions in, probabilities out."""
+"""Decision models: questions in, probabilities out, over HTTP or any other client."""
 
 from __future__ import annotations
 
+import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, Final, TypeAlias, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from rag_eval_hooks.calls import Caller, Operation
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
-from rag_eval_hooks.judges.calls.limits import CallLimits
+from rag_eval_hooks.judges.calls.failures import RequestRefusedError, TooLongError
 from rag_eval_hooks.judges.chat import ModelAdapter
-from rag_eval_hooks.prompts import ReplyError
-from rag_eval_hooks.prompts.questions import Answer, Question
+from rag_eval_hooks.prompts.decisions import Answer, Question
 
 Questions: TypeAlias = Mapping[str, Question]
+_Probability = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 _ROUNDING: Final = 0.05
 """Tolerance for rounding of the sum of probabilities and of the chosen probability."""
+_ABOUT_LENGTH: Final = re.compile(r"too (?:long|large)|max_tokens|context.length")
+_TYPESAFE: Final = "https://api.typesafe.ai/v1"
 
 
 class DecisionModel(ModelAdapter, ABC):
     """A decision model behind any client."""
 
-    def __init__(
-        self, name: str, limits: CallLimits, *, provider: str | None = None, scope: str = ""
-    ) -> None:
-        super().__init__(Caller(name, Operation.DECISION, provider), limits, scope=scope)
-
-    async def decide(self, system: str, state: str, questions: Questions) -> list[Answer | None]:
-        """Return the probabilities for each question, in order, or None for a rejected question.
+    async def complete(self, system: str, state: str, questions: Sequence[Question]) -> str:
+        """Return a JSON list: the probabilities for each question, or null without valid answer.
 
         Raises:
-            ReplyError: The reply contains no answers.
+            TooLongError: The request is too long for the model.
             JudgeError: The model is unreachable, timed out, or rejected the request.
         """
-        texts = (system, state, *(text for _, text, _ in questions.values()))
-        call = self._calls.make(lambda meter: self.ask(system, state, questions, meter), texts)
-        answers = await call
+        named = {str(number): one for number, one in enumerate(questions, start=1)}
+        texts = (system, state, *(one.text for one in questions))
+        try:
+            call = self._calls.make(lambda meter: self.ask(system, state, named, meter), texts)
+            answers = await call
+        except RequestRefusedError as error:
+            if error.status == 413 or _ABOUT_LENGTH.search(error.complaint):
+                raise TooLongError("the request is too long for the model") from None
+            raise
         if isinstance(answers, list):
             # An answer counts only at the position of its question.
-            pairs = zip(questions, answers, strict=False)
+            pairs = zip(named, answers, strict=False)
             answers = {k: a for k, a in pairs if isinstance(a, Mapping) and a.get("name") == k}
-        if not isinstance(answers, Mapping):
-            raise ReplyError("it holds no answers")
-        return [_read(one, answers.get(name)) for name, one in questions.items()]
+        given = answers if isinstance(answers, Mapping) else {}
+        return json.dumps([_read(one, given.get(name)) for name, one in named.items()])
 
     @abstractmethod
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
         """Send one request through the meter, and return its answers as a list or mapping."""
 
 
-def system_one(question: Question) -> dict[str, Any]:
-    """Return a question in System One's format."""
+class DecisionEndpoint(DecisionModel):
+    """A decision model behind `/decisions` of OpenAI, or `/systemone` of any server.
+
+    Args:
+        name: `openai-decisions:<model>`, `systemone:<model>` or `systemone:<url>`. With a URL, the
+            server chooses the model.
+        keywords: Fields of `ClientOptions`. They are removed from the mapping.
+    """
+
+    def __init__(self, name: str, keywords: dict[str, Any]) -> None:
+        # Needs the client of OpenAI, which a model of LangChain does not.
+        from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
+
+        kind, _, model = name.partition(":")
+        if kind not in ("openai-decisions", "systemone") or not model:
+            wants = "'openai-decisions:<model>' or 'systemone:<model or url>'"
+            raise ConfigError("model", name, wants)
+        self._is_openai = kind == "openai-decisions"
+        self._model = {} if "://" in model else {"model": model}
+        if not self._is_openai:
+            keywords["base_url"] = _root(keywords, model)
+        options = ClientOptions.taken_from(keywords)
+        self._endpoint = Endpoint(options)
+        self.host = self._endpoint.host
+        hosted = "typesafe" if options.base_url == _TYPESAFE else None
+        provider = "openai" if self._is_openai else hosted
+        caller = Caller(name, Operation.DECISION, provider)
+        super().__init__(caller, options, scope=str(options.base_url))
+
+    async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
+        # Uses the client's low-level method, because only openai 3 has `decisions`.
+        if self._is_openai:
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": state}]
+            asked = [_openai(name, one) for name, one in questions.items()]
+            path, body = "/decisions", {"input": messages, "questions": asked}
+        else:
+            path, body = "/systemone", system_one(system, state, questions)
+        reply = await self._endpoint.post(path, {**self._model, **body}, meter)
+        return reply.get("answers") if isinstance(reply, dict) else None
+
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
+
+def system_one(system: str, state: str, questions: Questions) -> dict[str, Any]:
+    """Return a request in the format of System One."""
+    asked: dict[str, Any] = {}
+    for name, (kind, text, options) in questions.items():
+        asked[name] = {"type": "noul" if kind == "predicate" else kind, "instructions": text}
+        if options:
+            asked[name]["criteria"] = dict.fromkeys(options) if kind == "choice" else [*options]
+    return {"state": f"{system}\n\n{state}", "questions": asked}
+
+
+def _openai(name: str, question: Question) -> dict[str, Any]:
     kind, text, options = question
-    if kind == "predicate":
-        return {"type": "noul", "instructions": text}
-    criteria = dict.fromkeys(options) if kind == "choice" else list(options)
-    return {"type": kind, "instructions": text, "criteria": criteria}
+    asked: dict[str, Any] = {"type": kind, "name": name, "instructions": text}
+    if kind == "choice":
+        asked["choices"] = [{"value": option} for option in options]
+    elif kind == "score":
+        asked["levels"] = [{"label": option} for option in options]
+    return asked
+
+
+def _root(keywords: dict[str, Any], model: str) -> str | None:
+    address = model if "://" in model else keywords.get("base_url")
+    if address is None:
+        return _TYPESAFE if keywords.get("api_key") else None
+    return f"{address.rstrip('/').removesuffix('/systemone').removesuffix('/v1')}/v1"
+
+
+class _Share(BaseModel):
+    value: str | int | None = None
+    label: str | None = None
+    probability: _Probability
+
+
+class _Reply(BaseModel):
+    """An answer in either format. Only System One maps options to probabilities."""
+
+    type: str
+    choice: str | None = None
+    probability: _Probability | None = Field(
+        None, validation_alias=AliasChoices("probability", "noul")
+    )
+    probabilities: dict[str | int, _Probability] | list[_Share] | None = None
 
 
 def _read(question: Question, answer: Any) -> Answer | None:
     """Return the probabilities. None if the model rejected the question or answered another."""
+    try:
+        reply = _Reply.model_validate(answer)
+    except ValidationError:
+        return None
     kind, _, options = question
-    if not isinstance(answer, Mapping):
-        return None
     if kind == "predicate":
-        name = {"predicate": "probability", "noul": "noul"}.get(answer.get("type", ""), "")
-        value = answer.get(name)
-        return (float(value),) if _is_probability(value) else None
-    given, key = answer.get("probabilities"), "value" if kind == "choice" else "label"
+        if reply.type not in ("predicate", "noul") or reply.probability is None:
+            return None
+        return (reply.probability,)
+    given = reply.probabilities or {}
+    names: Sequence[str] = options
     if isinstance(given, list):
-        given = {row.get(key): row.get("probability") for row in given if isinstance(row, Mapping)}
-    elif isinstance(given, Mapping) and kind == "score":
-        numbers = {str(number): option for number, option in enumerate(options)}
-        given = {numbers.get(str(number)): value for number, value in given.items()}
-    if answer.get("type") != kind or not isinstance(given, Mapping) or {*given} != {*options}:
+        given = {f"{one.label or one.value}": one.probability for one in given}
+    elif kind == "score":
+        names = [str(position) for position in range(len(options))]
+    shares = {str(name): probability for name, probability in given.items()}
+    if reply.type != kind or {*shares} != {*names} or abs(sum(shares.values()) - 1) > _ROUNDING:
         return None
-    values = tuple(given[option] for option in options)
-    if not all(map(_is_probability, values)) or abs(sum(values) - 1) > _ROUNDING:
-        return None
-    top = max(values)
-    chosen = given.get(answer.get("choice"), 0.0) if kind == "choice" else top
-    return values if chosen >= top - _ROUNDING else None
-
-
-def _is_probability(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    top = max(shares.values())
+    chosen = shares.get(reply.choice or "", 0.0) if kind == "choice" else top
+    return tuple(shares[name] for name in names) if chosen >= top - _ROUNDING else None

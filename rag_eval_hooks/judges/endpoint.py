@@ -18,6 +18,7 @@ from rag_eval_hooks.errors import BudgetError, ConfigError, missing_extra
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.failures import DescribedError
 from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
+from rag_eval_hooks.judges.prices import Prices
 
 try:
     import openai
@@ -100,13 +101,26 @@ class Endpoint:
             WeakKeyDictionary()
         )
 
-    async def post(self, path: str, document: Mapping[str, Any], meter: Meter) -> Any:
+    async def post(
+        self, path: str, document: Mapping[str, Any], meter: Meter, prices: Prices | None = None
+    ) -> Any:
         """Post JSON to a path below the base URL, and return the reply's JSON.
 
         Raises:
             openai.APIStatusError: The HTTP status is 400 or above.
             ValueError: The reply is not JSON, or longer than 4 MB after decoding.
         """
+        reply = await self._sent(path, document, meter)
+        used = field(reply, "usage")
+        read, written = (
+            next(filter(None, (field(used, f"{name}_tokens") for name in names)), None)
+            for names in (("prompt", "input"), ("completion", "output"))
+        )
+        model, reply_id = field(reply, "model"), field(reply, "id")
+        meter.replied(read, written, model=model, id=reply_id, prices=prices)
+        return reply
+
+    async def _sent(self, path: str, document: Mapping[str, Any], meter: Meter) -> Any:
         client = self._client()
         token = _post.set((json.dumps(document, ensure_ascii=False).encode(), meter))
         try:
@@ -194,6 +208,7 @@ async def _limit_reply(response: Any) -> None:
 
 
 def field(value: object, key: str) -> object:
+    """Return a field of a reply, or None."""
     return value.get(key) if isinstance(value, dict) else None
 
 

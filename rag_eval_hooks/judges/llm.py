@@ -3,64 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Iterable, Sequence
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import pairwise
+from typing import Final, TypeVar
 
-from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.asking import (
-    Answers,
-    Request,
-    Stagger,
-    check_count,
-    findings_of,
-    gathered,
-    possible,
-    remembered,
-    verified,
-)
-from rag_eval_hooks.judges.base import Judge
-from rag_eval_hooks.judges.calls.context import (
-    Tally,
-    in_call_context,
-    observed_call,
-)
-from rag_eval_hooks.judges.calls.failures import absence_of
-from rag_eval_hooks.judges.calls.limits import CallKeywords
+from rag_eval_hooks.findings import Finding, Verdict
+from rag_eval_hooks.judges.answers import Answers, about_group
 from rag_eval_hooks.judges.chat import Chat, OutputMode
-from rag_eval_hooks.judges.memo import Memo, memo_key
+from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.judges.model_judge import ModelJudge, ModelKeywords, check_count, gathered
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import (
-    ABOUT,
-    PROMPTS_VERSION,
-    SPECS,
-    TEMPLATES,
-    Ask,
-    Call,
-    Prompt,
-    Reading,
-    ReplyError,
-)
-from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
-from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Call, Prompt, Unit
+from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.text.folding import fold
 
-_MADE_ELSEWHERE = NotScored(Cause.MISSING_INPUT, "no language model makes this finding")
+T = TypeVar("T")
+
+_MOST_CLAIMS: Final = 10
+"""Maximum number of claims in one call."""
+_LITERALLY: Final = "found literally"
+_BEFORE: Final = r"(?<![^\s(\"'\[])"
+_AFTER: Final = r"[.,;:!?)\"'\]]*(?:\s|$)"
+_MOST_LEADS: Final = 256
+"""Maximum number of prompt prefixes to remember."""
+_LONGEST_LEAD: Final = 5.0
+"""Seconds after which the other calls start, even if the first reply has not started."""
 
 
-class ModelOptions(CallKeywords, total=False):
+class ModelOptions(ModelKeywords, total=False):
     """Keywords of judges over a language model."""
 
     attempts: int
     stagger: bool
     verify_tokens: int
-    memo: Memo | None
-    prices: Prices | None
 
 
-class LLMJudge:
+class LLMJudge(ModelJudge):
     """Makes findings with a language model.
 
     Each finding has its own calls, which show the model only the texts that the finding's
@@ -86,8 +68,9 @@ class LLMJudge:
         ConfigError: An option has an invalid value.
     """
 
-    annotator_kind = AnnotatorKind.LLM
     version = PROMPTS_VERSION
+    makes = frozenset(SPECS)
+    not_made = NotScored(Cause.MISSING_INPUT, "no language model makes this finding")
 
     def __init__(
         self,
@@ -101,134 +84,111 @@ class LLMJudge:
     ) -> None:
         check_count("attempts", attempts)
         check_count("verify_tokens", verify_tokens)
-        self.name = chat.name
-        self.host: str | None = getattr(chat, "host", None)
-        self._chat = chat
-        self._attempts = attempts
-        self._prices = prices or Prices()
+        super().__init__(chat, verify_tokens, memo, prices)
+        self._chat, self._attempts = chat, attempts
         self._stagger = Stagger() if stagger else None
-        self._memo = memo
-        self._secret = secrets.token_bytes(16)
-        self._verify_tokens = verify_tokens
 
     @property
     def output_mode(self) -> OutputMode | None:
         """How the model returns structured output, or None for the user's own chat."""
         return getattr(self._chat, "output_mode", None)
 
-    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings. A finding whose text the sample lacks is absent as `missing_input`."""
-        kinds, absent = possible(sample, wanted)
-        findings = absent.merged(Findings.absent(wanted - SPECS.keys(), _MADE_ELSEWHERE))
-        asks = [Ask(kind, sample, known) for kind in kinds]
-        advice = getattr(self._chat, "advice", "")
-        for ask, answers in zip(asks, await gathered(map(self._asked, asks)), strict=True):
-            findings = findings.merged(findings_of(ask, answers, advice))
-        return findings
-
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
         """Return the number of calls for these findings if every reply is valid."""
         calls = [SPECS[kind].call for kind in wanted & SPECS.keys()]
         return sum(len(TEMPLATES) if call is Call.GRADE else 1 for call in calls)
 
-    async def aclose(self) -> None:
-        await self._chat.aclose()
-        if self._memo is not None:
-            await self._memo.aclose()
+    async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
+        answers = about_group(asks, group)
+        for one in answers:
+            if one.ask.kind is Finding.ENTITIES_FOUND:
+                # An entity that a chunk contains literally needs no call.
+                one.take(_literal(one.ask))
+        await gathered(
+            self._ask(one, keys, self._attempts) for one in answers for keys in _requests(one)
+        )
+        return answers
 
-    async def _asked(self, ask: Ask) -> Answers:
-        if ask.spec.call is Call.VERIFY:
-            return await verified(ask, self.ask_all, self._verify_tokens)
-        keys = tuple(ask.items())
-        parts = [(key,) for key in keys] if ask.spec.call is Call.GRADE else [keys]
-        return await self.ask_all([(ask, part) for part in parts])
-
-    async def ask_all(self, calls: Iterable[Request]) -> Answers:
-        """Make all calls about one finding in parallel, and merge the replies.
+    async def _ask(self, answers: Answers, keys: Sequence[str], left: int) -> None:
+        """Ask about items until each has a valid reply.
 
         The judge asks again about invalid items. It asks once more about an item with a warning,
         such as a quote that no chunk has, and then keeps the reply. After a truncated reply, it
         asks about the remaining items in two halves.
         """
-        answers = Answers()
-        await gathered(self._ask(ask, keys, self._attempts, answers) for ask, keys in calls)
-        return answers
-
-    async def _ask(self, ask: Ask, keys: Sequence[str], left: int, answers: Answers) -> None:
+        ask = answers.ask
         problems: tuple[str, ...] = ()
         while left and (still := answers.open(keys)):
             left -= 1
-            tally = Tally()
-            try:
-                with in_call_context(tally=tally):
-                    reading = await self._turn(ask, still, problems)
-            except ReplyError as error:
-                reading = Reading({}, (str(error),))
-            except JudgeError as error:
-                answers.failure = absence_of(error)
+            prompt = ask.prompt(still, problems).sealed(self._secret)
+            complete, read = partial(self._complete, prompt), partial(ask.read, still)
+            reading = await self._request(prompt.identity, complete, read, [answers])
+            if reading is None:
                 break
-            finally:
-                answers.usage += self._prices.priced(tally.usage, self._chat.name)
             answers.take(reading.values)
             still, problems = answers.open(keys), reading.problems
-            answers.problem = next(iter(problems), answers.problem)
             if left and reading.cut and len(still) > 1:
                 middle = (len(still) + 1) // 2
                 halves = (still[:middle], still[middle:])
-                await asyncio.gather(*(self._ask(ask, half, left, answers) for half in halves))
+                await asyncio.gather(*(self._ask(answers, half, left) for half in halves))
                 break
 
-    async def _turn(self, ask: Ask, keys: Sequence[str], problems: tuple[str, ...]) -> Reading:
-        """Send one request and parse the reply. The memo stores a reply without problems."""
-        prompt = ask.prompt(keys, problems).sealed(self._secret)
-        key = memo_key(self._chat.name, getattr(self._chat, "memo_scope", ""), prompt.identity)
-        text, is_new = await remembered(self._memo, key, partial(self._completed, prompt))
-        reading = ask.read(keys, text)
-        if self._memo is not None and is_new and not reading.problems:
-            self._memo.keep(key, text)
-        return reading
-
-    async def _completed(self, prompt: Prompt) -> str:
+    async def _complete(self, prompt: Prompt) -> str:
         if self._stagger is None:
             return await self._chat.complete(prompt)
         return await self._stagger.run(prompt.prefix, partial(self._chat.complete, prompt))
 
 
-class MeteredJudge:
-    """Applies the budget and observation to a user's judge, without changing the judge.
+def _requests(answers: Answers) -> list[tuple[str, ...]]:
+    """Return the open items by request: one template, or at most ten claims, else all."""
+    keys = answers.open(tuple(answers.ask.items()))
+    most = {Unit.ITEM: _MOST_CLAIMS, Unit.TEMPLATE: 1}.get(answers.ask.spec.unit, len(keys) or 1)
+    count = -(-len(keys) // most)
+    bounds = [at * len(keys) // count for at in range(count + 1)] if count else []
+    return [keys[low:high] for low, high in pairwise(bounds)]
 
-    A `make` counts as one call, because the calls inside are invisible. Token counts come from the
-    usage that the findings report.
+
+def _literal(ask: Ask) -> dict[str, Verdict]:
+    """Return the entities that appear in a chunk as whole words, ignoring case and accents.
+
+    Only white space and sentence punctuation end a word. So "-36", "36.5" and "1,036" do not
+    contain "36". The judge is asked about the remaining entities.
+    """
+    chunks = [fold(context.text) for context in ask.sample.contexts or ()]
+    names = {key: fold(entity) for key, entity in ask.items().items()}
+    return {
+        key: Verdict(True, _LITERALLY)
+        for key, name in names.items()
+        if name and any(re.search(_BEFORE + re.escape(name) + _AFTER, one) for one in chunks)
+    }
+
+
+class Stagger:
+    """Sends the first of several calls with the same prompt prefix before the others.
+
+    A provider caches a prefix once the first reply has started. Calls before that moment pay the
+    full price. If the first call fails, the other calls proceed.
     """
 
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
-        self.name = judge.name
-        self.annotator_kind = judge.annotator_kind
-        self.version = judge.version
-        # Optional attributes and methods, such as `warm_up`.
-        for name in ("host", "one_call", "screening", "warm_up"):
-            if hasattr(judge, name):
-                setattr(self, name, getattr(judge, name))
+    def __init__(self) -> None:
+        self._leads: OrderedDict[int, asyncio.Event] = OrderedDict()
 
-    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        with observed_call(Caller(self.name), is_request=False) as meter:
-            async with meter.sending():
-                findings = await self._judge.make(sample, wanted, known)
-            used = sum(findings.usage.values(), start=Usage())
-            meter.replied(round(used.input_tokens), round(used.output_tokens))
-            return findings
+    async def run(self, prefix: str | None, call: Callable[[], Awaitable[T]]) -> T:
+        """Run a call after the first call with the same prefix.
 
-    def expected_calls(self, wanted: frozenset[Finding]) -> int:
-        """Return one call for items, and one for verdicts about them."""
-        judged = wanted & SPECS.keys()
-        return len({kind in ABOUT for kind in judged})
-
-    async def aclose(self) -> None:
-        await self._judge.aclose()
-
-
-def metered(judge: Judge) -> Judge:
-    """Wrap a judge whose model calls are invisible. Return any other judge unchanged."""
-    counts = hasattr(judge, "expected_calls") or judge.annotator_kind is not AnnotatorKind.LLM
-    return judge if counts else MeteredJudge(judge)
+        A call without a prefix runs at once.
+        """
+        if prefix is None:
+            return await call()
+        key = hash((prefix, id(asyncio.get_running_loop())))
+        if (lead := self._leads.get(key)) is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(lead.wait(), _LONGEST_LEAD)
+            return await call()
+        lead = self._leads[key] = asyncio.Event()
+        if len(self._leads) > _MOST_LEADS:
+            self._leads.popitem(last=False)
+        try:
+            return await call()
+        finally:
+            lead.set()

@@ -59,11 +59,7 @@ class OpenAIChat(ChatAdapter):
         body = {"model": self._model, "messages": messages, **_output_fields(prompt, mode)}
         if temperature is not None:
             body["temperature"] = temperature
-        reply = await self._endpoint.post("/chat/completions", body, meter)
-        used, model, reply_id = (field(reply, name) for name in ("usage", "model", "id"))
-        tokens = field(used, "prompt_tokens"), field(used, "completion_tokens")
-        meter.replied(*tokens, model=model, id=reply_id)
-        return _text(reply)
+        return _text(await self._endpoint.post("/chat/completions", body, meter))
 
     async def aclose(self) -> None:
         await self._endpoint.aclose()

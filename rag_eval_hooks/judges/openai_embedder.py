@@ -12,7 +12,7 @@ from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.calls.context import Meter, ModelCalls
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache
-from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field
+from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords
 from rag_eval_hooks.judges.prices import Prices
 
 _BATCH = 128
@@ -75,10 +75,7 @@ class OpenAIEmbedder:
         body = {"model": self._model, "input": sent, "encoding_format": "float"}
 
         async def request(meter: Meter) -> Any:
-            reply = await self._endpoint.post("/embeddings", body, meter)
-            used = field(field(reply, "usage"), "prompt_tokens")
-            meter.replied(used, model=field(reply, "model"), prices=self._prices)
-            return reply
+            return await self._endpoint.post("/embeddings", body, meter, self._prices)
 
         return self._vectors(await self._calls.make(request, sent), len(sent))
 

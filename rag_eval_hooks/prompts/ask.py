@@ -15,8 +15,8 @@ from rag_eval_hooks.prompts.elements import (
     SpoiledGroupError,
     SupportElement,
     View,
+    content_of,
     number_of,
-    parse,
 )
 from rag_eval_hooks.prompts.prompt import (
     Prompt,
@@ -56,7 +56,7 @@ _Group: TypeAlias = dict[str, Any]
 class Reading(NamedTuple):
     """A parsed reply: contents by item, problems without content, and whether it was cut."""
 
-    values: Mapping[str, Any]
+    values: Mapping[Any, Any]
     problems: tuple[str, ...] = ()
     cut: bool = False
 
@@ -68,15 +68,13 @@ class Ask:
     Items have keys: numbers of sentences and chunks from 1; `a1`... for answer claims, `r1`... for
     reference claims, `e1`... for entities; the names of texts. A list or a rating is one item,
     because half of it has no meaning. A grade has one item per template, and a prompt uses one
-    template. The prompt contains only the chunks numbered in `shown`. If other prompts show the
-    rest, it is `partial`: the judge also says which chunks state part of a claim.
+    template. The prompt contains only the chunks numbered in `shown`.
     """
 
     kind: Finding
     sample: Sample
     known: Findings
     shown: tuple[int, ...] | None = None
-    partial: bool = False
 
     @property
     def spec(self) -> Spec:
@@ -87,6 +85,12 @@ class Ask:
     def has_contexts(self) -> bool:
         """Whether the prompt shows the contexts."""
         return Field.CONTEXTS in self.spec.shows
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether other prompts show the other chunks. Then verdicts tell who states a part."""
+        shown, chunks = self.shown, self.sample.contexts or ()
+        return self.has_contexts and shown is not None and len(shown) < len(chunks)
 
     def items(self) -> Mapping[str, str]:
         """Return the items that need a judge: their texts by key."""
@@ -190,7 +194,7 @@ class Ask:
         view = self._view()
         try:
             if (id_key := self.spec.unit.key) is None:
-                return dict.fromkeys(keys, self._element(group, view))
+                return dict.fromkeys(keys, content_of(self.spec.element, group, view))
             if not isinstance(group, list):
                 raise ReplyError("it is missing or not a list")
             named: dict[str, list[Any]] = {key: [] for key in keys}
@@ -210,15 +214,11 @@ class Ask:
         if not elements:
             return ReplyError(f"{name} is missing")
         try:
-            return self._element(elements[0], view)
+            return content_of(self.spec.element, elements[0], view)
         except SpoiledGroupError:
             raise
         except ReplyError as error:
             return ReplyError(f"{name}: {error}")
-
-    def _element(self, value: Any, view: View) -> Any:
-        element = parse(self.spec.element, value)
-        return element.content(view) if isinstance(element, ReplyElement) else element
 
     def _text(self, name: Field) -> str | None:
         text: str | None = getattr(self.sample, name)
@@ -227,7 +227,7 @@ class Ask:
     def _view(self) -> View:
         if self.has_contexts:
             texts = {int(number): text for number, text in self.chunks().items()}
-            return View(texts, len(self.sample.contexts or ()), partial=self.partial)
+            return View(texts, len(self.sample.contexts or ()), partial=self.is_partial)
         return View({1: self._text(self.spec.text) or ""})
 
     def _document(self, keys: Sequence[str]) -> dict[str, Any]:
@@ -255,7 +255,7 @@ class Ask:
             return text[TEMPLATES.index(keys[0])]
         if spec.unit is Unit.CHUNK:
             return self._purposed(text)
-        is_partial = self.partial and spec.element is SupportElement
+        is_partial = self.is_partial and spec.element is SupportElement
         return f"{text} {ELSEWHERE}" if is_partial else text
 
     def _purposed(self, text: str) -> str:

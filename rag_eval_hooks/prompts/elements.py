@@ -354,3 +354,13 @@ def parse(model: Any, value: Any) -> Any:
     names = {str((*misfit["loc"], "it")[0]) for misfit in found}
     wrong = "missing, of the wrong type or out of range"
     raise ReplyError(f"{', '.join(sorted(names))} {wrong}")
+
+
+def content_of(model: Any, value: Any, view: View) -> Any:
+    """Return the content of one element of a reply.
+
+    Raises:
+        ReplyError: The element is invalid, or contradicts itself or the texts.
+    """
+    element = parse(model, value)
+    return element.content(view) if isinstance(element, ReplyElement) else element

@@ -86,6 +86,11 @@ class Spec:
         return frozenset(self.shows) - self.optional - {Field.QUESTION}
 
     @property
+    def splits(self) -> bool:
+        """Whether groups of chunks can be judged one by one."""
+        return self.call is Call.VERIFY and Field.CONTEXTS in self.shows
+
+    @property
     def is_decision(self) -> bool:
         """Whether a decision model can make the finding."""
         return bool(self.question or self.levels)

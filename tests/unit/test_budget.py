@@ -22,7 +22,7 @@ from rag_eval_hooks.judges.calls.budget import Budget, Reservation, budget_of
 from rag_eval_hooks.judges.calls.context import Meter, ModelCalls, in_call_context
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
-from rag_eval_hooks.judges.llm import metered
+from rag_eval_hooks.judges.model_judge import metered
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.score import AnnotatorKind

@@ -64,7 +64,7 @@ def test_each_grade_has_two_templates(kind: Finding) -> None:
 
 def test_a_part_shows_its_chunks_under_their_own_numbers() -> None:
     for kind in (Finding.ANSWER_SUPPORT, Finding.RELEVANCE):
-        ask = replace(FULL.ask(kind), shown=(1, 3), partial=True)
+        ask = replace(FULL.ask(kind), shown=(1, 3))
         prompt = ask.prompt(tuple(ask.items()))
         assert data_of(prompt)["chunks"] == {"1": VERIFY.chunks[0], "3": VERIFY.chunks[2]}
         assert ("chunks not shown here" in prompt.user) is (kind is Finding.ANSWER_SUPPORT)

@@ -146,7 +146,7 @@ def test_chunks_support_a_claim_together_only_where_none_does_alone() -> None:
 
 
 def test_part_of_long_contexts_names_chunks_that_state_a_part() -> None:
-    part = replace(LONG_VERIFY.ask(Finding.ANSWER_SUPPORT), shown=(1, 2), partial=True)
+    part = replace(LONG_VERIFY.ask(Finding.ANSWER_SUPPORT), shown=(1, 2))
     found = read(part, truth(part)).values["a1"]
     assert (any(found.by_chunk), found.partly, found.together) == (False, {1, 2}, True)
     assert not changed(part, 1, partly=[3]).values

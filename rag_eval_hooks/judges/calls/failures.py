@@ -50,6 +50,10 @@ class RequestRefusedError(JudgeError):
         self.complaint = complaint
 
 
+class TooLongError(ReplyError):
+    """The request is too long for the model; a part of it may fit."""
+
+
 class ModeMissingError(RequestRefusedError):
     """The client lacks this output mode, so nothing was sent."""
 

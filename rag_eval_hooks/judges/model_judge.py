@@ -1,0 +1,196 @@
+"""`ModelJudge`: base of judges over a model, with memo, usage and failures."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from itertools import chain
+from typing import Any, ClassVar, Final, TypeVar, cast
+
+from rag_eval_hooks.calls import Caller
+from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
+from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.judges.answers import Answers, chunk_groups, joined
+from rag_eval_hooks.judges.base import Judge
+from rag_eval_hooks.judges.calls.context import (
+    OUT_OF_TIME,
+    Tally,
+    call_context,
+    in_call_context,
+    is_in_time,
+    observed_call,
+)
+from rag_eval_hooks.judges.calls.failures import TooLongError, absence_of
+from rag_eval_hooks.judges.calls.limits import CallKeywords
+from rag_eval_hooks.judges.memo import Memo, memo_key
+from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.prompts import ABOUT, SPECS, Ask, Reading, ReplyError
+from rag_eval_hooks.sample import Field, Sample
+from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
+from rag_eval_hooks.usage import Usage
+
+T = TypeVar("T")
+
+_NO_TEXT: Final = NotScored(Cause.MISSING_INPUT, "a text is missing")
+
+
+class ModelKeywords(CallKeywords, total=False):
+    """Keywords of a judge over a model."""
+
+    memo: Memo | None
+    prices: Prices | None
+
+
+class ModelJudge(ABC):
+    """A judge that asks one model."""
+
+    annotator_kind = AnnotatorKind.LLM
+    makes: ClassVar[frozenset[Finding]]
+    """Findings that the model can make."""
+    not_made: ClassVar[NotScored]
+    """Why the model makes no other findings."""
+    most_chunks = 10**6
+    """Maximum number of chunks in one request."""
+
+    def __init__(self, model: Any, window: int, memo: Memo | None, prices: Prices | None) -> None:
+        self.name: str = model.name
+        self.host: str | None = getattr(model, "host", None)
+        self._model, self._memo, self._prices = model, memo, prices or Prices()
+        self._window, self._secret = window, secrets.token_bytes(16)
+
+    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
+        """Make findings. A finding whose text the sample lacks is absent as `missing_input`."""
+        possible = without_missing_texts(wanted & self.makes, sample)
+        findings = Findings.absent(wanted - self.makes, self.not_made)
+        findings = findings.merged(Findings.absent((wanted & self.makes) - possible, _NO_TEXT))
+        asks = [Ask(kind, sample, known) for kind in SPECS if kind in possible]
+        advice = getattr(self._model, "advice", "")
+        for answers in await self._answers(asks) if asks else ():
+            findings = findings.merged(answers.finding(advice))
+        return findings
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+        if self._memo is not None:
+            await self._memo.aclose()
+
+    async def _answers(self, asks: Sequence[Ask]) -> list[Answers]:
+        """Ask about all findings of one sample, in groups of chunks that fit into the window."""
+        groups = chunk_groups(asks[0].sample, self._window, self.most_chunks) or [()]
+        parts = [*chain(*await gathered(self._about(asks, group) for group in groups))]
+        return [joined(ask, [one for one in parts if one.ask.kind is ask.kind]) for ask in asks]
+
+    @abstractmethod
+    async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
+        """Ask about a group of chunks. Findings that are not split belong to the first group."""
+
+    async def _request(
+        self,
+        identity: object,
+        complete: Callable[[], Awaitable[str]],
+        read: Callable[[str], Reading],
+        charged: Sequence[Answers],
+    ) -> Reading | None:
+        """Send one request, or take its reply from the memo. Return None after a failure.
+
+        The charged answers share the usage equally.
+        """
+        tally, failure, reading = Tally(), None, None
+        try:
+            with in_call_context(tally=tally):
+                reading = await self._remembered(identity, complete, read)
+        except ReplyError as error:
+            reading = Reading({}, (str(error),), isinstance(error, TooLongError))
+        except JudgeError as error:
+            failure = absence_of(error)
+        used = self._prices.priced(tally.usage, self.name).share(len(charged))
+        problem = reading.problems[0] if reading and reading.problems else ""
+        for answers in charged:
+            answers.charge(used, problem, failure)
+        return reading
+
+    async def _remembered(
+        self,
+        identity: object,
+        complete: Callable[[], Awaitable[str]],
+        read: Callable[[str], Reading],
+    ) -> Reading:
+        """Parse the memo's reply or a new reply. The memo stores replies without problems."""
+        if not is_in_time():
+            raise JudgeTimeout(OUT_OF_TIME)
+        memo, scope = self._memo, getattr(self._model, "memo_scope", "")
+        key = memo_key(self.name, scope, identity)
+        try:
+            async with asyncio.timeout_at(call_context().deadline):
+                if memo is not None and (text := await memo.recall(key)) is not None:
+                    return read(text)
+                text = await complete()
+        except TimeoutError:
+            raise JudgeTimeout(OUT_OF_TIME) from None
+        reading = read(text)
+        if memo is not None and not reading.problems:
+            memo.keep(key, text)
+        return reading
+
+
+def without_missing_texts(kinds: frozenset[Finding], sample: Sample) -> frozenset[Finding]:
+    """Return the findings whose texts the sample has."""
+    lacking = Field.lacking(sample)
+    return frozenset(kind for kind in kinds if not SPECS[kind].needs & lacking)
+
+
+async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await all coroutines, then return their results or raise the first error."""
+    results = await asyncio.gather(*parts, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return cast("list[T]", results)
+
+
+def check_count(field: str, value: object) -> None:
+    """Raise `ConfigError` unless the value is an integer of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(field, value, "a whole number, 1 or more")
+
+
+class MeteredJudge:
+    """Applies the budget and observation to a user's judge, without changing the judge.
+
+    A `make` counts as one call, because the calls inside are invisible. Token counts come from the
+    usage that the findings report.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.name = judge.name
+        self.annotator_kind = judge.annotator_kind
+        self.version = judge.version
+        # Optional attributes and methods, such as `warm_up`.
+        for name in ("host", "one_call", "screening", "warm_up"):
+            if hasattr(judge, name):
+                setattr(self, name, getattr(judge, name))
+
+    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
+        with observed_call(Caller(self.name), is_request=False) as meter:
+            async with meter.sending():
+                findings = await self._judge.make(sample, wanted, known)
+            used = sum(findings.usage.values(), start=Usage())
+            meter.replied(round(used.input_tokens), round(used.output_tokens))
+            return findings
+
+    def expected_calls(self, wanted: frozenset[Finding]) -> int:
+        """Return one call for items, and one for verdicts about them."""
+        judged = wanted & SPECS.keys()
+        return len({kind in ABOUT for kind in judged})
+
+    async def aclose(self) -> None:
+        await self._judge.aclose()
+
+
+def metered(judge: Judge) -> Judge:
+    """Wrap a judge whose model calls are invisible. Return any other judge unchanged."""
+    counts = hasattr(judge, "expected_calls") or judge.annotator_kind is not AnnotatorKind.LLM
+    return judge if counts else MeteredJudge(judge)
