@@ -1,9 +1,10 @@
-"""Agreement of the heuristic judge with human labels: its scores and its verdicts.
+"""Compare scores and verdicts of the heuristic judge with human labels.
 
     python benchmarks/embedded_judge.py [--data FOLDER] [--nli MODEL] [--limit N] [--own FILE ...]
 
-Without labeled data it prints only the probes in benchmarks/data. `--own` reads your rows, one JSON
-object per line with `question`, `contexts`, `answer` and `labels: {"hallucinated": true or false}`.
+Labeled data is in the folder `--data` or $LABELED_DATA. Without such data, the benchmark measures
+only the probes in benchmarks/data. `--own` measures your rows. A row is one JSON object per line
+with `question`, `contexts`, `answer` and `labels: {"hallucinated": true or false}`.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ async def find(judge: HeuristicJudge, row: Row, kind: Finding, **known: Any) -> 
 
 
 def probes() -> Iterator[tuple[str, str, Row]]:
-    """Yield label, kind and row of each probe."""
+    """Yield label, kind and row of each probe: a claim with passages that we wrote."""
     chunks: list[str] = []
     for line in PROBES.read_text("utf-8").splitlines():
         mark, _, text = line.partition(" ")
@@ -117,7 +118,7 @@ async def report_claims(judge: HeuristicJudge, rows: Sequence[Row], name: str) -
 
 @dataclass(frozen=True)
 class Seen:
-    """A user's view of one answer."""
+    """Score and risk of one answer, and whether the answer is right."""
 
     value: float | None
     risk: float | None
@@ -135,7 +136,11 @@ def seen(rows: Sequence[Row], judge: HeuristicJudge) -> Iterator[Seen]:
 
 
 def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
-    """Print AUROC of value and risk, the share undefined, and the flag rate with the true rate."""
+    """Print the AUROC of scores and risks, and shares of answers.
+
+    `undefined`: share without a score. `flagged`: share of scored answers below 1.0. `true`: share
+    of scored answers that people marked wrong. `sure and wrong`: share with a wrong score.
+    """
     every = list(seen(rows, judge))
     scored = [(one.value, one.right) for one in every if one.value is not None]
     risks = [(-one.risk, one.right) for one in every if one.risk is not None]
@@ -229,7 +234,7 @@ async def run(folder: Path, judge: HeuristicJudge, limit: int | None) -> None:
 def main() -> None:
     beside = Path(__file__).resolve().parents[2] / "shared" / "data" / "open"
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_EVAL_DATA", beside))
+    parser.add_argument("--data", type=Path, default=os.environ.get("LABELED_DATA", beside))
     parser.add_argument("--nli", help="entailment model: minilm, a path or a name")
     parser.add_argument("--own", type=Path, nargs="+", default=[], help="labeled rows")
     parser.add_argument("--limit", type=int, help="rows per file")

@@ -5,10 +5,10 @@
     rag-eval-hooks evaluate questions.csv --chain ci_gate:chain -o new.jsonl \
         --fail-on-point "ragas.faithfulness<0.8"
 
-The command exits with 1 if the mean is below 0.8. With dozens of questions use `--fail-on`, which
-fails only if the whole confidence interval is below. With OPENAI_API_KEY set, the model is real;
-`--judge openai:gpt-4o-mini` lets an LLM judge. Without it a script plays the model and gives a
-wrong price.
+The command exits with 1 if the mean is below 0.8. If you have dozens of questions, use `--fail-on`,
+which fails only if the whole confidence interval is below 0.8. `--judge openai:gpt-4o-mini` uses an
+LLM as the judge. Without OPENAI_API_KEY, a scripted model answers, and one of its answers states a
+wrong price. With OPENAI_API_KEY, gpt-4o-mini answers.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A FastAPI service that scores its answers in the background, on the traces of its requests.
+"""A FastAPI service whose answers are scored in the background, on the spans of its requests.
 
     pip install ".[langchain,openai,otel]" fastapi uvicorn langchain-openai    # in a clone
     docker compose -f examples/observability/docker-compose.yml up -d
     OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 uvicorn --app-dir examples fastapi_service:app
     curl "http://localhost:8000/ask?question=When+do+ships+leave"
 
-Jaeger (http://localhost:16686) has the trace, with the score on its RAG span. Without
-OPENAI_API_KEY a script plays the model and invents a ship.
+Jaeger (http://localhost:16686) shows the trace, with the score on its RAG span. Without
+OPENAI_API_KEY, a scripted model answers, and its answer contains an invented ship.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def pipeline() -> Runnable[str, str]:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Evaluate while the service runs; leaving `with` waits for pending scores."""
+    """Evaluate while the service runs. At the end of `with`, wait for pending scores."""
     if endpoint := os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         setup_tracing(endpoint=endpoint)
     judge = "openai:gpt-4o-mini" if REAL else "heuristic"

@@ -1,12 +1,12 @@
-"""Send samples to workers on other machines, which judge them and store the scores.
+"""Send samples to workers on other machines. The workers judge the samples and store the scores.
 
     pip install ".[celery,openai]"    # in a clone
     export RAG_EVAL_BROKER=redis://localhost:6379/0
     RAG_EVAL_SINKS=jsonl:scores.jsonl rag-eval-hooks worker    # the worker, in another terminal
     python examples/fleet.py
 
-The worker's settings name judge, metrics and sinks: RAG_EVAL_JUDGE=openai:gpt-4o-mini judges with
-an LLM. Without OPENAI_API_KEY a script plays the model and gets the years wrong.
+The worker's settings choose judge, metrics and sinks. RAG_EVAL_JUDGE=openai:gpt-4o-mini uses an LLM
+as the judge. Without OPENAI_API_KEY, a scripted model answers with a wrong number of years.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A RAG pipeline over the handbook of an invented ferry line, scored while it runs.
+"""Run and score a demo RAG pipeline over the handbook of an invented ferry line.
 
     make demo
     make demo FRAMEWORK=llama-index VIEWER=phoenix
 
-Needs no key and no network. The model is a script, some of whose answers are wrong on purpose.
+The demo needs no API key and no network. A scripted model gives some wrong answers on purpose.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__.partition("\n")[0])
     parser.add_argument("--framework", choices=("langchain", "llama-index"), default="langchain")
     parser.add_argument("--viewer", choices=("phoenix", "jaeger"), help="start this viewer")
-    parser.add_argument("--viewer-command", metavar="PATH", help="its executable")
-    parser.add_argument("--otlp-endpoint", metavar="URL", help="send spans there")
-    parser.add_argument("--sink", action="append", default=[], help="send scores there, repeatable")
-    parser.add_argument("--limit", type=int, metavar="N", help="ask the first N questions only")
+    parser.add_argument("--viewer-command", metavar="PATH", help="executable of the viewer")
+    parser.add_argument("--otlp-endpoint", metavar="URL", help="send spans to this URL")
+    parser.add_argument(
+        "--sink", action="append", default=[], help="send scores to this sink (repeatable)"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="ask only the first N questions")
     parser.add_argument("--output", type=Path, default=Path("demo-output"), metavar="FOLDER")
     arguments = parser.parse_args()
     if arguments.viewer is None:
@@ -91,13 +93,13 @@ def run(arguments: argparse.Namespace) -> int:
             ask(one.question, {key: value for key, value in known.items() if value is not None})
         evals.flush()
         stats = evals.stats()
-    # Before the viewer stops, which the exporters of metrics and log events would report.
+    # The exporters of metrics and log events would report errors after the viewer has stopped.
     for made in (provider, metrics.get_meter_provider(), _logs.get_logger_provider()):
         getattr(made, "shutdown", bool)()
     command(["report", str(results)])
-    print(f"\ntraces   {traces}  (OTLP/JSON; the RAG spans carry the scores)")
+    print(f"\ntraces   {traces}  (OTLP/JSON; the scores are on the RAG spans)")
     print(f"results  {results}  (rag-eval-hooks report {results} -o report.html)")
-    # Refusals are undefined: they make no claim.
+    # A refusal has no claim, so its metric is undefined.
     judged = stats.scored + stats.failed.get("undefined", 0)
     return int(not 0 < stats.offered == judged)
 

@@ -1,7 +1,8 @@
-"""The handbook of an invented ferry line, questions about it, and the answers of a scripted model.
+"""Passages about an invented ferry line, questions, and the answers of a scripted model.
 
-Most questions can be answered, some cannot, and some answers are wrong on purpose. `mistake` names
-the kind: a changed number, an invented sentence, a negation, an answer to another question.
+The passages answer most questions, but not all. Some scripted answers are wrong on purpose.
+`mistake` names the mistake: a changed number, an invented sentence, a negation, or an answer to
+another question.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exporter of spans to a file, one OTLP/JSON request per line; Jaeger's UI can open it."""
+"""Export spans to a file with one OTLP/JSON request per line. Jaeger's UI can open the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts a real Phoenix or Jaeger for the demo, and stops it afterwards."""
+"""Start Phoenix or Jaeger for the demo, and stop the viewer afterwards."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SERVICE = "rag-eval-hooks-demo"
 """Name of the demo in a viewer."""
 ADVICE = {
     "phoenix": "pip install arize-phoenix",
-    "jaeger": "run: docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:2.20.0, "
-    "then the demo with --otlp-endpoint http://localhost:4318",
+    "jaeger": "Run `docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:2.20.0`. "
+    "Then run the demo with --otlp-endpoint http://localhost:4318.",
 }
 _JAEGER_PAGE = "http://127.0.0.1:16686"
 _START_S, _STOP_S = 300.0, 10.0
@@ -35,7 +35,7 @@ class ViewerError(Exception):
 
 @contextlib.contextmanager
 def running(viewer: str, command: str | None) -> Iterator[tuple[str, str]]:
-    """Run a viewer with a separate data folder; yield the URL of its page and of its receiver.
+    """Run a viewer with a separate data folder; yield the URLs of its page and OTLP endpoint.
 
     Raises:
         ViewerError: The viewer is not installed or does not start.
