@@ -23,10 +23,7 @@ TORCH = "torch==2.13.0"
 QUICK = ("-n", "4", "--dist", "worksteal", "--ignore=tests/viewers", "--durations=40")
 """More workers than cores: many tests wait for a time-out or a process."""
 QUIETLY = ("-W", "ignore::DeprecationWarning", "-W", "ignore::UserWarning")
-LANGCHAIN = (
-    *("tests/integration/test_langchain.py", "tests/integration/test_langchain_capture.py"),
-    "tests/integration/test_langchain_graphs.py",
-)
+LANGCHAIN = ("tests/integration/test_langchain.py", "tests/integration/test_langchain_capture.py")
 INSTALLED = (
     *("tests/golden", "tests/e2e/test_examples.py", "tests/unit/test_registry.py"),
     *("tests/integration/test_langchain.py", "tests/integration/test_llama_index.py"),

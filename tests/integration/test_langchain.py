@@ -1,44 +1,53 @@
-"""A real LangChain RAG chain: its spans, what its caller notices, and how it ends."""
+"""A real LangChain chain: its spans, what its caller notices, what it may hold, its options."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.language_models import FakeListLLM
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import tool
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
+from rag_eval_hooks import Sample
+from rag_eval_hooks.config import limits
+from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
+from tests.matrix.langchain.agents import pick
+from tests.matrix.langchain.compat import AGENTS_MISSING, agent
 from tests.matrix.langchain.kit import (
-    CHAIN_WAYS,
+    ASKED,
     PASSAGES,
+    PROMPT,
     QUESTION,
+    SHOWN,
+    WORDS,
     Chat,
     answer_to,
     call,
+    joined,
+    reader,
+    store,
     top,
 )
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
-from tests.support.langchain_requests import Fixed, config, only
+from tests.support.langchain_requests import Fixed, config, only, texts
+from tests.support.variation import Variation, run_seed
 
 ANSWER = answer_to(QUESTION, top())
-FOUND = Document(PASSAGES[0], id="d1", metadata={"score": 0.5, "page": 1, "x": []})
-
-
-class Echo(Chat):
-    """A model whose class names its provider."""
 
 
 def reply(_: Any) -> AIMessage:
-    return AIMessage(
-        PASSAGES[0],
-        usage_metadata={"input_tokens": 7, "output_tokens": 3, "total_tokens": 10},
-        response_metadata={"model_name": "echo-1-2026"},
-    )
+    return AIMessage(PASSAGES[0])
 
 
 def fail(_: Any) -> str:
@@ -54,14 +63,20 @@ def attributes(world: World, name: str) -> dict[str, Any]:
     return dict(spans(world, name)[0].attributes or {})
 
 
+# What its spans and its sample hold.
+
+
 def test_documents_are_on_the_sample_and_content_is_on_spans_when_asked_for(world: World) -> None:
     """Ids, scores and scalar metadata of documents, and the run's own metadata and ids."""
-    metadata = {"question_id": "Q1", "reference": "ref", "session_id": "s", "k": 1}
+    metadata = {"question_id": "Q1", "reference": "ref", "thread_id": "s", "k": 1}
     told: Any = {**config(world), "metadata": metadata, "tags": ["blue"]}
-    shown = RunnableLambda(lambda found: found[0].page_content)
-    (Fixed(documents=[FOUND]) | shown | Echo(reply=reply)).invoke(QUESTION, told)
+    told["configurable"] = {"user_id": "u"}
+    found = Document(PASSAGES[0], id="d1", metadata={"score": 0.5, "page": 1, "x": []})
+    shown = RunnableLambda(lambda documents: documents[0].page_content)
+    (Fixed(documents=[found]) | shown | Chat(reply=reply)).invoke(QUESTION, told)
     sample = only(world)
-    assert (sample.question_id, sample.reference, sample.session_id) == ("Q1", "ref", "s")
+    assert (sample.question_id, sample.reference) == ("Q1", "ref")
+    assert (sample.session_id, sample.user_id) == ("s", "u")
     assert (dict(sample.metadata), sample.tags) == ({"k": 1}, ("blue",))
     (first,) = sample.contexts or ()
     assert (first.id, first.score, dict(first.metadata)) == ("d1", 0.5, {"score": 0.5, "page": 1})
@@ -70,15 +85,40 @@ def test_documents_are_on_the_sample_and_content_is_on_spans_when_asked_for(worl
     assert sample.span_id == f"{context.span_id:016x}"
     root, retrieval = attributes(world, "invoke_workflow"), attributes(world, "retrieval")
     assert (root["input.value"], root["output.value"]) == (QUESTION, PASSAGES[0])
+    assert (root["session.id"], root["user.id"]) == ("s", "u")
     one = "retrieval.documents.0.document"
-    assert [retrieval[f"{one}.{key}"] for key in ("content", "id", "score")] == [
-        PASSAGES[0],
-        "d1",
-        0.5,
-    ]
+    told = [retrieval[f"{one}.{key}"] for key in ("content", "id", "score")]
+    assert told == [PASSAGES[0], "d1", 0.5]
 
 
-@pytest.mark.parametrize("way", CHAIN_WAYS)
+def test_metadata_of_steps_completes_the_roots_and_the_frameworks_is_left_out(
+    world: World,
+) -> None:
+    """By fields of a sample alone, and the root's win; frameworks' keys are known by full names."""
+    mine = {"ls_team": "a", "lc_cost": 1, "langgraph_tier": "gold", "checkpoint_age": 3}
+    theirs = {"ls_provider": "x", "langgraph_plan": "x"}
+    chain = plain().with_config(metadata={"reference": "r", "user_id": "inner", "free": 1})
+    outer: Any = RunnableLambda(lambda question: chain.invoke(question))
+    told = {**config(world), "tags": ["mine", "branch:main"]}
+    outer.invoke(QUESTION, {**told, "metadata": {"user_id": "outer", **mine, **theirs}})
+    sample = only(world)
+    assert (sample.reference, sample.user_id) == ("r", "outer")
+    assert set(sample.tags) == {"mine", "branch:main"}
+    assert sample.metadata == mine
+
+
+def test_rewritten_question_is_kept_with_the_question(world: World) -> None:
+    """The question stays what the user asked; what the retriever was asked is in the metadata."""
+    better = WORDS("At what time does the ferry to Skarn leave?")
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    rewritten: Any = RunnableLambda(lambda _: better) | retriever | joined
+    chain: Any = {SHOWN: rewritten, ASKED: RunnablePassthrough()} | PROMPT | reader()
+    chain.invoke(QUESTION, config(world))
+    assert only(world).question == QUESTION
+    assert only(world).metadata["condensed_question"] == better
+
+
+@pytest.mark.parametrize("way", ["stream", "ainvoke"])
 def test_the_rag_span_stands_under_the_current_span_and_leaves_it(way: str, world: World) -> None:
     """An application's own span is the parent, and no callback changes what is current."""
     with world.provider.get_tracer("app").start_as_current_span("request") as outer:
@@ -88,15 +128,32 @@ def test_the_rag_span_stands_under_the_current_span_and_leaves_it(way: str, worl
     assert span.parent == outer.get_span_context()
 
 
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
-def test_an_error_reaches_the_caller_and_is_counted(way: str, world: World) -> None:
-    """The application's exception passes unchanged; a retriever was asked, so it counts."""
+def test_an_unsampled_trace_records_nothing_and_is_still_evaluated() -> None:
+    """Tracing and evaluation are sampled apart: sinks get what no span was recorded for."""
+    world = World(ALWAYS_OFF)
+    plain().invoke(QUESTION, config(world))
+    assert (only(world).span_id, spans(world)) == (None, [])
+    assert len(world.memory.results) == 1
+    world.close()
+
+
+@pytest.mark.parametrize("run_id", ["request-7", str(uuid4())])
+def test_runs_have_the_ids_that_the_host_gives(run_id: Any, world: World) -> None:
+    """An id that is a text, as servers pass it to know a request again, changes nothing."""
+    try:
+        plain().invoke(QUESTION, {**config(world), "run_id": run_id})
+    except (TypeError, AttributeError) as error:
+        pytest.skip(f"this LangChain takes no such id: {error}")
+    assert (texts(only(world)), only(world).answer) == (top(), ANSWER)
+
+
+# What goes wrong, and whom it reaches.
+
+
+def test_an_error_reaches_the_caller_and_is_on_the_span(world: World) -> None:
     with pytest.raises(ConnectionError):
-        call(way, plain(model=Chat(reply=fail)), [QUESTION], config(world))
-    world.evals.flush(300)
-    assert world.evals.stats().dropped == {"error": 1}
-    assert len(world.evals.recorder) == 0
-    root = spans(world, "invoke_workflow")[0]
+        plain(model=Chat(reply=fail)).invoke(QUESTION, config(world))
+    (root,) = spans(world, "invoke_workflow")
     assert (root.attributes or {})["error.type"] == "ConnectionError"
     assert (root.attributes or {})["rag.eval.reason"] == "error"
     assert not root.status.is_ok
@@ -116,19 +173,243 @@ def test_a_handler_that_fails_never_reaches_the_application(
     assert f"RuntimeError raised at {__file__}:" in caplog.text
 
 
-def test_an_unsampled_trace_records_nothing_and_is_still_evaluated() -> None:
-    """Tracing and evaluation are sampled apart: sinks get what no span was recorded for."""
-    world = World(ALWAYS_OFF)
-    plain().invoke(QUESTION, config(world))
-    assert (only(world).span_id, spans(world)) == (None, [])
-    assert len(world.memory.results) == 1
+def test_an_odd_score_in_metadata_costs_nothing(world: World) -> None:
+    """A score that is no number is left out; the request is captured all the same."""
+    odd = [[1.0, 2.0], "high", 10**400, float("nan")]
+    found = [Document(f"{n} {PASSAGES[0]}", metadata={"score": one}) for n, one in enumerate(odd)]
+    (Fixed(documents=found) | RunnableLambda(lambda _: "an answer")).invoke(QUESTION, config(world))
+    scores = [context.score for context in only(world).contexts or ()]
+    assert len(scores) == len(odd)
+    assert all(score is None or score != score for score in scores)
+
+
+class Watching(BaseCallbackHandler):
+    """Another vendor's handler, in the event loop, which counts the starts of models."""
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.started = 0
+
+    def on_llm_start(self, *args: Any, **more: Any) -> None:
+        """Count."""
+        self.started += 1
+
+
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_no_handler_misses_a_plain_model(world: World, ours_first: bool) -> None:
+    """In async runs of plain models every other handler gets its events, and so does ours."""
+    shown = RunnableLambda(lambda found: f"Use {found[0].page_content}")
+    chain = Fixed(documents=[Document(PASSAGES[0])]) | shown | FakeListLLM(responses=["At 07:40."])
+    watching = Watching()
+    handlers = [RagEvalCallbackHandler(world.evals), watching][:: 1 if ours_first else -1]
+    asyncio.run(chain.ainvoke("When?", {"callbacks": handlers}))
+    assert watching.started == 1
+    assert (texts(only(world)), only(world).context_source) == ([PASSAGES[0]], "prompt")
+
+
+def searching() -> Any:
+    """A chain, whose batch begins its roots in tasks of their own."""
+    shown: Any = Fixed(documents=[Document(PASSAGES[0])]) | RunnableLambda(str)
+    return shown | Chat(reply=lambda _: "late", delay=60.0)
+
+
+BATCHES: dict[str, Callable[[], Any]] = {
+    "fallback": lambda: searching().with_fallbacks([searching()]),
+    "plain model": lambda: FakeListLLM(responses=["late"], sleep=60.0),
+    "lambda": lambda: RunnableLambda(searching().ainvoke),
+}
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+def test_batches_cancelled_in_their_first_tick_leave_nothing_open(world: World, kind: str) -> None:
+    """LangChain reports no end of them: none is open at the next look, while the loop lives on."""
+    drawn = Variation(run_seed())
+    chain, told = BATCHES[kind](), config(world)
+    sizes = [drawn.chance.randint(1, 3) for _ in range(200)]
+
+    async def cancel_all() -> tuple[int, int]:
+        began = 0
+        for size in sizes:
+            task = asyncio.ensure_future(chain.abatch([drawn.question()] * size, told))
+            # Its roots begin in the second step of the loop, at the earliest.
+            for _ in range(drawn.chance.randint(1, 3)):
+                await asyncio.sleep(0)
+            began += world.evals.recorder.opened()[0] > 0
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        world.evals.stats()
+        return began, world.evals.recorder.opened()[0]
+
+    began, left = asyncio.run(cancel_all())
+    assert began > 20
+    assert left == 0
+    assert set(world.evals.stats().dropped) <= {"cancelled"}
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_a_handler_in_a_constructor_is_said_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LangChain hands it on to no step: nothing is captured, and the way out is named."""
+    chains = pytest.importorskip("langchain_classic.chains")
+    retriever = store().as_retriever()
+    chain = chains.RetrievalQA.from_chain_type(
+        Chat(reply=reply), retriever=retriever, **config(world)
+    )
+    for _ in range(2):
+        chain.invoke({"query": QUESTION})
+    assert (world.seen(), world.evals.stats().offered) == ([], 0)
+    (said,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "enable" in said
+
+
+# What a request may hold.
+
+
+def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text beyond the limit is left out and noted; question and answer are always kept."""
+    monkeypatch.setattr(limits, "INTERACTION_CHARS", 50_000)
+    world = World(max_text_chars=1000)
+
+    def ask(question: str) -> str:
+        model = Chat(reply=lambda _: "y" * 100_000)
+        for number in range(200):
+            record_contexts([f"{number} " + "x" * 100_000])
+            model.invoke("z" * 100_000)
+        interactions, chars = world.evals.recorder.opened()
+        assert interactions == 1
+        assert chars < 610_000
+        return "An answer of a few words."
+
+    RunnableLambda(ask).invoke(QUESTION, config(world))
+    (seen,) = world.seen()
+    assert (seen.sample.question, seen.sample.answer) == (QUESTION, "An answer of a few words.")
+    assert {"contexts", "prompt"} <= set(seen.sample.cut_parts)
     world.close()
 
 
-@pytest.mark.parametrize("odd", [[1.0, 2.0], "high", 10**400, float("nan")])
-def test_an_odd_score_in_metadata_costs_nothing(odd: object, world: World) -> None:
-    """A score that is no number is left out; the request is captured all the same."""
-    found = Fixed(documents=[Document(PASSAGES[0], metadata={"score": odd})])
-    (found | RunnableLambda(lambda documents: "an answer")).invoke(QUESTION, config(world))
-    (context,) = only(world).contexts or ()
-    assert context.score is None or context.score != context.score
+@pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
+def test_a_long_history_is_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call of an agent is given the whole history, which is in memory once."""
+    monkeypatch.setattr(limits, "INTERACTION_CHARS", 100_000)
+    world = World()
+    sheets = [f"Sheet {n} of the timetable, {n * 7} departures are on it." for n in range(12)]
+
+    @tool(response_format="content_and_artifact")
+    def look(query: str) -> tuple[str, Any]:
+        """Look a sheet up."""
+        return sheets[int(query)], [Document(sheets[int(query)])]
+
+    def says(messages: list[BaseMessage]) -> AIMessage | str:
+        done = sum(message.type == "tool" for message in messages)
+        return pick(("look", str(done))) if done < len(sheets) else ANSWER
+
+    history = [HumanMessage("An earlier question. " * 50) for _ in range(40)]
+    given = {"messages": [*history, HumanMessage(QUESTION)]}
+    agent(Chat(reply=says), [look]).invoke(given, {**config(world), "recursion_limit": 60})
+    assert texts(only(world)) == sheets
+    assert only(world).truncated == ()
+    world.close()
+
+
+# Options, and contexts that are recorded.
+
+
+def test_keys_choose_question_contexts_and_answer(world: World) -> None:
+    """A name is enough where a state has its own."""
+
+    def ask(given: dict[str, Any]) -> dict[str, Any]:
+        return {"notes": [Document("One."), Document("Two.")], "said": "Yes.", "text": "no"}
+
+    told = config(world, question="topic", contexts="notes", answer="said")
+    list(RunnableLambda(ask).stream({"topic": "Is it so?", "question": "not this"}, told))
+    sample = only(world)
+    assert (sample.question, sample.answer) == ("Is it so?", "Yes.")
+    assert texts(sample) == ["One.", "Two."]
+
+
+class Hit:
+    """Result of an application's own client."""
+
+    __slots__ = ("_said",)
+
+    def __init__(self, said: str) -> None:
+        self._said = said
+
+
+OPTIONS: dict[str, tuple[Any, Any, Callable[[Sample], Any], Any]] = {
+    "contexts": ("mine", {"mine": ["a", "b"], "theirs": ["c"]}, texts, ["a", "b"]),
+    "answer": ("mine", {"mine": "a b", "theirs": "c"}, lambda sample: sample.answer, "a b"),
+    "document_keys": (["mine"], {"mine": []}, texts, []),
+    "as_context": (
+        lambda one: getattr(one, "_said", None),
+        [Hit("a"), Hit("b")],
+        texts,
+        ["a", "b"],
+    ),
+}
+"""Of one interaction: its value, what a chain gives out, and what follows on the sample."""
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_one_interaction_may_have_options_of_its_own(world: World, option: str) -> None:
+    """They hold for the calls inside alone, in place of the handler's."""
+    value, gives, shown, expected = OPTIONS[option]
+    theirs: dict[str, Any] = {"answer": "theirs", "contexts": "theirs", "document_keys": ["theirs"]}
+    theirs["as_context"] = lambda one: None
+    inner: Any = RunnableLambda(lambda _: gives)
+
+    def ask(question: str) -> Any:
+        inner.invoke(question)
+        Chat(reply=lambda _: "a reply of four words").invoke("a b")
+        return gives if isinstance(gives, dict) else "a reply of four words"
+
+    with world.evals.interaction("Is it so?", **{option: value}):
+        RunnableLambda(ask).invoke(QUESTION, config(world, **{option: theirs[option]}))
+    (seen,) = world.seen()
+    assert (shown(seen.sample), seen.sample.question) == (expected, "Is it so?")
+
+
+def test_as_context_gets_the_application_objects_and_no_copies(world: World) -> None:
+    seen: list[object] = []
+    values = [Hit(PASSAGES[0]), {"n": 1}, "text", 7, Hit(PASSAGES[1])]
+
+    def read(value: object) -> str | None:
+        seen.append(value)
+        return value._said if isinstance(value, Hit) else None
+
+    step: Any = RunnableLambda(lambda _: {"values": values})
+    (step | RunnableLambda(str)).invoke("When?", config(world, as_context=read))
+    world.evals.flush(300)
+    assert {id(one) for one in values if isinstance(one, Hit)} <= set(map(id, seen))
+    assert {type(one) for one in seen} <= {Hit, dict}
+    assert world.evals.stats().incidents == {}
+
+
+def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world: World) -> None:
+    """A mistake in a function of the application's costs nothing but a count."""
+    broken: dict[str, Any] = {
+        "question": lambda inputs: inputs["no such key"],
+        "contexts": lambda outputs: 7,
+        "answer": lambda outputs: 7,
+    }
+    plain().invoke(QUESTION, config(world, **broken))
+    (seen,) = world.seen()
+    assert (seen.sample.question, texts(seen.sample)) == (QUESTION, top())
+    assert seen.sample.answer == ANSWER
+    counted = {f"choice {name}: TypeError" for name in broken}
+    assert set(world.evals.stats().incidents) == counted
+
+
+def test_contexts_are_recorded_from_inside_a_run(world: World) -> None:
+    """Contexts that no event shows are recorded from inside a run, and nowhere else."""
+
+    def ask(question: str) -> str:
+        assert record_contexts([PASSAGES[3], (Document(PASSAGES[4], id="d"), 0.5)])
+        return str(Chat(reply=lambda _: "Yes, certainly so.").invoke(PASSAGES[4]).content)
+
+    RunnableLambda(ask).invoke(QUESTION, config(world))
+    found = [(c.text, c.id, c.score) for c in only(world).contexts or ()]
+    assert found == [(PASSAGES[4], "d", 0.5)]
+    assert not record_contexts(["x"])

@@ -1,44 +1,59 @@
-"""Questions, answers, metadata, choices and limits of real LangChain chains."""
+"""Questions, answers and contexts of LangChain in every form in which an application has them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any, TypedDict
+from uuid import uuid4
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from pydantic import BaseModel
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool
+from pydantic import BaseModel, RootModel, create_model
 
 from rag_eval_hooks import Sample
-from rag_eval_hooks.config import limits
-from rag_eval_hooks_langchain import record_contexts
-from tests.matrix.langchain.kit import (
-    ASKED,
-    PASSAGES,
-    PROMPT,
-    QUESTION,
-    SHOWN,
-    WORDS,
-    Chat,
-    answer_to,
-    call,
-    joined,
-    reader,
-    store,
-    top,
-)
-from tests.matrix.langchain.lcel import plain
+from rag_eval_hooks_langchain import disable, enable
+from tests.matrix.langchain.agents import pick
+from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
+from tests.matrix.langchain.kit import Chat, joined, store
 from tests.matrix.world import World
-from tests.support.langchain_requests import Fixed, config, only, texts
+from tests.support.langchain_requests import Fixed, config, line, only, texts
+from tests.support.variation import Variation, run_seed
 
+needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+needs_agents = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
 ONE, TWO = Document("one"), Document("two")
 QUERY = "what the retriever is asked"
+
+
+@pytest.fixture
+def drawn() -> Variation:
+    return Variation(run_seed())
+
+
+def say(text: str, *shown: str) -> str:
+    """Show a model some texts, of which it says one thing."""
+    return str(Chat(reply=lambda _: text).invoke("\n".join(shown)).content)
+
+
+def found_by(retriever: BaseRetriever, query: Any) -> list[str]:
+    return [document.page_content for document in retriever.invoke(query)]
+
+
+def outcome(world: World) -> tuple[str, list[str] | None, str | None]:
+    sample = only(world)
+    return sample.question, texts(sample), sample.answer
+
+
+# Forms of inputs and outputs.
 
 
 class Kind(Enum):
@@ -82,13 +97,16 @@ def asked(world: World, given: Any, outputs: Any) -> Sample:
         return outputs
 
     chain: Any = RunnableLambda(answer)
+    before = len(world.evals.samples())
     chain.invoke(given, config(world))
-    return only(world)
+    world.evals.flush(300)
+    (sample,) = world.evals.samples()[before:]
+    return sample
 
 
-@pytest.mark.parametrize(
-    ("inputs", "question"),
-    [
+def test_the_question_is_read_in_every_form(world: World) -> None:
+    """Texts, known keys, messages in all their forms, states that are objects."""
+    forms: list[tuple[Any, str]] = [
         ("q", "q"),
         ({"question": "q", "language": "en"}, "q"),
         ({"topic": "q", "k": 3}, "q"),
@@ -101,252 +119,416 @@ def asked(world: World, given: Any, outputs: Any) -> Sample:
         ({"question": "", "query": " ", "input": "q"}, "q"),
         ({"question": "", "language": "en"}, QUERY),
         ([HumanMessage([{"type": "text", "text": "q"}, FILE])], "q"),
-        ([{"role": "user", "content": [{"text": "q"}, FILE]}], "q"),
         (ChatPromptTemplate.from_template("{x}").invoke({"x": "q"}), "q"),
         (Model(), "q"),
         (7, QUERY),
-    ],
-)
-def test_the_question_is_read_in_every_form(inputs: Any, question: str, world: World) -> None:
-    """Texts, known keys, messages in all their forms, states that are objects."""
-    assert asked(world, inputs, "a").question == question
+    ]
+    for given, question in forms:
+        assert asked(world, given, "a").question == question, given
 
 
-@pytest.mark.parametrize(
-    ("outputs", "answer"),
-    [
+def test_the_answer_is_read_in_every_form(world: World) -> None:
+    """An answer of an earlier turn is never taken for that of this one."""
+    human, ai = HumanMessage("q"), AIMessage("a")
+    forms: list[tuple[Any, str | None]] = [
         ("a", "a"),
         (AIMessage([{"type": "text", "text": "a"}]), "a"),
         ({"context": [], "answer": "a"}, "a"),
-        ({"messages": [HumanMessage("q"), AIMessage("a")]}, "a"),
-        ({"messages": [HumanMessage("old"), AIMessage("old"), HumanMessage("q")]}, None),
-        ({"messages": [HumanMessage("q"), ToolMessage("a", tool_call_id="1")]}, "a"),
-        ({"messages": [HumanMessage("q"), AIMessage("a"), HumanMessage("x", name="b")]}, "a"),
+        ({"messages": [HumanMessage("old"), AIMessage("old"), human]}, None),
+        ({"messages": [human, ToolMessage("a", tool_call_id="1")]}, "a"),
+        ({"messages": [human, ai, HumanMessage("x", name="b")]}, "a"),
         (Model(), "a"),
-        ({"messages": [HumanMessage("q"), AIMessage("a")], "answer": ""}, "a"),
+        ({"messages": [human, ai], "answer": ""}, "a"),
         ({"answer": " ", "output": "a"}, "a"),
-        ({"messages": [HumanMessage("q"), AIMessage("a")], "result": {"n": 3}}, "a"),
+        ({"messages": [human, ai], "result": {"n": 3}}, "a"),
         ({"structured_response": Kind.YES, "messages": [AIMessage("Returning")]}, '"yes"'),
-        ({"raw": AIMessage("a"), "parsed": None, "parsing_error": "e"}, "a"),
+        ({"raw": ai, "parsed": None, "parsing_error": "e"}, "a"),
         ({"raw": AIMessage(""), "parsed": {"n": 1}, "parsing_error": None}, '{"n": 1}'),
         ({"result": [ONE]}, None),
         ({"answer": []}, '{"answer": []}'),
         (7, "7"),
-    ],
-)
-def test_the_answer_is_read_in_every_form(outputs: Any, answer: str | None, world: World) -> None:
-    """An answer of an earlier turn is never taken for that of this one."""
-    assert asked(world, "q", outputs).answer == answer
-
-
-VERDICT = {"sources": [{"kind": "yes", "day": "2024-05-01"}]}
+    ]
+    for outputs, answer in forms:
+        assert asked(world, "q", outputs).answer == answer, outputs
 
 
 @pytest.mark.parametrize("place", ["alone", "named", "parsed"])
-@pytest.mark.parametrize(
-    ("value", "plain"),
-    [
-        ({"verdict": "yes", "n": 1}, {"verdict": "yes", "n": 1}),
-        (Verdict(), VERDICT),
-        ([Source()], VERDICT["sources"]),
-        (["a", "b"], ["a", "b"]),
-        (False, False),
-        (0.5, 0.5),
-    ],
-)
-def test_a_structured_answer_is_the_json_of_itself(
-    value: Any, plain: Any, place: str, world: World
-) -> None:
+def test_a_structured_answer_is_the_json_of_itself(place: str, world: World) -> None:
     """Alone, under a known name and as what was parsed: its own JSON, and nothing around it."""
-    outputs = {
-        "alone": value,
-        "named": {"question": "q", "context": [ONE], "answer": value},
-        "parsed": {"raw": AIMessage("r"), "parsed": value, "parsing_error": None},
-    }[place]
-    assert json.loads(asked(world, "q", outputs).answer or "") == plain
+    plain = {"sources": [{"kind": "yes", "day": "2024-05-01"}]}
+    values = [(Verdict(), plain), ([Source()], plain["sources"]), (["a"], ["a"]), (False, False)]
+    for value, due in [*values, ({"verdict": "yes"}, {"verdict": "yes"})]:
+        outputs = {
+            "alone": value,
+            "named": {"question": "q", "context": [ONE], "answer": value},
+            "parsed": {"raw": AIMessage("r"), "parsed": value, "parsing_error": None},
+        }[place]
+        assert json.loads(asked(world, "q", outputs).answer or "") == due, value
 
 
-@pytest.mark.parametrize("handed_on", [False, True])
 @pytest.mark.parametrize(
     "value",
     [
         [{"page_content": "one", "metadata": {"n": 1}}],
         [{"text": "one", "score": 0.5}],
-        ONE,
         [ONE, None],
         [None, (ONE, 0.5)],
     ],
 )
+@pytest.mark.parametrize("handed_on", [False, True])
 def test_documents_under_their_name_are_found_in_every_form(
     value: Any, handed_on: bool, world: World
 ) -> None:
-    """Mappings, one alone, by name, with gaps; a step that hands them on has found nothing."""
+    """Mappings, by name, with gaps; a step that hands them on has found nothing."""
 
     def answer(_: Any) -> str:
-        found: Any = RunnableLambda(lambda given: {"docs": value} if handed_on is False else given)
+        step: Any = RunnableLambda(lambda given: given if handed_on else {"docs": value})
         if handed_on:
             Fixed(documents=[TWO]).invoke(QUERY)
-        found.invoke({"docs": value} if handed_on else "q")
+        step.invoke({"docs": value} if handed_on else "q")
         return "a"
 
-    chain: Any = RunnableLambda(answer)
-    chain.invoke("q", config(world))
+    RunnableLambda(answer).invoke("q", config(world))
     assert texts(only(world)) == (["two"] if handed_on else ["one"])
 
 
-def sample_of(world: World) -> Sample:
-    (seen,) = world.seen()
-    return seen.sample
+@needs_graphs
+def test_items_of_a_graphs_store_are_documents(world: World, drawn: Variation) -> None:
+    """A list of items is found by the name of its key, each with its key as id."""
+    memory = pytest.importorskip("langgraph.store.memory").InMemoryStore()
+    kept = {drawn.name(): drawn.passage() for _ in range(2)}
+    for name, text in kept.items():
+        memory.put(("docs",), name, {"text": text})
+
+    def search(state: Any) -> Any:
+        return {**state, "documents": memory.search(("docs",), limit=2)}
+
+    def answer(state: Any) -> Any:
+        return {"answer": say("yes", *(item.value["text"] for item in state["documents"]))}
+
+    line(dict, [search, answer]).invoke({"question": drawn.question()}, config(world))
+    assert {c.id: c.text for c in only(world).contexts or ()} == kept
 
 
-@pytest.mark.parametrize("key", ["session_id", "thread_id", "conversation_id"])
-@pytest.mark.parametrize("place", ["metadata", "configurable"])
-def test_the_session_is_found_in_metadata_and_in_configurable(
-    key: str, place: str, world: World
+@pytest.mark.parametrize("shape", ["mapping", "list", "number"])
+def test_a_retriever_is_asked_anything(world: World, shape: str, drawn: Variation) -> None:
+    """A mapping that was given to a retriever in place of a text costs no sample."""
+    passages, question = drawn.passages(2), drawn.question()
+    query: Any = {"mapping": {"question": question}, "list": [question], "number": 7}[shape]
+    retriever = Fixed(documents=list(map(Document, passages)))
+    chain = RunnableLambda(lambda _: say("7", *found_by(retriever, query)))
+    chain.invoke(question, config(world))
+    assert outcome(world) == (question, passages, "7")
+
+
+# Where question and answer stand.
+
+QUESTIONS: dict[str, Callable[[Variation, str], Any]] = {
+    "beside ids": lambda drawn, asked: {
+        drawn.name(): drawn.name(),
+        drawn.name(): asked,
+        drawn.name(): "en",
+    },
+    "nested": lambda drawn, asked: {drawn.name(): {drawn.name(): asked}, "user_id": drawn.name()},
+}
+
+
+@needs_graphs
+@pytest.mark.parametrize("form", QUESTIONS)
+def test_the_question_is_the_text_of_the_input_that_was_used(
+    world: World, form: str, drawn: Variation
 ) -> None:
-    """The conversation is on the sample and on the span wherever the run's config names it."""
-    told: Any = {**config(world), place: {key: "s1", "user_id": "u1"}}
-    plain().invoke(QUESTION, told)
-    assert (sample_of(world).session_id, sample_of(world).user_id) == ("s1", "u1")
-    root = next(s for s in world.exporter.get_finished_spans() if s.parent is None)
-    assert (root.attributes or {})["session.id"] == "s1"
-    assert (root.attributes or {})["user.id"] == "u1"
-
-
-def test_step_metadata_completes_the_roots(world: World) -> None:
-    """A reference that is bound to a part of the chain reaches the sample; the root's wins."""
-    chain = plain().with_config(metadata={"reference": "r", "user_id": "inner", "free": 1})
-    outer: Any = RunnableLambda(lambda question: chain.invoke(question))
-    outer.invoke(QUESTION, {**config(world), "metadata": {"user_id": "outer", "k": 2}})
-    sample = sample_of(world)
-    assert (sample.reference, sample.user_id) == ("r", "outer")
-    assert {k: v for k, v in sample.metadata.items() if k in ("k", "free")} == {"k": 2}
-
-
-def test_rewritten_question_is_kept_with_the_question(world: World) -> None:
-    """The question stays what the user asked; what the retriever was asked is in the metadata."""
-    better = WORDS("At what time does the ferry to Skarn leave?")
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    inputs: Any = {
-        SHOWN: RunnableLambda(lambda _: better) | retriever | joined,
-        ASKED: RunnablePassthrough(),
-    }
-    (inputs | PROMPT | reader()).invoke(QUESTION, config(world))
-    assert sample_of(world).question == QUESTION
-    assert sample_of(world).metadata["condensed_question"] == better
-
-
-@pytest.mark.parametrize("way", ["invoke", "stream"])
-def test_keys_choose_question_contexts_and_answer(way: str, world: World) -> None:
-    """A name is enough where a state has its own."""
-
-    def ask(given: dict[str, Any]) -> dict[str, Any]:
-        return {"notes": [Document("One."), Document("Two.")], "said": "Yes.", "text": "no"}
-
-    chain = RunnableLambda(ask)
-    told = config(world, question="topic", contexts="notes", answer="said")
-    inputs = {"topic": "Is it so?", "question": "not this"}
-    list(chain.stream(inputs, told)) if way == "stream" else chain.invoke(inputs, told)
-    sample = sample_of(world)
-    assert (sample.question, texts(sample), sample.answer) == (
-        "Is it so?",
-        ["One.", "Two."],
-        "Yes.",
+    """Under any key, beside other texts: never the rewritten query, never an empty text."""
+    question, passage, reply, query = (
+        drawn.question(),
+        drawn.passage(),
+        drawn.short(),
+        drawn.question(),
     )
 
+    def answer(state: dict[str, Any]) -> dict[str, Any]:
+        rewritten = say(query, f"Rewrite: {question}")
+        found = found_by(Fixed(documents=[Document(passage)]), rewritten)
+        return {**state, drawn.name(): say(reply, *found, question)}
 
-class Hit:
-    """Result of an application's own client."""
-
-    __slots__ = ("_said",)
-
-    def __init__(self, said: str) -> None:
-        self._said = said
-
-
-OPTIONS: dict[str, tuple[Any, Any, Callable[[Sample], Any]]] = {
-    "contexts": ("mine", {"mine": ["a", "b"], "theirs": ["c"]}, texts),
-    "answer": ("mine", {"mine": "a b", "theirs": "c"}, lambda sample: [sample.answer]),
-    "document_keys": (["mine"], {"mine": []}, texts),
-    "as_context": (lambda one: getattr(one, "_said", None), [Hit("a"), Hit("b")], texts),
-}
-"""Of one interaction: its value, what a chain gives out, and what follows on the sample."""
-EXPECTED = {"answer": ["a b"], "document_keys": []}
+    line(dict, [answer]).invoke(QUESTIONS[form](drawn, question), config(world))
+    assert outcome(world) == (question, [passage], reply)
 
 
-@pytest.mark.parametrize("handlers_own", [False, True])
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
-@pytest.mark.parametrize("option", OPTIONS)
-def test_one_interaction_may_have_options_of_its_own(
-    world: World, option: str, way: str, handlers_own: bool
+def state_of(**keys: Any) -> Any:
+    return TypedDict("State", keys)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_model_text_in_a_user_message_is_the_answer(
+    world: World, named: bool, drawn: Variation
 ) -> None:
-    """They hold for the calls inside alone, in place of the handler's."""
-    value, gives, shown = OPTIONS[option]
-    base: dict[str, Any] = {"answer": "theirs", "contexts": "theirs", "document_keys": ["theirs"]}
-    base["as_context"] = lambda one: None
-    inner: Any = RunnableLambda(lambda _: gives)
+    """A bare text in `messages` becomes the user's, and an agent's report bears a name."""
+    add = pytest.importorskip("langgraph.graph.message").add_messages
+    question, passages, author = drawn.question(), drawn.passages(2), drawn.name()
 
-    def ask(question: str) -> Any:
-        inner.invoke(question)
-        Chat(reply=lambda _: "a reply of four words").invoke("a b")
-        return gives if isinstance(gives, dict) else "a reply of four words"
+    def search(state: Any) -> Any:
+        return {"messages": [("ai", "\n".join(passages))]}
 
-    told = config(world, **({option: base[option]} if handlers_own else {}))
-    with world.evals.interaction("Is it so?", **{option: value}):
-        call(way, RunnableLambda(ask), [QUESTION], told)
-    assert shown(sample_of(world)) == EXPECTED.get(option, ["a", "b"])
-    assert sample_of(world).question == "Is it so?"
+    def reply(state: Any) -> Any:
+        text = say(passages[1], str(state["messages"][-1].content), question)
+        return {"messages": [HumanMessage(text, name=author) if named else text]}
+
+    schema = state_of(messages=Annotated[list[BaseMessage], add])
+    line(schema, [search, reply]).invoke({"messages": [("user", question)]}, config(world))
+    assert outcome(world)[::2] == (question, passages[1])
 
 
-def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world: World) -> None:
-    """A mistake in a function of the application's costs nothing but a count."""
-    broken: dict[str, Any] = {
-        "question": lambda inputs: inputs["no such key"],
-        "contexts": lambda outputs: 7,
-        "answer": lambda outputs: 7,
-    }
-    plain().invoke(QUESTION, config(world, **broken))
-    sample = sample_of(world)
-    assert (sample.question, texts(sample)) == (QUESTION, top())
-    assert sample.answer == answer_to(QUESTION, top())
-    assert set(world.evals.stats().incidents) == {
-        "choice question: TypeError",
-        "choice contexts: TypeError",
-        "choice answer: TypeError",
-    }
+@needs_graphs
+@pytest.mark.parametrize("as_list", [True, False])
+def test_report_of_several_models_is_the_text_with_all_replies(
+    world: World, as_list: bool, drawn: Variation
+) -> None:
+    """A report is the text that the last step put together, beside its parts or a conversation."""
+    question, passages, parts = drawn.question(), drawn.passages(3), drawn.passages(3)
+    keys, asked, whole, found = [drawn.name() for _ in parts], drawn.name(), drawn.name(), "found"
+
+    def search(state: Any) -> Any:
+        return {**state, found: found_by(Fixed(documents=list(map(Document, passages))), "x")}
+
+    def write(state: Any) -> Any:
+        said = {
+            key: say(text, *state[found], state[asked])
+            for key, text in zip(keys, parts, strict=True)
+        }
+        return {**state, **said}
+
+    def assemble(state: Any) -> Any:
+        report = f"# {question}\n" + "\n\n".join(state[key] for key in keys)
+        return {**state, whole: [report] if as_list else report}
+
+    line(dict, [search, write, assemble]).invoke({asked: question}, config(world))
+    body = "\n\n".join(parts)
+    assert outcome(world) == (question, passages, f"# {question}\n{body}")
 
 
-def test_contexts_are_recorded_from_inside_a_run(world: World) -> None:
-    """Contexts that no event shows are recorded from inside a run, and nowhere else."""
+@needs_graphs
+@pytest.mark.parametrize("shown", ["question", "neither", "both", "named"])
+def test_a_graph_resumed_by_another_process_has_its_question_in_the_state(
+    world: World, shown: str, drawn: Variation
+) -> None:
+    """Under any key: the one that was named, or whose text the prompt shows; else there is none."""
+    question, passages, answer = drawn.question(), drawn.passages(2), drawn.sentence()
+    asked, note, found, reply = (drawn.name() for _ in range(4))
+    schema = state_of(**{asked: str, note: str, found: list[Document], reply: str})
+    told = {"question": [asked], "both": [note, asked]}.get(shown, [])
+    steps: list[Any] = [
+        lambda state: {found: [Document(text) for text in passages]},
+        lambda state: {reply: say(answer, *passages, *(state[key] for key in told))},
+    ]
+    memory = pytest.importorskip("langgraph.checkpoint.memory").MemorySaver()
+    graph = line(schema, steps, checkpointer=memory, interrupt_before=["step1"])
+    thread = {"configurable": {"thread_id": str(uuid4())}}
+    given = {note: drawn.sentence(), asked: question}
+    graph.invoke(dict(drawn.chance.sample(list(given.items()), 2)), thread)
+    options = {"question": asked} if shown == "named" else {}
+    graph.invoke(None, {**config(world, **options), **thread})
+    if shown in ("question", "named"):
+        assert outcome(world) == (question, passages, answer)
+    else:
+        assert world.evals.stats().dropped == {"no_question": 1}
 
-    def ask(question: str) -> str:
-        assert record_contexts([PASSAGES[3], (Document(PASSAGES[4], id="d"), 0.5)])
-        return str(Chat(reply=lambda _: "Yes, certainly so.").invoke(PASSAGES[4]).content)
 
-    RunnableLambda(ask).invoke(QUESTION, config(world))
-    sample = sample_of(world)
-    assert sample.contexts is not None
-    assert [(c.text, c.id, c.score) for c in sample.contexts] == [(PASSAGES[4], "d", 0.5)]
-    assert not record_contexts(["x"])
+# Which texts are contexts.
 
 
-def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text beyond the limit is left out and noted; question and answer are always kept."""
-    monkeypatch.setattr(limits, "INTERACTION_CHARS", 50_000)
-    world = World(max_text_chars=1000)
+class Masking(BaseRetriever):
+    """Masks what another retriever returns; keeps its ids."""
 
-    def ask(question: str) -> str:
-        model = Chat(reply=lambda _: "y" * 100_000)
-        for number in range(200):
-            record_contexts([f"{number} " + "x" * 100_000])
-            model.invoke("z" * 100_000)
-        interactions, chars = world.evals.recorder.opened()
-        assert interactions == 1
-        assert chars < 610_000
-        return "An answer of a few words."
+    inner: BaseRetriever
+    mask: Callable[[str], str]
 
-    RunnableLambda(ask).invoke(QUESTION, config(world))
-    sample = sample_of(world)
-    assert (sample.question, sample.answer) == (QUESTION, "An answer of a few words.")
-    assert {"contexts", "prompt"} <= set(sample.cut_parts)
-    world.close()
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        found = self.inner.invoke(query, {"callbacks": run_manager.get_child()})
+        return [Document(self.mask(d.page_content), id=d.id, metadata=d.metadata) for d in found]
+
+
+def test_masked_text_does_not_come_back(world: World, drawn: Variation) -> None:
+    """Text that a later step took out is in neither sample, metadata nor spans."""
+    secrets = [drawn.sentence(2) for _ in range(3)]
+    whole = [f"{drawn.passage()} {secret} {drawn.passage()}" for secret in secrets]
+    documents = [Document(text, id=drawn.name(), metadata={"a": drawn.name()}) for text in whole]
+
+    def mask(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "<hidden>")
+        return text
+
+    found: Any = Masking(inner=Fixed(documents=documents), mask=mask)
+    (found | joined | Chat(reply=lambda _: "7")).invoke(drawn.question(), config(world))
+    sample = only(world)
+    assert texts(sample) == list(map(mask, whole))
+    written = json.dumps(sample.to_dict(), ensure_ascii=False, default=str)
+    written += str([span.attributes for span in world.exporter.get_finished_spans()])
+    assert not any(secret in written for secret in secrets)
+
+
+@pytest.mark.parametrize("place", ["system", "question"])
+def test_quoted_document_of_an_earlier_turn_does_not_count(
+    world: World, place: str, drawn: Variation
+) -> None:
+    """A document that was dropped counts neither whole nor in part for standing in the history."""
+    passages, question = drawn.passages(3), drawn.question()
+    quoted = drawn.chance.choice([passages[0], f"{drawn.name()}: {passages[0]}", passages[0][:90]])
+    earlier = [HumanMessage(drawn.question()), AIMessage(quoted)]
+
+    def ask(asked: str) -> str:
+        found = found_by(Fixed(documents=list(map(Document, passages))), asked)
+        kept = "\n".join(found[1:])
+        last = HumanMessage(asked if place == "system" else f"{kept}\n{asked}")
+        first = [SystemMessage(kept)] if place == "system" else []
+        return str(Chat(reply=lambda _: "7").invoke([*first, *earlier, last]).content)
+
+    RunnableLambda(ask).invoke(question, config(world))
+    assert texts(only(world)) == passages[1:]
+
+
+def hits(drawn: Variation, passages: Sequence[str], names: Sequence[str], form: str) -> Any:
+    """Return a search client's reply: a bare list of mappings, or a response with fields."""
+    key = drawn.chance.choice(["text", "content", drawn.name()])
+    rows = [{"id": name, key: text} for name, text in zip(names, passages, strict=True)]
+    if form == "rows":
+        return rows
+    fields: Any = {"id": (str, ...), key: (str, ...)}
+    hit: type[BaseModel] = create_model("Hit", **fields)
+    answer: Any = {drawn.name(): (list[Any], ...), "total": (int, 2)}
+    response: type[BaseModel] = create_model("Response", **answer)
+    return response(**{next(iter(answer)): [hit(**row) for row in rows]})
+
+
+@needs_agents
+@pytest.mark.parametrize("form", ["rows", "response"])
+def test_an_artifact_of_any_form_gives_texts_and_ids(
+    world: World, form: str, drawn: Variation
+) -> None:
+    """Its rows are the contexts, each with its id, and not the tool's whole text."""
+    passages, names = drawn.passages(2), [drawn.name(), drawn.name()]
+    artifact, called = hits(drawn, passages, names, form), drawn.name()
+    look = StructuredTool.from_function(
+        lambda query: ("\n".join(["Found:", *passages]), artifact),
+        name=called,
+        description="Searches.",
+        response_format="content_and_artifact",
+    )
+    calls = [pick((called, drawn.question())), drawn.short()]
+    model = Chat(reply=lambda messages: calls[sum(m.type == "ai" for m in messages)])
+    agent(model, [look]).invoke({"messages": [HumanMessage(drawn.question())]}, config(world))
+    found = [(context.id, context.text) for context in only(world).contexts or ()]
+    assert found == list(zip(names, passages, strict=True))
+
+
+@needs_graphs
+def test_a_graph_that_only_indexes_is_no_request(world: World, drawn: Variation) -> None:
+    """Documents that came in and went into a store were retrieved by nobody."""
+    documents, index = drawn.name(), store([drawn.passage()])
+
+    def clean(state: Any) -> Any:
+        return {documents: [Document(one.page_content.strip()) for one in state[documents]]}
+
+    def write(state: Any) -> Any:
+        index.add_documents(state[documents])
+        return {documents: []}
+
+    enable(world.evals)
+    given = {documents: [Document(f" {text}") for text in drawn.passages(3)]}
+    line(state_of(**{documents: list[Document]}), [clean, write]).invoke(given)
+    disable()
+    stats = world.evals.stats()
+    assert (world.seen(), stats.offered, stats.incidents) == ([], 0, {})
+
+
+# Odd values beside documents.
+
+
+class Silent:
+    """It cannot be written."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+class Rows(RootModel[list[str]]):
+    """It is iterated otherwise than a model's fields are."""
+
+    def __iter__(self) -> Any:
+        return iter(self.root)
+
+
+@dataclass
+class Lazy:
+    """One of its fields is set later."""
+
+    name: str
+    cache: str = field(init=False)
+
+
+class Ambiguous:
+    """Like an array: nobody may ask whether it equals a list."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def deep(levels: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
+def family() -> dict[str, Any]:
+    """Return a parent of many children, each of which holds its parent several times."""
+    parent: dict[str, Any] = {"children": []}
+    parent["children"] += [{"up": parent, "also": [parent, parent]} for _ in range(9)]
+    return parent
+
+
+ODD: tuple[Any, ...] = (
+    [{"a": Silent(), "b": "text"}],
+    [{1: "text", 2: "text"}],
+    [Rows(["text"])],
+    [Lazy("text")],
+    [{"n": 10**5000, "name": "text"}],
+    [family()],
+    deep(3000),
+    "[" * 3000 + "]" * 3000,
+    Ambiguous(),
+    [[0.5] * 300 for _ in range(300)],
+)
+
+
+@needs_graphs
+@pytest.mark.parametrize("in_one", [True, False])
+def test_odd_values_lose_neither_event_nor_documents(
+    world: World, in_one: bool, drawn: Variation
+) -> None:
+    """No incident, nothing missing: the documents beside them are the contexts."""
+    passages, question, answer = drawn.passages(2), drawn.question(), drawn.sentence()
+    asked, found, odd, said = (drawn.name() for _ in range(4))
+    for number, value in enumerate(ODD):
+
+        def search(_: Any, value: Any = value) -> Any:
+            return {found: list(map(Document, passages)), **({odd: value} if in_one else {})}
+
+        def other(_: Any, value: Any = value) -> Any:
+            # As the input of a step as well.
+            RunnableLambda(lambda _: "ok").invoke(value)
+            return {odd: value}
+
+        def tell(state: Any) -> Any:
+            return {said: say(answer, *(d.page_content for d in state[found]), state[asked])}
+
+        steps = [search, tell] if in_one else [search, other, tell]
+        schema = state_of(**{asked: str, found: list[Any], odd: Any, said: str})
+        line(schema, steps).invoke({asked: question}, config(world))
+        world.evals.flush(300)
+        sample = world.evals.samples()[number]
+        assert (texts(sample), sample.answer, sample.truncated) == (passages, answer, ()), number
+    assert world.evals.stats().incidents == {}

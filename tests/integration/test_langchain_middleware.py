@@ -13,11 +13,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 
 import rag_eval_hooks_langchain
-from rag_eval_hooks_langchain import RagEvalCallbackHandler, disable, enable
+from rag_eval_hooks_langchain import disable, enable
 from tests.matrix.langchain.kit import QUESTION, Chat, joined, store, top
 from tests.matrix.world import World
-from tests.support.langchain_requests import only, texts
-from tests.support.variation import Variation, seeds
+from tests.support.langchain_requests import config, only, texts
+from tests.support.variation import Variation, run_seed
 from tests.waiting import until
 
 agents = pytest.importorskip("langchain.agents")
@@ -27,12 +27,15 @@ InMemorySaver = pytest.importorskip("langgraph.checkpoint.memory").InMemorySaver
 ANSWER = "It leaves at 07:40, as the north quay's board says."
 
 
+def calls(name: str, query: str) -> AIMessage:
+    picked = {"name": name, "args": {"query": query}, "id": "c1", "type": "tool_call"}
+    return AIMessage("", tool_calls=[picked])
+
+
 def reply(messages: list[BaseMessage]) -> AIMessage:
     """Search once a turn, then answer."""
-    if isinstance(messages[-1], HumanMessage):
-        picked = {"name": "search", "args": {"query": messages[-1].text}, "id": "c1"}
-        return AIMessage("", tool_calls=[{**picked, "type": "tool_call"}])
-    return AIMessage(ANSWER)
+    last = messages[-1]
+    return calls("search", last.text) if isinstance(last, HumanMessage) else AIMessage(ANSWER)
 
 
 @tool(response_format="content_and_artifact")
@@ -42,13 +45,9 @@ def search(query: str) -> tuple[str, Any]:
     return joined(found), found
 
 
-def agent(world: World, *more: Any, model: Any = None, **how: Any) -> Any:
-    return agents.create_agent(
-        model or Chat(reply=reply),
-        [search],
-        middleware=[*more, rag_eval_hooks_langchain.RagEvalMiddleware(world.evals)],
-        **how,
-    )
+def agent(world: World, *more: Any, says: Any = reply, tools: Any = (search,), **how: Any) -> Any:
+    ours = rag_eval_hooks_langchain.RagEvalMiddleware(world.evals)
+    return agents.create_agent(Chat(reply=says), list(tools), middleware=[*more, ours], **how)
 
 
 def ask(question: str = QUESTION) -> dict[str, Any]:
@@ -60,75 +59,70 @@ async def read(stream: Any) -> list[Any]:
 
 
 WAYS: dict[str, Callable[[Any, Any], Any]] = {
-    "invoke": lambda made, config: made.invoke(ask(), config),
-    "stream": lambda made, config: list(made.stream(ask(), config, stream_mode="messages")),
-    "updates": lambda made, config: list(made.stream(ask(), config, stream_mode="updates")),
-    "ainvoke": lambda made, config: asyncio.run(made.ainvoke(ask(), config)),
-    "astream": lambda made, config: asyncio.run(read(made.astream(ask(), config))),
-    "astream_events": lambda made, config: asyncio.run(
-        read(made.astream_events(ask(), config, version="v2"))
+    "invoke": lambda made, told: made.invoke(ask(), told),
+    "stream": lambda made, told: list(made.stream(ask(), told, stream_mode="messages")),
+    "ainvoke": lambda made, told: asyncio.run(made.ainvoke(ask(), told)),
+    "astream_events": lambda made, told: asyncio.run(
+        read(made.astream_events(ask(), told, version="v2"))
     ),
 }
 
 
-@pytest.mark.parametrize("sees", ["middleware", "callback too", "enabled too"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "sees"),
+    [("invoke", "callback"), ("stream", ""), ("ainvoke", "enabled"), ("astream_events", "")],
+)
 def test_an_agent_is_captured_once_by_every_way(way: str, sees: str, world: World) -> None:
-    config: Any = {"metadata": {"session_id": "s-1"}}
-    if sees == "callback too":
-        config["callbacks"] = [RagEvalCallbackHandler(world.evals)]
-    if sees == "enabled too":
+    """Also where a callback or capture of the whole process sees it too."""
+    told: Any = {**(config(world) if sees == "callback" else {}), "metadata": {"session_id": "s"}}
+    if sees == "enabled":
         enable(world.evals)
     try:
-        WAYS[way](agent(world, name="ferry"), config)
+        WAYS[way](agent(world, name="ferry"), told)
     finally:
         disable()
     sample = only(world)
-    assert (sample.question, sample.answer, sample.session_id) == (QUESTION, ANSWER, "s-1")
+    assert (sample.question, sample.answer, sample.session_id) == (QUESTION, ANSWER, "s")
     assert texts(sample) == top()
     assert world.disorder({}) == ""
     names = sorted(span.name for span in world.exporter.get_finished_spans())
-    assert names == [
-        "chat scripted",
-        "chat scripted",
-        "execute_tool search",
-        "invoke_agent ferry",
-        "retrieval InMemoryVectorStore",
-    ]
+    found = ["execute_tool search", "invoke_agent ferry", "retrieval InMemoryVectorStore"]
+    assert names == ["chat scripted", "chat scripted", *found]
 
 
-@pytest.mark.parametrize("seed", seeds(3))
-def test_each_turn_of_a_conversation_is_a_request(seed: int, world: World) -> None:
+def test_each_turn_of_a_conversation_is_a_request(world: World) -> None:
     """With the same question, contexts and answer as by a callback."""
-    drawn = Variation(seed)
+    drawn = Variation(run_seed())
     questions = [drawn.question() for _ in range(3)]
     made = agent(world, checkpointer=InMemorySaver())
-    callbacks = [RagEvalCallbackHandler(world.evals)]
-    for how in ({}, {"callbacks": callbacks}):
+    for thread, how in (("one", {}), ("two", config(world))):
         for question in questions:
-            made.invoke(ask(question), {**how, "configurable": {"thread_id": f"{seed}{len(how)}"}})
+            made.invoke(ask(question), {**how, "configurable": {"thread_id": thread}})
     seen = [one.sample for one in world.seen()]
     assert [one.question for one in seen] == sorted(questions * 2)
     for one, other in zip(seen[::2], seen[1::2], strict=True):
-        assert {one.session_id, other.session_id} == {f"{seed}0", f"{seed}1"}
+        assert {one.session_id, other.session_id} == {"one", "two"}
         assert (texts(one), one.answer) == (texts(other), other.answer)
 
 
-def fail(messages: list[BaseMessage]) -> AIMessage:
-    if isinstance(messages[-1], HumanMessage):
-        return reply(messages)
-    raise ConnectionError("the model is down")
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_an_agent_that_fails_is_counted_and_its_error_passes(way: str, world: World) -> None:
-    with pytest.raises(ConnectionError, match="the model is down"):
-        WAYS[way](agent(world, model=Chat(reply=fail)), {})
+def assert_cancelled(world: World) -> None:
     gc.collect()
     until(lambda: not len(world.evals.recorder))
     world.evals.flush(300)
     assert world.evals.stats().dropped == {"cancelled": 1}
     assert not world.evals.stats().incidents
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_an_agent_that_fails_is_counted_and_its_error_passes(way: str, world: World) -> None:
+    def fail(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], HumanMessage):
+            return reply(messages)
+        raise ConnectionError("the model is down")
+
+    with pytest.raises(ConnectionError, match="the model is down"):
+        WAYS[way](agent(world, says=fail), {})
+    assert_cancelled(world)
 
 
 def test_a_reader_who_leaves_a_stream_cancels_the_request(world: World) -> None:
@@ -137,15 +131,10 @@ def test_a_reader_who_leaves_a_stream_cancels_the_request(world: World) -> None:
         next(stream)
     stream.close()
     del stream
-    gc.collect()
-    until(lambda: not len(world.evals.recorder))
-    world.evals.flush(300)
-    assert world.evals.stats().dropped == {"cancelled": 1}
+    assert_cancelled(world)
 
 
-def test_a_middleware_needs_langchain_only_when_it_is_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_middleware_needs_langchain_only_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "rag_eval_hooks_langchain.middleware")
     monkeypatch.setitem(sys.modules, "langchain.agents.middleware", None)
     with pytest.raises(ImportError, match="needs langchain"):
@@ -161,9 +150,8 @@ def test_a_call_that_is_tried_again_is_part_of_one_request(world: World) -> None
         return reply(messages)
 
     retry = middleware.ModelRetryMiddleware(max_retries=3, initial_delay=0.0, jitter=False)
-    agent(world, retry, model=Chat(reply=flaky)).invoke(ask())
-    sample = only(world)
-    assert (sample.answer, texts(sample)) == (ANSWER, top())
+    agent(world, retry, says=flaky).invoke(ask())
+    assert (only(world).answer, texts(only(world))) == (ANSWER, top())
 
 
 def test_an_agent_in_a_tool_of_an_agent_is_part_of_it(world: World) -> None:
@@ -175,19 +163,11 @@ def test_an_agent_in_a_tool_of_an_agent_is_part_of_it(world: World) -> None:
         return str(inner.invoke(ask(query))["messages"][-1].content)
 
     def outer(messages: list[BaseMessage]) -> AIMessage:
-        if isinstance(messages[-1], HumanMessage):
-            picked = {"name": "expert", "args": {"query": QUESTION}, "id": "c0"}
-            return AIMessage("", tool_calls=[{**picked, "type": "tool_call"}])
-        return AIMessage(str(messages[-1].content))
+        last = messages[-1]
+        return calls("expert", QUESTION) if last.type == "human" else AIMessage(last.text)
 
-    made = agents.create_agent(
-        Chat(reply=outer),
-        [expert],
-        middleware=[rag_eval_hooks_langchain.RagEvalMiddleware(world.evals)],
-    )
-    made.invoke(ask())
-    sample = only(world)
-    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    agent(world, says=outer, tools=[expert]).invoke(ask())
+    assert (only(world).question, only(world).answer) == (QUESTION, ANSWER)
 
 
 def test_as_a_callback_it_captures_and_breaks_no_request(world: World) -> None:
