@@ -141,7 +141,7 @@ def test_an_unsampled_trace_records_nothing_and_is_still_evaluated() -> None:
 def test_runs_have_the_ids_that_the_host_gives(run_id: Any, world: World) -> None:
     """An id that is a text, as servers pass it to know a request again, changes nothing."""
     try:
-        plain().invoke(QUESTION, {**config(world), "run_id": run_id})
+        plain().invoke(QUESTION, config(world) | {"run_id": run_id})
     except (TypeError, AttributeError) as error:
         pytest.skip(f"this LangChain takes no such id: {error}")
     assert (texts(only(world)), only(world).answer) == (top(), ANSWER)
@@ -199,7 +199,7 @@ class Watching(BaseCallbackHandler):
 @pytest.mark.parametrize("ours_first", [True, False])
 def test_no_handler_misses_a_plain_model(world: World, ours_first: bool) -> None:
     """In async runs of plain models every other handler gets its events, and so does ours."""
-    shown = RunnableLambda(lambda found: f"Use {found[0].page_content}")
+    shown: Any = RunnableLambda(lambda found: f"Use {found[0].page_content}")
     chain = Fixed(documents=[Document(PASSAGES[0])]) | shown | FakeListLLM(responses=["At 07:40."])
     watching = Watching()
     handlers = [RagEvalCallbackHandler(world.evals), watching][:: 1 if ours_first else -1]
