@@ -1,14 +1,15 @@
-"""CPU that each instrumentation adds to a request, compared with the plain request.
+"""Measure the CPU that each instrumentation adds to a request.
 
-Variants take turns per request, in random order. Every figure is the median difference to the plain
-request of the same round, so that other load on the machine cancels out.
+In each round, every variant makes one request, in random order. A figure is the median difference
+from the request without instrumentation in the same round, so other load on the machine cancels
+out.
 
-- CPU: of all threads of the process, after the background threads have finished their part (the
-  one metric costs next to nothing, so this is the cost of capture, spans, queue and delivery),
-- its thread: CPU of the thread that made the request,
+- CPU: CPU time of all threads, after the background threads have finished. The one metric costs
+  almost nothing, so this is the cost of capture, spans, queue and delivery.
+- its thread: CPU time of the thread that made the request.
 - wall: duration of the request for its caller.
 
-A final table compares the CPU with the gates for sampled-out requests.
+A second table compares the CPU of sampled-out requests with the largest allowed share (the gate).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Tracing:
 
 @dataclass
 class Variant:
-    """One instrumentation."""
+    """One instrumentation to measure, or none."""
 
     callbacks: list[Any] = field(default_factory=list)  # what the request is given
     switch: Callable[[], AbstractContextManager[None]] = nullcontext  # entered, not measured
@@ -125,7 +126,7 @@ def measure(
     rounds: int,
     warm_up: int = 20,
 ) -> Row:
-    """Measure the cost of every variant, one of them `PLAIN`, for a request with callbacks."""
+    """Return the cost that every variant adds to a request. The variant `PLAIN` is the baseline."""
     costs: dict[str, list[Cost]] = {name: [] for name in variants}
     for number in range(rounds + warm_up):
         for name in random.sample(list(variants), len(variants)):
@@ -183,7 +184,7 @@ def compared(
     try:
         variants = {**variants, OPENINFERENCE: openinference(framework, Tracing())}
     except ImportError:
-        print("OpenInference is not installed")
+        print("OpenInference is not measured, because it is not installed")
     rows = [measure(name, way, variants, gate=gate, rounds=rounds) for name, way, gate in requests]
     flat: list[dict[str, object]] = [
         {"request": row.title, "plain": row.plain.process, "variant": name}
@@ -193,8 +194,8 @@ def compared(
         for name, cost in row.added.items()
     ]
     written(flat, file)
-    print("\nAdded CPU of the process as a share of the plain request's. The gate is for those")
-    print("that are sampled out; medians of few rounds, or on a busy machine, scatter around it.")
+    print("\nAdded CPU of the process as a share of the plain request's CPU. The gate limits the")
+    print("share of sampled-out requests. Few rounds or a busy machine make the medians vary.")
     gates: list[dict[str, object]] = [
         {"request": row.title, "plain ms": row.plain.process}
         | {name: row.share(name) for name in (SAMPLED_OUT, EVALUATED, OPENINFERENCE)}

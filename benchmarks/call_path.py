@@ -1,11 +1,12 @@
-"""The path of one request through our code: files, functions and objects.
+"""Count the files, functions and objects of our code that one request uses.
 
     python -m benchmarks.call_path [--list]
 
-Two requests: a LangChain chain answers one question, and an OpenAI-compatible judge on loopback
-judges its faithfulness; and a ready sample is submitted to one metric and one sink. The third
-request of each is profiled, by `sys.setprofile` in every thread, from its start until it is
-delivered. Frames of other packages are not counted.
+The benchmark makes two kinds of requests. In the first, a LangChain chain answers a question, and
+an OpenAI-compatible judge on loopback judges its faithfulness. In the second, `submit` passes a
+sample to one metric and one sink. Each kind runs three times. `sys.setprofile` counts the calls of
+the third run in every thread, until its scores are delivered. Frames of other packages are not
+counted.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def submitted() -> CallPath:
 
 
 def captured() -> CallPath:
-    """Return the functions called for one request through LangChain that a judge scores."""
+    """Return the call path of one LangChain request that a judge scores."""
     from benchmarks.handler_overhead import build_chain, handler, invoke
     from tests.servers.judge_server import JudgeServer
 
@@ -118,7 +119,7 @@ def captured() -> CallPath:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--list", action="store_true", help="every function and class too")
+    parser.add_argument("--list", action="store_true", help="also list every function and class")
     arguments = parser.parse_args()
     for measure in (submitted, captured):
         measure().print(measure.__name__, is_long=arguments.list)

@@ -1,8 +1,8 @@
-"""CPU of single callbacks: the longest for odd payloads, and all of a sampled-out request.
+"""Measure the CPU of callbacks: the slowest for odd payloads, and all of a sampled-out request.
 
     python -m benchmarks.callback_times
 
-CPU time of the thread that calls, not wall time.
+The figures are CPU time of the calling thread, not wall time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""CPU and time that a callback handler adds to one request of LangChain; see `added_cpu`.
+"""Measure the CPU and time that a callback handler adds to a LangChain request; see `added_cpu`.
 
-Five variants of the same pipeline take turns: no handler, a handler that does nothing, ours with
-the request sampled out, ours with the request evaluated, and OpenInference's instrumentor. Each
-retrieves five contexts of 1 kB and answers: a chain that rewrites the question first, an agent with
-a retriever tool, and a graph of nodes to retrieve, grade and generate.
+There are five variants: no handler, an empty handler, our handler with the request sampled out, our
+handler with the request evaluated, and OpenInference's instrumentor.
+
+There are three pipelines, and each retrieves five contexts of 1 kB: a chain that first rewrites the
+question, an agent with a retriever tool, and a graph that retrieves, grades and generates.
 
     python -m benchmarks.handler_overhead [--rounds 200] [--shape NAME] [--json FILE]
 """

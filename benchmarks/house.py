@@ -1,9 +1,9 @@
-"""Size of the source: lines per folder with their goal, and the shape of its modules.
+"""Print the lines of each folder with their goal, and the size of modules and functions.
 
     python -m benchmarks.house
 
-Fails if a folder is more than 5 % above its limit. The limit is the goal, or the current size until
-the folder is rebuilt. A commit that needs more lines changes the limit.
+The command fails if a folder is more than 5 % above its limit. The limit is the goal, or the
+current size until the folder reaches its goal. A commit that needs more lines raises the limit.
 """
 
 from __future__ import annotations

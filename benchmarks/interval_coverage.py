@@ -1,10 +1,10 @@
-"""Errors of intervals, gates and alerts, by simulation of results with a known truth.
+"""Measure the errors of intervals, gates and alerts on simulated results with a known mean.
 
     python -m benchmarks.interval_coverage [--runs 400] [--days 14] [--json FILE]
 
-Every figure comes from the functions behind the command line. Coverage is the share of 95 %
-intervals that contain the true mean; `plain` ignores weights and sessions. With `--json`, the
-tables go to `intervals.json`, `gates.json` and `alerts.json` beside that file.
+The benchmark calls the same functions as the command line. Coverage is the share of 95 % intervals
+that contain the true mean. The column `plain` ignores weights and sessions. `--json FILE` writes
+the tables to `intervals.json`, `gates.json` and `alerts.json` in the folder of the file.
 """
 
 from __future__ import annotations

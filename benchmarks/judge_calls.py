@@ -1,18 +1,22 @@
-"""Judge calls and characters per sample, by metrics.
+"""Count judge calls and characters per sample, by metrics and by judge.
 
     python -m benchmarks.judge_calls [--samples 50] [--speed 500] [--json FILE]
 
-The judge is in-process and truthful. The figures count the system and user texts that `LLMJudge`
-sends, and the replies. The second figure includes the reply's shape in the text, for endpoints
-without JSON Schema. Embedding calls are not judge calls.
+The first table uses a truthful judge in the same process. Its columns per sample:
 
-A line below the table shows the share of context characters that an endpoint's prompt cache serves.
-The cache knows a prompt's prefix from its first reply on.
+- calls: judge calls. Embedding calls are not counted.
+- chars: characters of the system and user texts.
+- with_shape: the same for endpoints without JSON Schema, whose prompt describes the reply's form.
+- replied: characters of the replies.
+- failed: metrics without a score because of a failure, over all samples.
 
-The last table compares judges by the eight metrics that a decision model can decide: requests,
-characters and output tokens of a sample, and samples a minute against a server in another process
-that takes 100 ms. `characters` counts the text for the model; `bytes` adds the JSON around it.
-ragas is in the table, for faithfulness, if `make bench` has installed it.
+A line below the table shows the share of context characters that a prompt cache serves. The
+simulated cache knows the beginning of a prompt after its first reply.
+
+The last table compares judges on the eight metrics that a decision model can decide. It shows
+requests, characters and output tokens per sample, and samples per minute with a server that replies
+after 100 ms. `characters` counts the text for the model, and `bytes` adds the JSON around this
+text. If `make bench` has installed ragas, the table also has its faithfulness metric.
 """
 
 from __future__ import annotations
@@ -59,7 +63,7 @@ PUBLISHED = (35, 153_000)
 
 
 class CountingChat:
-    """A truthful model that counts."""
+    """A truthful model that counts calls and characters."""
 
     name = "counting"
 
@@ -79,7 +83,7 @@ class CountingChat:
 
 
 def cost(metrics: Sequence[str], count: int) -> dict[str, float]:
-    """Return the effort per sample; `failed` counts outcomes missing after a failure."""
+    """Return one row of the first table."""
     chat, failed = CountingChat(), 0
     has_reference = any(name in ("all", "nvidia") for name in metrics)
     with RagEval(metrics, LLMJudge(chat), embedder=WordEmbedder()) as evals:
@@ -158,7 +162,7 @@ def evals_at(url: str, name: str, **options: Any) -> RagEval:
 
 
 def samples_a_minute(name: str, count: int) -> float:
-    """Samples that one process judges per minute, with at most 64 concurrent calls."""
+    """Return the samples per minute of one process with at most 64 concurrent calls."""
     drawn = samples(count)
     with serving(latency=0.1) as url:
         limits = {"judge_concurrency": 64, "queue_size": count + 1}
@@ -193,8 +197,13 @@ def _serve(connection: Connection, latency: float) -> None:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=50)
-    parser.add_argument("--speed", type=int, default=500, help="samples a minute of so many")
-    parser.add_argument("--only-judges", action="store_true", help="the last table alone")
+    parser.add_argument(
+        "--speed",
+        type=int,
+        default=500,
+        help="measure samples per minute with this number of samples",
+    )
+    parser.add_argument("--only-judges", action="store_true", help="print only the last table")
     given = parser.parse_args()
     if given.only_judges:
         written(by_judge(given.samples, given.speed), given.json)

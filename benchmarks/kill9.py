@@ -1,10 +1,10 @@
-"""`kill -9` at random moments: how many accepted samples are scored, lost, or scored twice.
+"""Kill processes at random moments; count accepted samples that are scored, lost or scored twice.
 
-Application processes share a spool, a JSONL file, a platform and a judge server on loopback. One of
-them at a time is killed at a random moment and restarted, so that samples always remain. At the end
-one process scores the remaining samples, and the files are compared with the acceptances that the
-applications saw. A killed process may lose the samples of the last 50 ms, or a few hundred
-milliseconds on an overloaded machine.
+Several application processes share a spool, a JSONL file, a platform and a judge server on
+loopback. The benchmark kills one process with `kill -9` at a random moment and restarts it, again
+and again. At the end, one process scores the remaining samples. Then the benchmark compares the
+files with the samples whose acceptance an application saw. A killed process may lose the samples of
+its last 50 ms, or of a few hundred milliseconds on an overloaded machine.
 
     python -m benchmarks.kill9 [--kills 100] [--processes 3] [--platform-ms 50] [--json FILE]
 """
@@ -51,15 +51,15 @@ class Report:
     seen: int = 0  # samples whose acceptance an application has seen
     lost: int = 0  # accepted samples that never reached the file
     oldest_lost: float = 0.0  # seconds between acceptance of the oldest lost sample and the kill
-    lost_late: int = 0  # of the lost, those accepted more than 100 ms before the kill
-    lost_50: int = 0  # of the lost, those accepted more than 50 ms before the kill
-    lost_stored: int = 0  # of the lost, those accepted no later than one that was on disk
+    lost_late: int = 0  # lost samples that were accepted more than 100 ms before the kill
+    lost_50: int = 0  # lost samples that were accepted more than 50 ms before the kill
+    lost_stored: int = 0  # lost samples although a later sample was on disk
     delivered: int = 0  # results in the file
-    repeated: int = 0  # lines that repeat a result; its reader drops them
+    repeated: int = 0  # lines that repeat a result; `results.read` drops them
     twice: int = 0  # samples with two results, and samples counted twice
-    broken: int = 0  # lines left unfinished by a kill
-    at_least_once: int = 0  # calls of a sink that does not drop repetitions
-    posted: int = 0  # requests that the platform took
+    broken: int = 0  # lines that a kill left unfinished
+    at_least_once: int = 0  # calls of a sink that keeps repeated results
+    posted: int = 0  # requests that the platform accepted
     books: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -69,7 +69,7 @@ class Report:
 
 
 def application(folder: Path, url: str, platform: str, name: str, drain: bool) -> None:
-    """Offer samples at a steady rate until killed, or score the rest and exit."""
+    """Submit samples at a steady rate until killed, or score the remaining samples and exit."""
     log = os.open(folder / "told", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     calls = os.open(folder / "calls", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -114,7 +114,7 @@ def run(
     latency: float = 0.03,
     platform_latency: float = 0.0,
 ) -> Report:
-    """Kill so many processes, let the last one finish, and compare."""
+    """Kill processes, let the last process finish, and compare the files."""
     chance = random.Random(seed)
     killed: dict[str, float] = {}
     stored: set[str] = set()

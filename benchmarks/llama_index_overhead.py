@@ -1,4 +1,4 @@
-"""Cost of capture for one request of a LlamaIndex query engine; see `benchmarks.added_cpu`.
+"""Measure the cost of capture for a request of a LlamaIndex query engine; see `added_cpu`.
 
 python -m benchmarks.llama_index_overhead [--rounds 200] [--json FILE]
 """

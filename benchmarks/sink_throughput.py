@@ -1,11 +1,11 @@
-"""Samples per second that reach a slow and failing platform, and the cost of a sink.
+"""Measure the samples per second that reach a slow, failing platform, and the cost of a sink.
 
-A stand-in of Phoenix, MLflow or Langfuse on loopback answers each request after `--latency`
-seconds. A fraction `--failures` of the requests gets a 500 or 429, half of them after the platform
-stored the scores. Each row says how many samples a second arrived, relative to one request at a
-time, and how many scores were lost or stored twice.
+A local server replaces Phoenix, MLflow or Langfuse, and answers each request after `--latency`
+seconds. The server answers a fraction `--failures` of the requests with 500 or 429. In half of
+these cases it has already stored the scores. Each row shows the samples per second, relative to one
+request at a time, and the number of scores that were lost or stored twice.
 
-The last row is a user's function: CPU of a delivery, relative to a direct call.
+The last row shows a user's function: the CPU of a delivery, relative to a direct call.
 
     python -m benchmarks.sink_throughput [--samples 600] [--latency 0.1] [--failures 0.08]
 """
@@ -120,7 +120,7 @@ def dispatch_of(sink: AnySink, incidents: Incidents) -> Dispatch:
 def delivered(
     sink: AnySink, evaluations: Sequence[Evaluation], clock: Callable[[], float]
 ) -> float:
-    """Return the time that a sink takes for evaluations, by a clock."""
+    """Return the time that a sink needs to deliver evaluations, by a clock."""
     delivery = dispatch_of(sink, Incidents())
     began = clock()
     for one in evaluations:

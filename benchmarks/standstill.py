@@ -1,9 +1,11 @@
-"""Longest stall of the application's threads during the evaluation of adversarial samples.
+"""Measure the longest stall of the application's threads while adversarial samples are evaluated.
 
-A thread sleeps repeatedly for a millisecond and records its delay, and how much of the delay this
-process computed; other load causes the rest. The samples' texts are runs of one character or unit,
-up to the length that capture keeps: white space, digits, dots, quotes, brackets, combining marks.
-For comparison, the process then counts and idles for the same time.
+A thread sleeps for one millisecond again and again, and records how late it wakes up. It also
+records how long this process computed during the delay. Other load on the machine causes the rest.
+
+Each text repeats one character or unit up to the length limit of capture: white space, digits,
+dots, quotes, brackets or combining marks. For comparison, the process then counts and idles for the
+same time.
 
     python -m benchmarks.standstill [--samples 200] [--seed 0] [--json FILE]
 """
@@ -42,7 +44,7 @@ def texts(drawn: random.Random) -> Iterator[str]:
 
 
 class Collections:
-    """CPU time of garbage collections, which stop every thread."""
+    """Records the CPU time of garbage collections, which stop every thread."""
 
     def __init__(self) -> None:
         self._ended = 0.0
@@ -141,7 +143,9 @@ def main() -> None:
         for name, each in noted.items()
     ]
     written(rows, options.json)
-    print(f"goal: at most {GATE_MS:.0f} ms without collection; others took the rest")
+    print(
+        f"goal: at most {GATE_MS:.0f} ms without garbage collection; other processes took the rest"
+    )
     print(f"Python collects garbage among {len(gc.get_objects())} objects")
 
 

@@ -1,4 +1,4 @@
-"""Rows of a benchmark: a table for readers, and JSON for programs."""
+"""Write the rows of a benchmark as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write the rows to this file"
+    )
     return parser
 
 

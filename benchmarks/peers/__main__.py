@@ -1,7 +1,7 @@
-"""Comparison with other libraries: makes their environments, measures, and writes the page.
+"""Measure other libraries in their own environments, and write the page of the benchmarks.
 
-Prints a table for each part, and writes its rows. `--page` also writes docs/benchmarks.md from
-these rows and from the rows that `make bench` left in build/bench.
+The command prints a table for each part and writes its rows as JSON. `--page` also writes
+docs/benchmarks.md from these rows and from the rows of `make bench` in build/bench.
 
     python -m benchmarks.peers [--only PEER ...] [--rounds 40] [--samples 40]
         [--json build/bench/peers.json] [--page]

@@ -1,4 +1,4 @@
-"""Environments of the compared libraries: created from pinned files, and measured."""
+"""Create the environments of the compared libraries from pinned versions, and run code there."""
 
 from __future__ import annotations
 

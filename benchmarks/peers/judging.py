@@ -1,7 +1,7 @@
-"""Faithfulness of samples in one library, with a judge server: scores, wall time and CPU.
+"""Score the faithfulness of samples with one library and a judge server.
 
-Runs within the environment of the library; eight samples at a time. Imports and the first
-connection are outside the measured time.
+The benchmark runs in the library's environment, with eight samples at a time. It prints scores,
+wall time and CPU time. Imports are not measured.
 
     python -m benchmarks.peers.judging rag-eval-hooks http://127.0.0.1:8000/v1 < samples.json
 """

@@ -1,4 +1,7 @@
-"""Parts of the comparison, each a list of rows. A library that cannot be measured has a reason."""
+"""Measure the parts of the comparison. Each part is a list of rows.
+
+A library that cannot be measured gets a row with the reason in the part `missing`.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def request_path(peer: str, rounds: int, python: Path) -> Row:
 
 
 def judged(library: str, python: Path, condition: str, count: int) -> Row:
-    """Return a library's scores of the samples, and what the judge server saw."""
+    """Return a library's scores of the samples, and the calls that the judge server received."""
     faults = [Fault(kind=FaultKind.SERVER_ERROR, rate=0.2)] if "500" in condition else []
     replies = replier(library, 0.2 if "corrupted" in condition else 0.0)
     given = [

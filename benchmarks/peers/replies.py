@@ -1,4 +1,4 @@
-"""Correct and corrupted replies of the judge server to each library's prompts."""
+"""Make correct and corrupted replies to each library's prompts, for the judge server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""CPU that a peer's handler adds to a request.
+"""Measure the CPU that another library's handler adds to a request.
 
-Runs in the library's environment together with our source. Plain requests, our handler and the
-library's take turns in one process.
+The benchmark runs in the library's environment, with our source. In one process, requests run
+without a handler, with our handler and with the library's handler.
 
     python -m benchmarks.peers.request_path openinference [--rounds 40]
 """
