@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rag_eval_hooks import Status
 from tests.matrix.world import World
+
+_WIDE_PARTS = re.compile(r"(?=([\u3400-\u9fff]{3}))")
+_DIMENSIONS = 1024
+_PLACES: dict[str, int] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +32,7 @@ class Expected:
     any_order: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Shape:
     """A pipeline shape.
 
@@ -41,4 +47,25 @@ class Shape:
     expected: Callable[[str], Sequence[Expected]]
     missing: str | None = None
     write: str = ""
-    incidents: dict[str, int] = field(default_factory=dict)
+    incidents: Mapping[str, int] = field(default_factory=dict)
+
+
+def named(function: Any) -> str:
+    """Return the name of a shape that a function makes."""
+    return str(function.__name__).replace("_", " ")
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", text.lower())
+
+
+def bag(text: str) -> list[float]:
+    """Return a bag of words: deterministic, and near where words, or three wide signs, are shared.
+
+    All values are whole: what is equally near is so exactly, and ranks by the index alone.
+    """
+    vector = [0.0] * _DIMENSIONS
+    narrow = [word for word in words(text) if word < "\u3400"]
+    for word in [*narrow, *_WIDE_PARTS.findall(text)] or [""]:
+        vector[_PLACES.setdefault(word, len(_PLACES) % _DIMENSIONS)] = 1.0
+    return vector

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -18,6 +17,7 @@ from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import SPECS
 from tests.servers.brain import GROUPS, prompt_data
 from tests.servers.judge_server import JudgeServer, Recorded
+from tests.servers.loopback import Routes
 
 DECISIONS, SYSTEM_ONE = "/v1/decisions", "/v1/systemone"
 _CHUNK = re.compile(
@@ -59,17 +59,14 @@ class DecisionServer(JudgeServer):
     def decisions(self) -> list[Recorded]:
         return [*self.calls(DECISIONS), *self.calls(SYSTEM_ONE)]
 
-    def _app(self) -> Starlette:
-        app = super()._app()
-        app.add_route(DECISIONS, self._decisions, methods=["POST"])
-        app.add_route(SYSTEM_ONE, self._decisions, methods=["POST"])
-        return app
+    def routes(self) -> Routes:
+        return {**super().routes(), DECISIONS: self._decisions, SYSTEM_ONE: self._decisions}
 
     async def _decisions(self, request: Request) -> Response:
         if len(await request.body()) > self._longest:
-            await self._record(request)
+            await self.record(request)
             return JSONResponse({"error": {"message": "Request too large"}}, 413)
-        return await self._handle(request, self._answered)
+        return await self.handle(request, self._answered)
 
     def _answered(self, recorded: Recorded) -> Any:
         body = recorded.body

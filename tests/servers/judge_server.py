@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
 
 from tests.servers.brain import embedding, truthful_reply
 from tests.servers.faults import HTTP_FAULTS, Fault, FaultKind, spoiled, spoiled_vectors
+from tests.servers.loopback import Loopback, Routes
 from tests.servers.prefix_cache import PrefixCache
 
 CHAT = "/v1/chat/completions"
@@ -58,16 +53,8 @@ class Recorded:
         return None if kind is None else str(kind)
 
 
-class _PromptServer(uvicorn.Server):
-    """Looks more often whether it is to stop: tests start and stop hundreds of them."""
-
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):
-            await asyncio.sleep(0.01)
-
-
-class JudgeServer:
-    """The server, in a thread of its own; a context manager."""
+class JudgeServer(Loopback):
+    """The endpoint; `replies` are said in place of true ones, in turn or by a function."""
 
     def __init__(
         self,
@@ -99,63 +86,29 @@ class JudgeServer:
         self._keep = keep
         self._cache = cache
         self._completions = completions
-        self._stopping = False
-        # asyncio switches Nagle's delay of 40 ms off only where the protocol is named.
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.bind(("127.0.0.1", 0))
-        # A client that knows the URL may connect even before the server is up.
-        self._socket.listen(128)
-        config = uvicorn.Config(
-            self._app(),
-            log_config=None,
-            log_level="critical",
-            lifespan="off",
-            timeout_graceful_shutdown=1,
-        )
-        self._server = _PromptServer(config)
-        self._thread = threading.Thread(
-            target=self._server.run, args=([self._socket],), daemon=True
-        )
+        super().__init__()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
+        return f"{self.root}/v1"
 
     def calls(self, path: str = CHAT) -> list[Recorded]:
         return [request for request in self.requests if request.path == path]
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        while not self._server.started:
-            if not self._thread.is_alive():
-                raise RuntimeError("the judge server did not start")
-            time.sleep(0.005)
-        return self
+    def routes(self) -> Routes:
+        return {CHAT: self.chat, EMBEDDINGS: self._embeddings}
 
-    def __exit__(self, *_: object) -> None:
-        self._stopping = True
-        self._server.should_exit = True
-        self._thread.join(timeout=10)
-        self._socket.close()
-
-    def _app(self) -> Starlette:
-        routes = [
-            Route(CHAT, self._chat, methods=["POST"]),
-            Route(EMBEDDINGS, self._embeddings, methods=["POST"]),
-        ]
-        return Starlette(routes=routes)
-
-    async def _chat(self, request: Request) -> Response:
-        return await self._handle(request, self._completion)
+    async def chat(self, request: Request) -> Response:
+        return await self.handle(request, self._completion)
 
     async def _embeddings(self, request: Request) -> Response:
-        return await self._handle(request, _vectors)
+        return await self.handle(request, _vectors)
 
-    async def _handle(self, request: Request, answer: Callable[[Recorded], object]) -> Response:
-        recorded = await self._record(request)
+    async def handle(self, request: Request, answer: Callable[[Recorded], object]) -> Response:
+        recorded = await self.record(request)
         response = self._refusal(recorded)
         if response is None:
-            fault = self._fault(recorded)
+            fault = self.fault(recorded)
             is_http = fault is not None and fault.kind in HTTP_FAULTS
             response = await self._http_fault(fault) if fault and is_http else None
             # As some servers write it, with NaN.
@@ -163,12 +116,12 @@ class JudgeServer:
                 json.dumps(answer(recorded)), media_type="application/json"
             )
         async with self._slots:
-            await asyncio.sleep(self.latency)
+            await self.rest(self.latency)
         if self._cache is not None:
             self._cache.replied(recorded.body)
         return response
 
-    async def _record(self, request: Request) -> Recorded:
+    async def record(self, request: Request) -> Recorded:
         body = json.loads(await request.body())
         self._came += 1
         recorded = Recorded(self._came, request.url.path, dict(request.headers), body)
@@ -177,7 +130,7 @@ class JudgeServer:
             self.requests.append(recorded)
         return recorded
 
-    def _fault(self, recorded: Recorded) -> Fault | None:
+    def fault(self, recorded: Recorded) -> Fault | None:
         fault = next((fault for fault in self.faults if fault.hits(recorded.number)), None)
         recorded.fault = fault.kind if fault else None
         return fault
@@ -207,14 +160,14 @@ class JudgeServer:
             return _error(500, "The server had an error", headers=headers)
         if fault.kind is FaultKind.CUT_BODY:
             return Response('{"id": "x", "choices": [{"mess', media_type="application/json")
-        while fault.kind is FaultKind.HANG and not self._stopping:
-            await asyncio.sleep(0.02)
+        if fault.kind is FaultKind.HANG:
+            await self.rest(3600)
         return StreamingResponse(
             _broken_off(), media_type="application/json", headers={"content-length": "9999"}
         )
 
     def _completion(self, recorded: Recorded) -> object:
-        content = self._content(recorded)
+        content = self.content(recorded)
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
         # An agent gets its answer once the tool has replied.
         if "tools" in recorded.body and recorded.body["messages"][-1]["role"] != "tool":
@@ -237,7 +190,7 @@ class JudgeServer:
         }
         return completion if self._completions is None else self._completions(completion)
 
-    def _content(self, recorded: Recorded) -> str:
+    def content(self, recorded: Recorded) -> str:
         if callable(self._replies):
             return self._replies(recorded.body)
         if self._replies is not None and (text := next(self._replies, None)) is not None:

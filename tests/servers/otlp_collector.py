@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from http.server import BaseHTTPRequestHandler
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -15,46 +13,41 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from starlette.requests import Request
+from starlette.responses import Response
 
-from tests.servers.loopback import LoopbackServer
+from tests.servers.loopback import Loopback, Routes
 
 
-class OtlpCollector:
-    """Takes spans and metrics, or refuses them."""
+class OtlpCollector(Loopback):
+    """Takes spans, metrics and log records; `only` at one path."""
 
-    def __init__(self, status: int = 200, only: str | None = None) -> None:
+    def __init__(self, only: str | None = None) -> None:
         self.paths: list[str] = []
-        self.span_names: list[str] = []
         self.spans: dict[str, Any] = {}
         self.received: list[Any] = []
         self.services: set[str] = set()
         self.log_records: list[Any] = []
         self.metrics: set[str] = set()
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers.get("Content-Encoding") == "gzip":
-                    body = gzip.decompress(body)
-                collector.take(self.path, body)
-                self.send_response(status if only in (None, self.path) else 404)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None: ...
-
+        self._only = only
         self._grpc: Any = None
-        self._server = LoopbackServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        super().__init__()
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
+    @property
+    def span_names(self) -> list[str]:
+        return [span.name for span in self.received]
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def routes(self) -> Routes:
+        return {"/{path:path}": self._post}
+
+    async def _post(self, request: Request) -> Response:
+        body, path = await request.body(), request.url.path
+        is_packed = request.headers.get("content-encoding") == "gzip"
+        self.take(path, gzip.decompress(body) if is_packed else body)
+        return Response(status_code=200 if self._only in (None, path) else 404)
+
+    def __exit__(self, *ended: object) -> None:
+        super().__exit__(*ended)
         if self._grpc is not None:
             self._grpc.stop(None)
 
@@ -94,5 +87,4 @@ class OtlpCollector:
         self.services |= {a.value.string_value for a in about if a.key == "service.name"}
         for scope in resource.scope_spans:
             self.received += scope.spans
-            self.span_names += [span.name for span in scope.spans]
             self.spans |= {span.name: span for span in scope.spans}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler
-from typing import Any, Self
+from typing import Any
 
-from tests.servers.loopback import LoopbackServer
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request as Asked
+from starlette.responses import JSONResponse, Response
+
+from tests.servers.loopback import Loopback, Routes
 
 
 @dataclass(frozen=True)
@@ -43,48 +44,26 @@ def well(request: Request) -> Answer:
     return Answer(body={"assessment": {"assessment_id": "as-1"}})
 
 
-class PlatformServer:
+class PlatformServer(Loopback):
     """Answers each request by a function and keeps all requests."""
 
     def __init__(self, answer: Callable[[Request], Answer]) -> None:
         self.requests: list[Request] = []
         self.answer = answer
-        platform = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    def routes(self) -> Routes:
+        return {"/{path:path}": self._take}
 
-            def _handle(self) -> None:
-                size = int(self.headers.get("Content-Length", 0))
-                body = json.loads(self.rfile.read(size)) if size else None
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                request = Request(self.command, self.path, headers, body)
-                platform.requests.append(request)
-                answer = platform.answer(request)
-                time.sleep(answer.after)
-                content = json.dumps(answer.body).encode()
-                try:
-                    self.send_response(answer.status)
-                    for name, value in answer.headers:
-                        self.send_header(name, value)
-                    self.send_header("Content-Length", str(len(content)))
-                    self.end_headers()
-                    self.wfile.write(content)
-                except OSError:
-                    self.close_connection = True
-
-            do_GET = do_POST = do_PATCH = _handle  # noqa: N815 - the base class's names
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self._server = LoopbackServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    async def _take(self, asked: Asked) -> Response:
+        content, query = await asked.body(), asked.url.query
+        path = asked.scope["raw_path"].decode() + (f"?{query}" if query else "")
+        body = json.loads(content) if content else None
+        request = Request(asked.method, path, dict(asked.headers), body)
+        self.requests.append(request)
+        answer = await run_in_threadpool(self.answer, request)
+        await self.rest(answer.after)
+        headers = dict(answer.headers)
+        if answer.status == 204:
+            return Response(None, 204, headers)
+        return JSONResponse(answer.body, answer.status, headers)

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tests.servers.faults import FaultKind
 from tests.servers.judge_server import JudgeServer
+from tests.servers.loopback import Routes
 
 AZURE = "/openai/v1/chat/completions"
 Body: TypeAlias = Mapping[str, Any]
@@ -29,21 +29,14 @@ class ProviderServer(JudgeServer):
         self._takes_schema = options.get("json_schema", True)
         super().__init__(**options)
 
-    @property
-    def root(self) -> str:
-        return self.url.removesuffix("/v1")
-
-    def _app(self) -> Starlette:
-        app = super()._app()
-        app.add_route(AZURE, self._chat, methods=["POST"])
-        app.add_route("/v1/messages", self._messages, methods=["POST"])
-        return app
+    def routes(self) -> Routes:
+        return {**super().routes(), AZURE: self.chat, "/v1/messages": self._messages}
 
     async def _messages(self, request: Request) -> Response:
-        recorded = await self._record(request)
+        recorded = await self.record(request)
         body = recorded.body
         schema = body.get("output_config", {}).get("format", {}).get("schema")
-        fault = self._fault(recorded)
+        fault = self.fault(recorded)
         if fault is not None and fault.kind is FaultKind.RATE_LIMIT:
             return _error(529, "overloaded_error", "Too many requests, please wait.")
         if schema is not None and not self._takes_schema:
@@ -57,7 +50,7 @@ class ProviderServer(JudgeServer):
         chat: dict[str, Any] = {"messages": _chat_messages(body)}
         if schema is not None:
             chat["response_format"] = {"json_schema": {"schema": schema}}
-        text = self._content(replace(recorded, body=chat))
+        text = self.content(replace(recorded, body=chat))
         return JSONResponse(_message(chat, text, tool.get("name")))
 
 

@@ -1,30 +1,43 @@
-"""Agents whose tools, middleware or sub-agents retrieve."""
+"""Agents whose tools, middleware or sub-agents retrieve; their conversations and teams."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from langchain_core.callbacks import dispatch_custom_event
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.tools import create_retriever_tool, tool
-
-from rag_eval_hooks_langchain import record_contexts
-from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT
-from tests.matrix.langchain import kit
-from tests.matrix.langchain.compat import (
-    AGENTS_MISSING,
-    MIDDLEWARE_MISSING,
-    agent,
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
 )
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import create_retriever_tool, tool
+from pydantic import create_model
 
-GROUP = "agents"
+from rag_eval_hooks import Status
+from rag_eval_hooks_langchain import record_contexts
+from tests.matrix.langchain import kit
+from tests.matrix.langchain.compat import AGENTS_MISSING, MIDDLEWARE_MISSING, agent, has
+from tests.matrix.langchain.graphs import call_graph
+from tests.matrix.world import World
+
 OTHER = kit.WORDS("What may dogs on the car deck do?")
+TEAMS = "as teams build them"
+TOOL_SPANS = ("chat scripted", "chat scripted", f"execute_tool {kit.SEARCH}")
 
 
 def asks(question: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": question}]}
+
+
+def agents(name: str = "", group: str = "agents", **more: Any) -> Callable[[kit.Build], kit.Build]:
+    usual = {"ways": kit.GRAPH_WAYS, "inputs": asks, "missing": AGENTS_MISSING, "spans": TOOL_SPANS}
+    return kit.shape(group, name, **{**usual, **more})
 
 
 def this_turn(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -40,10 +53,7 @@ def pick(*calls: tuple[str, str]) -> AIMessage:
     return AIMessage(content="", tool_calls=made)
 
 
-Step = Callable[[str], AIMessage]
-
-
-def stepping(*steps: Step) -> kit.Chat:
+def stepping(*steps: Callable[[str], AIMessage]) -> kit.Chat:
     """A model that takes its steps one after another, then answers from its turn's prompt."""
 
     def reply(messages: list[BaseMessage]) -> AIMessage | str:
@@ -62,17 +72,13 @@ def searching() -> kit.Chat:
     return stepping(lambda question: pick((kit.SEARCH, question)))
 
 
-@tool(kit.SEARCH, response_format="content_and_artifact")
-def search(query: str) -> tuple[str, list[Any]]:
+def found(query: str) -> tuple[str, list[Any]]:
     """Searches the handbook."""
     documents = kit.store().similarity_search(query, k=2)
     return kit.joined(documents), documents
 
 
-@tool(kit.SEARCH)
-def search_text(query: str) -> str:
-    """Searches the handbook."""
-    return kit.joined(kit.store().similarity_search(query, k=2))
+search = tool(kit.SEARCH, response_format="content_and_artifact")(found)
 
 
 @tool(kit.COUNT)
@@ -81,73 +87,33 @@ def count(query: str) -> str:
     return str(len(query.split()))
 
 
-def artifact() -> Any:
-    return agent(searching(), [search])
-
-
 def text_joined(question: str) -> list[str]:
     return ["\n\n".join(kit.top(question))]
 
 
-def both(question: str) -> list[str]:
-    return list(dict.fromkeys([*kit.top(question), *kit.top(OTHER)]))
+def said(question: str) -> str:
+    return kit.answer_to(question, kit.top(question))
 
 
-def dynamic_prompt(record: Callable[[Any], object]) -> Callable[[], Any]:
-    def build() -> Any:
-        def system(request: Any) -> str:
-            question = str(this_turn(request.state["messages"])[0].content)
-            documents = kit.store().similarity_search(question, k=2)
-            record(documents)
-            return f"Use only:\n{kit.joined(documents)}"
-
-        middleware = import_module("langchain.agents.middleware").dynamic_prompt(system)
-        return agent(stepping(), [], middleware=[middleware])
-
-    return build
-
-
-def said_by_expert(question: str) -> str:
-    return f"The expert says: {kit.answer_to(question, kit.top(question))}"
-
-
-TOOL_SPANS = ("chat scripted", "chat scripted", f"execute_tool {kit.SEARCH}")
-RETRIEVER_SPANS = (*TOOL_SPANS, "  retrieval InMemoryVectorStore")
-CALLED = (kit.COUNT, kit.SEARCH, kit.SEARCH)
-AGENT: dict[str, Any] = {"ways": kit.GRAPH_WAYS, "inputs": asks, "missing": AGENTS_MISSING}
-MIDDLEWARE: dict[str, Any] = {**AGENT, "missing": MIDDLEWARE_MISSING, "spans": ("chat scripted",)}
-
-
-def dispatched(documents: Any) -> None:
-    dispatch_custom_event(CONTEXTS_EVENT, documents)
-
-
-@kit.shape(GROUP, "create_retriever_tool", spans=RETRIEVER_SPANS, **AGENT)
+@agents("create_retriever_tool", spans=(*TOOL_SPANS, "  retrieval InMemoryVectorStore"))
 def retriever_tool() -> Any:
-    retriever = kit.base()
-    return agent(searching(), [create_retriever_tool(retriever, kit.SEARCH, "Searches.")])
+    return agent(searching(), [create_retriever_tool(kit.base(), kit.SEARCH, "Searches.")])
 
 
-@kit.shape(
-    GROUP,
-    "a tool that returns text only",
-    contexts=text_joined,
-    answer=lambda question: kit.answer_to(question, kit.top(question)),
-    spans=TOOL_SPANS,
-    **AGENT,
+@agents(contexts=text_joined, answer=said)
+def a_tool_that_returns_text_only() -> Any:
+    text = tool(kit.SEARCH, description="Searches.")(lambda query: found(query)[0])
+    return agent(searching(), [text])
+
+
+@agents(
+    contexts=lambda question: list(dict.fromkeys([*kit.top(question), *kit.top(OTHER)])),
+    spans=sorted(
+        ["chat scripted"] * 3
+        + [f"execute_tool {name}" for name in (kit.COUNT, kit.SEARCH, kit.SEARCH)]
+    ),
 )
-def text_only() -> Any:
-    return agent(searching(), [search_text])
-
-
-@kit.shape(
-    GROUP,
-    "parallel tool calls and several steps",
-    contexts=both,
-    spans=sorted(["chat scripted"] * 3 + [f"execute_tool {name}" for name in CALLED]),
-    **AGENT,
-)
-def parallel_and_steps() -> Any:
+def parallel_tool_calls_and_several_steps() -> Any:
     model = stepping(
         lambda question: pick((kit.SEARCH, question), (kit.COUNT, question)),
         lambda question: pick((kit.SEARCH, OTHER)),
@@ -155,38 +121,39 @@ def parallel_and_steps() -> Any:
     return agent(model, [search, count])
 
 
-kit.shape(
-    GROUP, "dynamic_prompt with record_contexts", write="record_contexts(documents)", **MIDDLEWARE
-)(dynamic_prompt(record_contexts))
+@agents(
+    "dynamic_prompt with record_contexts",
+    write="record_contexts(documents)",
+    missing=MIDDLEWARE_MISSING,
+    spans=("chat scripted",),
+)
+def dynamic_prompt() -> Any:
+    def system(request: Any) -> str:
+        text, documents = found(str(this_turn(request.state["messages"])[0].content))
+        record_contexts(documents)
+        return f"Use only:\n{text}"
+
+    middleware = import_module("langchain.agents.middleware").dynamic_prompt(system)
+    return agent(stepping(), [], middleware=[middleware])
 
 
-kit.shape(
-    GROUP,
-    "dynamic_prompt with a custom event",
-    write='dispatch_custom_event("rag_eval.contexts", documents)',
-    **MIDDLEWARE,
-)(dynamic_prompt(dispatched))
-
-
-@kit.shape(GROUP, "an agent that retrieves nothing", captured=False, **AGENT)
+@agents("an agent that retrieves nothing", captured=False)
 def nothing() -> Any:
     return agent(stepping(lambda question: pick((kit.COUNT, question))), [count])
 
 
-@kit.shape(
-    GROUP,
+@agents(
     "supervisor with a RAG sub-agent",
-    answer=said_by_expert,
+    answer=lambda question: f"The expert says: {said(question)}",
     spans=(
         *["chat scripted"] * 2,
         "execute_tool ask_expert",
         *["  chat scripted"] * 2,
         f"  execute_tool {kit.SEARCH}",
     ),
-    **AGENT,
 )
 def supervisor() -> Any:
-    inner = artifact()
+    inner = agent(searching(), [search])
 
     @tool
     def ask_expert(query: str) -> str:
@@ -201,3 +168,182 @@ def supervisor() -> Any:
         return f"The expert says: {turn[-1].content}"
 
     return agent(kit.Chat(reply=reply), [ask_expert])
+
+
+# Conversations.
+
+scene = functools.partial(kit.scene, "agents", missing=AGENTS_MISSING)
+
+
+@scene([kit.due(q, spans=TOOL_SPANS) for q in kit.QUESTIONS], ("invoke", "stream", "ainvoke"))
+def several_turns_with_a_checkpointer(world: World, way: str) -> None:
+    """Several turns of a conversation; artifacts of earlier ones stand in the state."""
+
+    def step(question: str) -> AIMessage:
+        chosen = kit.COUNT if question.startswith("How many") else kit.SEARCH
+        return pick((chosen, question))
+
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    app = agent(stepping(step), [search, count], checkpointer=saver)
+    config = kit.config(world, configurable={"thread_id": "t1"})
+    for question in (*kit.QUESTIONS, "How many words are these?"):
+        call_graph(app, asks(question), config, way)
+
+
+@scene([kit.due(answer=None, status=Status.CANCELLED, spans=None)], ("astream",))
+def a_cancelled_stream(world: World, way: str) -> None:
+    model = searching()
+    model.delay = 0.02
+    app, config = agent(model, [search]), kit.config(world)
+
+    async def read() -> None:
+        modes = ["updates", "messages"]
+        async for _, state in app.astream(asks(kit.QUESTION), config, stream_mode=modes):
+            if isinstance(state, tuple) and isinstance(state[0], ToolMessage):
+                asyncio.current_task().cancel()  # type: ignore[union-attr]
+
+    async def request() -> None:
+        task = asyncio.create_task(read())
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(request())
+
+
+def remembered(question: str) -> dict[str, Any]:
+    """A conversation that the caller keeps, with the artifact of an earlier turn in it."""
+    text, documents = found(OTHER)
+    earlier = [
+        HumanMessage(OTHER),
+        pick((kit.SEARCH, OTHER)),
+        ToolMessage(text, tool_call_id=f"c0{kit.SEARCH}", artifact=documents),
+        AIMessage("They may do little."),
+    ]
+    return {"messages": [*earlier, HumanMessage(question)]}
+
+
+@agents(inputs=remembered)
+def a_conversation_that_the_caller_keeps() -> Any:
+    return agent(searching(), [search])
+
+
+agents("no retrieval in a conversation with artifacts", captured=False, inputs=remembered)(nothing)
+
+
+# Teams.
+
+
+@agents(group=TEAMS)
+def handed_over_to_an_agent() -> Any:
+    module = import_module("langgraph.graph")
+    command = import_module("langgraph.types").Command
+
+    def triage(state: Any) -> Any:
+        note = SystemMessage("The expert takes this from here on.")
+        return command(goto="expert", update={"messages": [note]})
+
+    made = module.StateGraph(module.MessagesState)
+    made.add_node("triage", triage)
+    made.add_node("expert", agent(searching(), [search]))
+    made.add_edge("__start__", "triage")
+    made.add_edge("expert", "__end__")
+    return made.compile()
+
+
+@agents(
+    group=TEAMS,
+    answer=lambda q: text_joined(q)[0],
+    spans=("chat scripted", f"execute_tool {kit.SEARCH}"),
+)
+def a_tool_whose_text_is_the_answer() -> Any:
+    options: dict[str, Any] = {"return_direct": True, "response_format": "content_and_artifact"}
+    return agent(searching(), [tool(kit.SEARCH, **options)(found)])
+
+
+NO_RUNTIME = MIDDLEWARE_MISSING or (None if has("langchain.tools") else "no runtime for tools")
+
+
+@agents(group=TEAMS, missing=NO_RUNTIME)
+def a_tool_that_updates_the_state() -> Any:
+    """The tool writes into the state, with the runtime that it is given."""
+    command = import_module("langgraph.types").Command
+
+    def find(query: str, runtime: Any) -> Any:
+        text, documents = found(query)
+        told = ToolMessage(text, tool_call_id=runtime.tool_call_id, artifact=documents)
+        return command(update={"messages": [told]})
+
+    find.__annotations__["runtime"] = import_module("langchain.tools").ToolRuntime
+    return agent(searching(), [tool(kit.SEARCH, description="Searches.")(find)])
+
+
+FIELDS: dict[str, Any] = {kit.SAID: (str, ...), "sources": (list[str], ...)}
+Said = create_model("Said", **FIELDS)
+"""A structured reply."""
+
+
+@agents(
+    group=TEAMS,
+    answer=lambda q: kit.as_reply(said(q), sources=["p0"]),
+    missing=MIDDLEWARE_MISSING,
+)
+def a_structured_reply() -> Any:
+    strategy = import_module("langchain.agents.structured_output").ToolStrategy
+
+    def reply(messages: list[BaseMessage]) -> AIMessage:
+        turn = this_turn(messages)
+        question = str(turn[0].content)
+        if len(turn) == 1:
+            return pick((kit.SEARCH, question))
+        call = {"name": "Said", "args": {kit.SAID: said(question), "sources": ["p0"]}, "id": "c9"}
+        return AIMessage("", tool_calls=[call])
+
+    return agent(kit.Chat(reply=reply), [search], response_format=strategy(Said))
+
+
+# Results in Anthropic's blocks.
+
+
+def search_results(texts: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "search_result",
+            "source": f"https://{kit.SEARCH}.example/{number}",
+            "title": kit.COUNT,
+            "content": [{"type": "text", "text": text}],
+            "citations": {"enabled": True},
+        }
+        for number, text in enumerate(texts)
+    ]
+
+
+@agents("an agent's search results in Anthropic's blocks")
+def in_blocks() -> Any:
+    given = tool(kit.SEARCH, description="Searches.")
+    return agent(searching(), [given(lambda query: search_results(kit.top(query)))])
+
+
+@kit.shape("agents", "documents in Anthropic's blocks")
+def document_blocks() -> Any:
+    """A chain finds four and shows the model two in blocks; its reply is blocks that cite."""
+
+    def message(given: dict[str, Any]) -> list[BaseMessage]:
+        shown = [
+            {
+                "type": "document",
+                "source": {"type": "text", "media_type": "text/plain", "data": one.page_content},
+                "title": kit.COUNT,
+            }
+            for one in given[kit.FOUND][:2]
+        ]
+        return [HumanMessage([*shown, {"type": "text", "text": given[kit.ASKED]}])]
+
+    def reply(messages: list[BaseMessage]) -> AIMessage:
+        text = said(messages[0].content[-1]["text"])  # type: ignore[index]
+        cites = [{"type": "char_location", "cited_text": kit.PASSAGES[-1], "title": kit.COUNT}]
+        halves = [{"type": "text", "text": half} for half in (text[:9], text[9:])]
+        return AIMessage([halves[0], {**halves[1], "citations": cites}])
+
+    inputs: Any = {kit.FOUND: kit.base(4), kit.ASKED: RunnablePassthrough()}
+    model = kit.Chat(reply=reply)
+    return inputs | RunnableLambda(message) | model | RunnableLambda(kit.message_text)

@@ -1,16 +1,18 @@
-"""Graphs of LangGraph."""
+"""Graphs of LangGraph, under drawn names of keys and steps."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from inspect import signature
+from operator import attrgetter
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import BaseMessage
-from langchain_core.output_parsers import StrOutputParser
+from pydantic import create_model
 
 from rag_eval_hooks import Status
 from tests.matrix.langchain import kit
@@ -19,19 +21,30 @@ from tests.matrix.shape import Expected
 from tests.matrix.world import World
 
 GROUP = "LangGraph"
+TEAMS = "as teams build them"
 SEASON = kit.WORDS("season")
 BETTER = kit.WORDS("What does a season ticket cost at the office beside the gate?")
-
-
 KEYS = {kit.ASKED: str, kit.FOUND: list[Any], kit.SHOWN: str, kit.SAID: str, kit.TRIES: int}
 ADDED = {kit.FOUND: Annotated[list[Any], operator.add]}
 """Of a state into which parallel nodes write."""
+ONE = ("chat scripted",)
+RETRIEVAL = "retrieval InMemoryVectorStore"
+TypedState: Any = TypedDict
+
+
+def graphs(name: str = "", group: str = GROUP, **more: Any) -> Callable[[kit.Build], kit.Build]:
+    usual = {
+        "ways": kit.GRAPH_WAYS,
+        "inputs": lambda question: {kit.ASKED: question},
+        "missing": GRAPHS_MISSING,
+        "spans": ONE,
+    }
+    return kit.shape(group, name, **{**usual, **more})
 
 
 def state(**keys: Any) -> Any:
     """A state of the drawn keys; some of another kind, or more of them."""
-    make: Any = TypedDict
-    return make("State", {**KEYS, **keys}, total=False)
+    return TypedState("State", {**KEYS, **keys}, total=False)
 
 
 def graph(**keys: Any) -> Any:
@@ -39,8 +52,7 @@ def graph(**keys: Any) -> Any:
 
 
 def chained(made: Any, *names: str) -> Any:
-    path = ["__start__", *names, "__end__"]
-    for one, other in itertools.pairwise(path):
+    for one, other in itertools.pairwise(["__start__", *names, "__end__"]):
         made.add_edge(one, other)
     return made
 
@@ -54,144 +66,99 @@ def line(nodes: Mapping[str, Any], **keys: Any) -> Any:
 
 
 def generate(state: Any) -> dict[str, Any]:
-    chain = kit.PROMPT | kit.reader() | StrOutputParser()
-    context = kit.joined(state[kit.FOUND])
-    return {kit.SAID: chain.invoke({kit.SHOWN: context, kit.ASKED: state[kit.ASKED]})}
+    return {kit.SAID: kit.ask(state[kit.ASKED], state[kit.FOUND])}
 
 
-def searched(state: Any) -> dict[str, Any]:
-    return {kit.FOUND: kit.store().similarity_search(state[kit.ASKED], k=2)}
-
-
-def said(model: kit.Chat, prompt: str) -> str:
-    return kit.message_text(model.invoke(prompt))
-
-
-def graded_texts(question: str) -> list[str]:
-    return [text for text in kit.top(question, 3) if SEASON in text or "07:40" in text]
-
-
-def fanned(_question: str) -> list[str]:
-    return list(dict.fromkeys([*kit.top(kit.QUESTION, 1), *kit.top(BETTER, 1)]))
+def searched(state: Any, k: int = 2) -> dict[str, Any]:
+    return {kit.FOUND: kit.store().similarity_search(state[kit.ASKED], k=k)}
 
 
 def due(status: Status = Status.OK, **more: Any) -> Expected:
-    told: dict[str, Any] = {
-        "question": kit.QUESTION,
-        "contexts": kit.top(),
-        "answer": kit.answer_to(kit.QUESTION, kit.top()),
-        "spans": ("chat scripted",),
-        **more,
-    }
-    return Expected(status=status, **told)
+    return kit.due(status=status, **{"spans": ONE, **more})
 
 
-GRAPH: dict[str, Any] = {
-    "inputs": lambda question: {kit.ASKED: question},
-    "missing": GRAPHS_MISSING,
-}
-ONE = ("chat scripted",)
-RETRIEVED = ("chat scripted", "retrieval InMemoryVectorStore")
+@graphs("retrieve node with direct search")
+def direct() -> Any:
+    return line({"retrieve": searched, "generate": generate}).compile()
 
 
-@kit.shape(GROUP, "retrieve node with direct search", ways=kit.GRAPH_WAYS, spans=ONE, **GRAPH)
-def direct(node: Any = searched) -> Any:
-    return line({"retrieve": node, "generate": generate}).compile()
-
-
-@kit.shape(
-    GROUP,
-    "self-RAG with graders",
-    contexts=graded_texts,
-    ways=kit.GRAPH_WAYS,
-    spans=("chat scripted",) * 5 + RETRIEVED[1:],
-    **GRAPH,
-)
-def graded() -> Any:
-    """A grader model keeps one of three; another one approves of the answer."""
-
-    def grade(messages: list[BaseMessage]) -> str:
-        return "yes" if SEASON in kit.prompt_text(messages) or "07:40" in str(messages) else "no"
-
-    def keep(state: Any) -> dict[str, Any]:
-        grader = kit.Chat(reply=grade)
-        kept = [d for d in state[kit.FOUND] if said(grader, d.page_content) == "yes"]
-        return {kit.FOUND: kept}
-
-    def approve(state: Any) -> dict[str, Any]:
-        kit.Chat(reply=grade).invoke(f"Is this grounded? {state[kit.SAID]}")
-        return {kit.TRIES: 1}
-
-    retriever = kit.base(3)
-    return line(
-        {
-            "retrieve": lambda state: {kit.FOUND: retriever.invoke(state[kit.ASKED])},
-            "grade": keep,
-            "generate": generate,
-            "approve": approve,
-        }
-    ).compile()
-
-
-@kit.shape(
-    GROUP,
-    "corrective loop",
-    contexts=lambda question: kit.top(BETTER),
+@graphs(
+    "corrective loop with graders",
+    contexts=lambda question: [text for text in kit.top(BETTER, 3) if SEASON in text],
     questions=(kit.QUESTION,),
-    ways=kit.GRAPH_WAYS,
-    spans=("chat scripted",) * 2 + RETRIEVED[1:] * 2,
-    **GRAPH,
+    spans=("chat scripted",) * 8 + (RETRIEVAL,) * 2,
 )
 def corrective() -> Any:
-    """Finds the first documents wanting, rewrites the question, retrieves again."""
-    retriever = kit.base()
+    """A grader rejects the first documents; a better question finds others, and some are kept."""
+    retriever = kit.base(3)
+
+    def grade(messages: list[BaseMessage]) -> str:
+        prompt = kit.prompt_text(messages)
+        return "yes" if prompt.startswith("2") and SEASON in prompt else "no"
 
     def retrieve(state: Any) -> dict[str, Any]:
-        asked = BETTER if state.get(kit.TRIES) else state[kit.ASKED]
-        return {kit.FOUND: retriever.invoke(asked), kit.TRIES: state.get(kit.TRIES, 0) + 1}
+        tries = state.get(kit.TRIES, 0) + 1
+        found = retriever.invoke(BETTER if tries > 1 else state[kit.ASKED])
+        kept = [
+            d for d in found if says(kit.Chat(reply=grade), f"{tries} {d.page_content}") == "yes"
+        ]
+        return {kit.FOUND: kept, kit.TRIES: tries}
 
     def rewrite(state: Any) -> dict[str, Any]:
-        kit.Chat(reply=lambda messages: BETTER).invoke(state[kit.ASKED])
+        says(kit.Chat(reply=lambda messages: BETTER), state[kit.ASKED])
         return {kit.FOUND: []}
 
     made = graph()
-    made.add_node("retrieve", retrieve)
-    made.add_node("rewrite", rewrite)
-    made.add_node("generate", generate)
+    for name, node in {"retrieve": retrieve, "rewrite": rewrite, "generate": generate}.items():
+        made.add_node(name, node)
     made.add_edge("__start__", "retrieve")
     made.add_conditional_edges(
-        "retrieve", lambda state: "rewrite" if state[kit.TRIES] == 1 else "generate"
+        "retrieve", lambda state: "generate" if state[kit.FOUND] else "rewrite"
     )
     made.add_edge("rewrite", "retrieve")
     made.add_edge("generate", "__end__")
     return made.compile()
 
 
-@kit.shape(
-    GROUP,
-    "Send fan-out",
-    contexts=fanned,
+def says(model: kit.Chat, prompt: str) -> str:
+    return kit.message_text(model.invoke(prompt))
+
+
+@graphs(
+    "Send fan-out and an output schema",
+    contexts=lambda _: list(dict.fromkeys([*kit.top(kit.QUESTION, 1), *kit.top(BETTER, 1)])),
     questions=(kit.QUESTION,),
-    ways=kit.GRAPH_WAYS,
-    spans=ONE,
-    **GRAPH,
 )
 def fan_out() -> Any:
-    asked = (kit.QUESTION, BETTER)
+    """Nodes retrieve side by side; only the answer comes out."""
     send = import_module("langgraph.types").Send
-
-    def one(state: Any) -> dict[str, Any]:
-        return {kit.FOUND: kit.store().similarity_search(state[kit.ASKED], k=1)}
-
-    made = graph(**ADDED)
-    made.add_node("retrieve", one)
+    kind = import_module("langgraph.graph").StateGraph
+    name = "output_schema" if "output_schema" in signature(kind).parameters else "output"
+    made = kind(state(**ADDED), **{name: TypedState("Narrow", {kit.SAID: str})})
+    made.add_node("retrieve", lambda state: searched(state, k=1))
     made.add_node("generate", generate)
-    made.add_conditional_edges(
-        "__start__", lambda state: [send("retrieve", {kit.ASKED: q}) for q in asked], ["retrieve"]
-    )
+    asked = [send("retrieve", {kit.ASKED: q}) for q in (kit.QUESTION, BETTER)]
+    made.add_conditional_edges("__start__", lambda state: asked, ["retrieve"])
     made.add_edge("retrieve", "generate")
     made.add_edge("generate", "__end__")
     return made.compile()
+
+
+@graphs("query analysis", spans=ONE * 2)
+def analysed() -> Any:
+    """A model makes a query of the question before the search; both stand in a mapping."""
+
+    def analyse(state: Any) -> dict[str, Any]:
+        model = kit.Chat(reply=lambda _: f"{kit.COUNT}: {state[kit.ASKED]}")
+        said = says(model, f"Query? {state[kit.ASKED]}")
+        return {kit.SEARCH: {"text": said.partition(": ")[2], "limit": 2}}
+
+    def retrieve(state: Any) -> dict[str, Any]:
+        query = state[kit.SEARCH]
+        return searched({kit.ASKED: query["text"]}, query["limit"])
+
+    nodes = {"analyse": analyse, "retrieve": retrieve, "generate": generate}
+    return line(nodes, **{kit.SEARCH: dict[str, Any]}).compile()
 
 
 def call_graph(app: Any, inputs: Any, config: Any, way: str, **more: Any) -> None:
@@ -213,8 +180,8 @@ MODES = ("values", "updates", "messages", "debug", "custom")
 MODE_WAYS = tuple(f"mode {how} {mode}" for how in ("stream", "astream") for mode in MODES)
 
 
-@kit.scene(GROUP, "stream modes", [due()], MODE_WAYS, GRAPHS_MISSING)
-def modes(world: World, way: str) -> None:
+@kit.scene(GROUP, [due()], MODE_WAYS, GRAPHS_MISSING)
+def stream_modes(world: World, way: str) -> None:
     _, how, mode = way.split()
     call_graph(direct(), {kit.ASKED: kit.QUESTION}, kit.config(world), how, stream_mode=mode)
 
@@ -222,8 +189,48 @@ def modes(world: World, way: str) -> None:
 LEFT = due(Status.CLOSED, answer=None, spans=None)
 
 
-@kit.scene(GROUP, "a stream closed early", [LEFT], ("stream", "astream"), GRAPHS_MISSING)
-def closed(world: World, way: str) -> None:
+@kit.scene(GROUP, [LEFT], ("stream", "astream"), GRAPHS_MISSING)
+def a_stream_closed_early(world: World, way: str) -> None:
     """The reader leaves in the middle of the model's answer."""
     stream = getattr(direct(), way)
     kit.leave(stream({kit.ASKED: kit.QUESTION}, kit.config(world), stream_mode="messages"))
+
+
+@graphs(group=TEAMS)
+def graphs_in_graphs_in_graphs() -> Any:
+    app = line({"retrieve": searched}).compile()
+    for _ in range(2):
+        app = line({"inner": app}).compile()
+    return line({"find": app, "generate": generate}).compile()
+
+
+@graphs(
+    group=TEAMS,
+    contexts=lambda question: ["\n\n".join(kit.top(question))],
+    answer=lambda question: kit.answer_to(question, kit.top(question)),
+)
+def a_joined_text_under_a_name_of_documents() -> Any:
+    """A node searches, and joins what it found to one text under a name of documents."""
+
+    def find(state: Any) -> dict[str, Any]:
+        return {"context": kit.joined(searched(state)[kit.FOUND])}
+
+    def tell(state: Any) -> dict[str, Any]:
+        prompt = kit.PROMPT.invoke({**state, kit.SHOWN: state["context"]})
+        return {kit.SAID: kit.message_text(kit.reader().invoke(prompt))}
+
+    return line({"find": find, "tell": tell}, context=str).compile()
+
+
+@graphs(group=TEAMS)
+def a_state_of_pydantic() -> Any:
+    fields: dict[str, Any] = {
+        kit.ASKED: (str, ...),
+        kit.FOUND: (list[Any], []),
+        kit.SAID: (str, ""),
+    }
+    made = import_module("langgraph.graph").StateGraph(create_model("Fields", **fields))
+    asked, found = attrgetter(kit.ASKED), attrgetter(kit.FOUND)
+    made.add_node("find", lambda s: {kit.FOUND: kit.store().similarity_search(asked(s), k=2)})
+    made.add_node("tell", lambda s: {kit.SAID: kit.ask(asked(s), found(s))})
+    return chained(made, "find", "tell").compile()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
@@ -22,7 +20,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from rag_eval_hooks.capture.copied import content_text
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from tests.matrix.shape import Expected, Shape
+from tests.matrix.shape import Expected, Shape, bag, named
 from tests.matrix.world import World
 from tests.support.variation import Variation, Wording, run_seed
 
@@ -47,31 +45,23 @@ QUESTION = WORDS("At what time does the ferry to Skarn leave the quay?")
 QUESTIONS = (QUESTION, WORDS("What does a season ticket at the office cost?"))
 
 
-def words(text: str) -> list[str]:
-    return re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", text.lower())
-
-
 class Bags(Embeddings):
-    """Bags of words, hashed: deterministic, and near where words are shared."""
+    """Bags of words: deterministic, and near where words are shared."""
 
     def embed_query(self, text: str) -> list[float]:
-        vector = [0.0] * 512
-        for word in set(words(text)):
-            vector[zlib.crc32(word.encode()) % 512] += 1.0
-        return vector
+        return bag(text)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [self.embed_query(text) for text in texts]
+        return list(map(bag, texts))
 
 
 def store(passages: Sequence[str] = PASSAGES) -> InMemoryVectorStore:
     made = InMemoryVectorStore(Bags())
-    ids = [f"p{n}" for n in range(len(passages))]
     documents = [
-        Document(page_content=text, id=name, metadata={"page": n})
-        for n, (name, text) in enumerate(zip(ids, passages, strict=True))
+        Document(page_content=text, id=f"p{n}", metadata={"page": n})
+        for n, text in enumerate(passages)
     ]
-    made.add_documents(documents, ids=ids)
+    made.add_documents(documents)
     return made
 
 
@@ -102,42 +92,22 @@ class Chat(BaseChatModel):
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
         return self
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=self._message(messages))])
 
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         self.begun += 1
         await asyncio.sleep(self.delay)
         return self._generate(messages)
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], *_: Any, **__: Any
     ) -> Iterator[ChatGenerationChunk]:
         for chunk in self._chunks(messages):
             yield ChatGenerationChunk(message=chunk)
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], *_: Any, **__: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         self.begun += 1
         for chunk in self._chunks(messages):
@@ -160,12 +130,6 @@ class Chat(BaseChatModel):
             return [AIMessageChunk(content=[block]) for block in message.content]
         parts = re.split(r"(?<= )", message.content)
         return [AIMessageChunk(content=part) for part in parts]
-
-
-async def until_asked(model: Chat, calls: int = 1) -> None:
-    """Waits until a model has begun so many calls, and thinks about the last."""
-    while model.begun < calls:
-        await asyncio.sleep(0.01)
 
 
 def message_text(message: BaseMessage) -> str:
@@ -224,7 +188,7 @@ def answering(retriever: Any, model: Runnable[Any, Any] | None = None) -> Runnab
 
 
 SYNC_WAYS = ("invoke", "batch", "stream")
-CHAIN_WAYS = (*SYNC_WAYS, "ainvoke", "abatch", "astream", "astream_events")
+CHAIN_WAYS = (*SYNC_WAYS, "ainvoke", "abatch", "astream", "astream")
 try:
     from langgraph.graph.state import CompiledStateGraph
 
@@ -240,7 +204,7 @@ def call(way: str, chain: Any, inputs: Sequence[Any], config: RunnableConfig) ->
     elif way == "abatch":
         asyncio.run(chain.abatch(list(inputs), config))
     elif way.startswith("a"):
-        asyncio.run(_call_together(way, chain, inputs, config))
+        asyncio.run(call_together(way, chain, inputs, config))
     else:
         more = {"version": "v3"} if way == "stream_events_v3" else {}
         for one in inputs:
@@ -249,17 +213,18 @@ def call(way: str, chain: Any, inputs: Sequence[Any], config: RunnableConfig) ->
                 list(out)
 
 
-async def _call_together(
+async def call_together(
     way: str, chain: Any, inputs: Sequence[Any], config: RunnableConfig
 ) -> None:
+    version = {"astream_events": "v2", "astream_events_v3": "v3"}.get(way)
+    more = {"version": version} if version else {}
+
     async def read(one: Any) -> None:
+        out = getattr(chain, way.removesuffix("_v3"))(one, config, **more)
         if way == "ainvoke":
-            await chain.ainvoke(one, config)
+            await out
             return
-        version = {"astream_events": "v2", "astream_events_v3": "v3"}.get(way)
-        more = {"version": version} if version else {}
-        stream = getattr(chain, way.removesuffix("_v3"))(one, config, **more)
-        async for _ in await stream if version == "v3" else stream:
+        async for _ in await out if version == "v3" else out:
             pass
 
     await asyncio.gather(*map(read, inputs))
@@ -289,7 +254,7 @@ SHAPES: list[Shape] = []
 
 def shape(
     group: str,
-    name: str,
+    name: str = "",
     *,
     contexts: Callable[[str], Sequence[str] | None] | None = None,
     answer: Callable[[str], str | None] | None = None,
@@ -299,8 +264,7 @@ def shape(
     config: Callable[[str], dict[str, Any]] = lambda way: {},
     questions: Sequence[str] = QUESTIONS,
     captured: bool = True,
-    missing: str | None = None,
-    write: str = "",
+    **more: Any,
 ) -> Callable[[Build], Build]:
     """Register a runnable as a shape: called for some questions, one interaction each."""
     seen = contexts or top
@@ -316,7 +280,7 @@ def shape(
             told_config: Any = {"callbacks": [handler], **config(way)}
             call(way, build(), [inputs(question) for question in questions], told_config)
 
-        scene(group, name, expected, ways, missing, write)(run)
+        scene(group, expected, ways, name=name or named(build), **more)(run)
         return build
 
     return register
@@ -336,28 +300,20 @@ def config(world: World, **more: Any) -> Any:
 
 def scene(
     group: str,
-    name: str,
     expected: Sequence[Expected] | Callable[[], Sequence[Expected]],
     ways: Sequence[str] = ("invoke",),
     missing: str | None = None,
-    write: str = "",
-    incidents: Mapping[str, int] | None = None,
+    name: str = "",
+    **more: Any,
 ) -> Callable[[Run], Run]:
     """Register a function as a shape with a way of running of its own."""
 
+    def wanted(_way: str) -> Sequence[Expected]:
+        return expected() if callable(expected) else expected
+
     def register(run: Run) -> Run:
-        SHAPES.append(
-            Shape(
-                group=group,
-                name=name,
-                ways=ways,
-                run=run,
-                expected=lambda way: expected() if callable(expected) else expected,
-                missing=missing,
-                write=write,
-                incidents=dict(incidents or {}),
-            )
-        )
+        called = name or named(run)
+        SHAPES.append(Shape(group, called, ways, run, wanted, missing=missing, **more))
         return run
 
     return register

@@ -1,82 +1,58 @@
-"""Chains of the expression language."""
+"""Chains: of the expression language, of the classic package, and within applications."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
     Runnable,
     RunnableGenerator,
     RunnableLambda,
     RunnablePassthrough,
 )
+from langchain_core.runnables.history import RunnableWithMessageHistory
 from pydantic import create_model
 
 from rag_eval_hooks import Status
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain import kit
+from tests.matrix.langchain.compat import CLASSIC_MISSING, classic
 from tests.matrix.world import World
 
-GROUP = "LCEL"
 MODEL_ONLY = ("chat scripted",)
-
-
+TWO_CALLS = ("chat scripted", *kit.RETRIEVED)
 FIELDS: dict[str, Any] = {kit.SAID: (str, ...), "certain": (bool, ...)}
 Reply = create_model("Reply", **FIELDS)
 """A structured answer."""
+lcel = functools.partial(kit.shape, "LCEL")
 
 
-def given_documents(question: str) -> dict[str, Any]:
-    return {kit.FOUND: [Document(text) for text in kit.top(question)], kit.ASKED: question}
+def prompted(shown: Any, model: Any = None) -> Runnable[Any, Any]:
+    """What a model says of the question and what is shown beside it."""
+    inputs: Any = {kit.SHOWN: shown, kit.ASKED: RunnablePassthrough()}
+    return inputs | kit.PROMPT | (model or kit.reader()) | StrOutputParser()
 
 
-def reranked_texts(question: str) -> list[str]:
-    found = kit.top(question, 5)
-    return [found[3], found[1]]
+def said(question: str) -> str:
+    return kit.answer_to(question, kit.top(question))
 
 
-def summary(messages: list[BaseMessage]) -> str:
-    return f"Short for: {kit.prompt_text(messages)[:50]}."
-
-
-def counted(messages: list[BaseMessage]) -> str:
-    prompt = kit.prompt_text(messages)
-    asked = prompt.rpartition("Question: ")[2]
-    return kit.answer_to(asked, [text for text in kit.PASSAGES if text[:50] in prompt])
-
-
-def refined(question: str) -> str:
-    text = f"On {question[:12]}"
-    for passage in kit.top(question, 3):
-        text = f"{text} It is also said: {passage[:30]}."
-    return text
-
-
-def far(documents: Any) -> list[Any]:
-    return [d for d in documents if d.metadata["page"] > len(kit.PASSAGES)]
-
-
-def far_joined(documents: Any) -> str:
-    return kit.joined(far(documents))
-
-
-def shouted(question: str) -> str:
-    return kit.answer_to(question, kit.top(question)).upper()
-
-
-THREE_AND_ONE = ("chat scripted",) * 4 + ("retrieval InMemoryVectorStore",)
-
-
-@kit.shape(GROUP, "retriever, prompt, model, parser")
+@lcel("retriever, prompt, model, parser")
 def plain(k: int = 2, model: Runnable[Any, Any] | None = None) -> Runnable[Any, str]:
     return kit.answering(kit.base(k), model)
 
 
-@kit.shape(GROUP, "RunnableGenerator", answer=shouted)
+@lcel("RunnableGenerator", answer=lambda question: said(question).upper())
 def generated() -> Any:
     def shout(parts: Iterator[str]) -> Iterator[str]:
         for part in parts:
@@ -89,106 +65,312 @@ def generated() -> Any:
     return plain() | RunnableGenerator(shout, ashout)
 
 
-@kit.shape(
-    GROUP,
-    "answer as structured output",
-    answer=lambda question: kit.as_reply(kit.answer_to(question, kit.top(question)), certain=True),
-)
-def structured() -> Any:
+@lcel(answer=lambda question: kit.as_reply(said(question), certain=True))
+def answer_as_structured_output() -> Any:
     inner = kit.reader()
 
     def reply(messages: list[BaseMessage]) -> AIMessage:
-        text = str(inner.reply(messages))
-        call = {"name": "Reply", "args": {kit.SAID: text, "certain": True}, "id": "c1"}
-        return AIMessage(content="", tool_calls=[{**call, "type": "tool_call"}])
+        arguments = {kit.SAID: str(inner.reply(messages)), "certain": True}
+        return AIMessage("", tool_calls=[{"name": "Reply", "args": arguments, "id": "c1"}])
 
-    retriever = kit.base()
-    inputs: Any = {kit.SHOWN: retriever | kit.joined, kit.ASKED: RunnablePassthrough()}
+    inputs: Any = {kit.SHOWN: kit.base() | kit.joined, kit.ASKED: RunnablePassthrough()}
     return inputs | kit.PROMPT | kit.Chat(reply=reply).with_structured_output(Reply)
 
 
-@kit.shape(GROUP, "documents given by the caller", inputs=given_documents, spans=MODEL_ONLY)
-def of_the_caller() -> Any:
+def given_documents(question: str) -> dict[str, Any]:
+    return {kit.FOUND: [Document(text) for text in kit.top(question)], kit.ASKED: question}
+
+
+@lcel(inputs=given_documents, spans=MODEL_ONLY)
+def documents_given_by_the_caller() -> Any:
     context = RunnablePassthrough.assign(**{kit.SHOWN: lambda given: kit.joined(given[kit.FOUND])})
     return context | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
-@kit.shape(GROUP, "all in one plain function", spans=MODEL_ONLY)
-def one_function() -> Any:
-    found, chain = kit.store(), kit.PROMPT | kit.reader() | StrOutputParser()
-
+@lcel(spans=MODEL_ONLY)
+def all_in_one_plain_function() -> Any:
     def ask(question: str) -> dict[str, Any]:
-        documents = found.similarity_search(question, k=2)
-        text = chain.invoke({kit.SHOWN: kit.joined(documents), kit.ASKED: question})
-        return {kit.SAID: text, "sources": documents}
+        documents = kit.store().similarity_search(question, k=2)
+        return {kit.SAID: kit.ask(question, documents), "sources": documents}
 
     return RunnableLambda(ask)
 
 
-@kit.shape(GROUP, "rerank in a lambda", contexts=reranked_texts)
-def reranked() -> Any:
-    retriever = kit.base(5)
+@lcel(contexts=lambda question: kit.top(question, 5)[3:0:-2])
+def rerank_in_a_lambda() -> Any:
     best: Any = RunnableLambda(lambda documents: [documents[3], documents[1]])
-    inputs: Any = {kit.SHOWN: retriever | best | kit.joined, kit.ASKED: RunnablePassthrough()}
-    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
+    return prompted(kit.base(5) | best | kit.joined)
 
 
-@kit.shape(GROUP, "a formatter that hands on no document", contexts=lambda question: [])
-def none_written() -> Any:
-    retriever = kit.base()
-    given = {kit.SHOWN: retriever | far_joined, kit.ASKED: RunnablePassthrough()}
-    return given | kit.PROMPT | kit.reader() | StrOutputParser()
+@lcel(contexts=lambda question: [])
+def a_formatter_that_hands_on_no_document() -> Any:
+    return prompted(kit.base() | (lambda documents: kit.joined(documents[:0])))
 
 
-@kit.shape(GROUP, "map-reduce", contexts=lambda question: kit.top(question, 3), spans=THREE_AND_ONE)
-def map_reduce() -> Any:
-    retriever = kit.base(3)
-    shorten: Any = RunnableLambda(lambda document: document.page_content) | kit.Chat(reply=summary)
-    context = retriever | shorten.map() | (lambda found: "\n".join(m.content for m in found))
-    inputs: Any = {kit.SHOWN: context, kit.ASKED: RunnablePassthrough()}
-    counting = kit.Chat(reply=counted)
-    return inputs | kit.PROMPT | counting | StrOutputParser()
-
-
-@kit.shape(
-    GROUP,
-    "refine",
+@lcel(
+    "map-reduce",
     contexts=lambda question: kit.top(question, 3),
-    answer=refined,
-    spans=THREE_AND_ONE[1:],
+    spans=("chat scripted",) * 3 + kit.RETRIEVED,
 )
-def refine() -> Any:
-    retriever = kit.base(3)
+def map_reduce() -> Any:
+    def summary(messages: list[BaseMessage]) -> str:
+        return f"Short for: {kit.prompt_text(messages)[:50]}."
 
-    def reply(messages: list[BaseMessage]) -> str:
-        before, _, passage = kit.prompt_text(messages).partition("\nNow add: ")
-        return f"{before} It is also said: {passage[:30]}."
+    def counted(messages: list[BaseMessage]) -> str:
+        prompt = kit.prompt_text(messages)
+        shown = [text for text in kit.PASSAGES if text[:50] in prompt]
+        return kit.answer_to(prompt.rpartition("Question: ")[2], shown)
 
-    model = kit.Chat(reply=reply)
-
-    def ask(question: str) -> str:
-        text = f"On {question[:12]}"
-        for document in retriever.invoke(question):
-            text = str(model.invoke(f"{text}\nNow add: {document.page_content}").content)
-        return text
-
-    return RunnableLambda(ask)
+    shorten: Any = RunnableLambda(lambda document: document.page_content) | kit.Chat(reply=summary)
+    context = kit.base(3) | shorten.map() | (lambda found: "\n".join(m.content for m in found))
+    return prompted(context, kit.Chat(reply=counted))
 
 
 ONE_FAILS = [kit.due(), kit.due(kit.QUESTIONS[1], answer=None, status=Status.ERROR)]
 
 
-@kit.scene(GROUP, "batch with one failing", ONE_FAILS, ("batch", "abatch"))
-def one_failing(world: World, way: str) -> None:
+@kit.scene("LCEL", ONE_FAILS, ("batch", "abatch"))
+def batch_with_one_failing(world: World, way: str) -> None:
     def fails(text: str) -> str:
-        if text == kit.answer_to(second, kit.top(second)):
+        if text == said(kit.QUESTIONS[1]):
             raise LookupError("no tickets")
         return text
 
-    second, config = kit.QUESTIONS[1], kit.config(world)
-    chain, asked = plain() | RunnableLambda(fails), list(kit.QUESTIONS)
+    chain, told = plain() | RunnableLambda(fails), (list(kit.QUESTIONS), kit.config(world))
     if way == "batch":
-        out = chain.batch(asked, config, return_exceptions=True)
+        out = chain.batch(*told, return_exceptions=True)
     else:
-        out = asyncio.run(chain.abatch(asked, config, return_exceptions=True))
+        out = asyncio.run(chain.abatch(*told, return_exceptions=True))
     assert [isinstance(one, LookupError) for one in out] == [False, True]
+
+
+# Within applications.
+
+
+def application(*expected: Any, **more: Any) -> Any:
+    return kit.scene("application", expected, **{"ways": kit.CHAIN_WAYS, **more})
+
+
+HELLO = "Good day to you, dear passenger."
+
+
+@kit.shape("application", answer=lambda question: f"{HELLO} {said(question)}", spans=TWO_CALLS)
+def RAG_chain_inside_a_larger_chain() -> Any:  # noqa: N802 - as the docs name it
+    """The chain is one step of an application, which greets."""
+    greet = kit.Chat(reply=lambda messages: HELLO)
+    return RunnableLambda(
+        lambda question: f"{greet.invoke('Greet.').content} {plain().invoke(question)}"
+    )
+
+
+@application(kit.due(), ways=("invoke", "stream", "ainvoke"))
+def handlers_in_constructors_only(world: World, way: str) -> None:
+    """Retriever and model each carry the handler; the application says what belongs together."""
+    handler = RagEvalCallbackHandler(world.evals)
+    retriever = kit.base().with_config(callbacks=[handler])
+    model = kit.reader(callbacks=[handler])
+
+    def prompt(found: list[Document]) -> Any:
+        return kit.PROMPT.invoke({kit.SHOWN: kit.joined(found), kit.ASKED: kit.QUESTION})
+
+    async def ask() -> None:
+        with world.evals.interaction(kit.QUESTION):
+            await model.ainvoke(prompt(await retriever.ainvoke(kit.QUESTION)))
+
+    if way == "ainvoke":
+        asyncio.run(ask())
+        return
+    with world.evals.interaction(kit.QUESTION):
+        out: Any = getattr(model, way)(prompt(retriever.invoke(kit.QUESTION)))
+        list(out)
+
+
+@application()
+def model_without_retrieval(world: World, way: str) -> None:
+    given = {kit.SHOWN: "nothing", kit.ASKED: kit.QUESTION}
+    kit.call(way, kit.PROMPT | kit.reader(), [given], kit.config(world))
+
+
+@application(
+    ways=("invoke", "batch", "ainvoke", "abatch"),
+    incidents={"A retriever ran with the handler, but no model: pass it to a chain around both": 1},
+)
+def retriever_alone(world: World, way: str) -> None:
+    kit.call(way, kit.base(), [kit.QUESTION], kit.config(world))
+
+
+@application(*map(kit.due, kit.QUESTIONS), write='RagEvalCallbackHandler(evals, root="rag")')
+def the_run_that_is_the_interaction_by_name(world: World, way: str) -> None:
+    """Each call of the chain of this name is one interaction, whatever stands around it."""
+    chain = plain().with_config(run_name="rag")
+
+    def serve(questions: list[str]) -> list[str]:
+        return [chain.invoke(question) for question in questions]
+
+    handler = RagEvalCallbackHandler(world.evals, root="rag")
+    kit.call(way, RunnableLambda(serve), [list(kit.QUESTIONS)], {"callbacks": [handler]})
+
+
+# Chains and retrievers of the classic package.
+
+CHAINS: dict[str, Any] = {"missing": CLASSIC_MISSING, "spans": TWO_CALLS}
+CONDENSED = kit.WORDS("What does a season ticket at the office by the gate cost?")
+HISTORY = [
+    HumanMessage(kit.WORDS("I want to buy a season ticket.")),
+    AIMessage(kit.WORDS("They are sold on land.")),
+]
+
+
+@kit.shape(
+    "classic chains",
+    "RetrievalQA, refine",
+    answer=lambda question: kit.answer_to(question, ("",)),
+    inputs=lambda question: {"query": question},
+    ways=("invoke", "ainvoke", "batch", "abatch", "stream", "astream"),
+    **CHAINS,
+)
+def retrieval_qa_refine() -> Any:
+    ask = "{context_str}\n\nQuestion: {question}"
+    return classic("chains.RetrievalQA").from_chain_type(
+        kit.reader(),
+        chain_type="refine",
+        retriever=kit.base(),
+        return_source_documents=True,
+        chain_type_kwargs={
+            "question_prompt": PromptTemplate.from_template(f"Use only:\n{ask}"),
+            "refine_prompt": PromptTemplate.from_template(f"{{existing_answer}}\nNow add:\n{ask}"),
+            "document_variable_name": "context_str",
+        },
+    )
+
+
+@kit.shape(
+    "classic chains",
+    "history-aware retriever",
+    contexts=lambda _: kit.top(CONDENSED),
+    inputs=lambda question: {"input": question, "chat_history": HISTORY},
+    questions=("And how much is it at the office?",),
+    **CHAINS,
+)
+def history_aware() -> Any:
+    rewrite = ChatPromptTemplate.from_messages(
+        [("system", "Rewrite."), MessagesPlaceholder("chat_history"), ("human", "{input}")]
+    )
+    aware = classic("chains.create_history_aware_retriever")
+    stuff = classic("chains.combine_documents.create_stuff_documents_chain")
+    prompt = ChatPromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {input}")
+    return classic("chains.create_retrieval_chain")(
+        aware(kit.Chat(reply=lambda _: CONDENSED), kit.base(), rewrite),
+        stuff(kit.reader(), prompt),
+    )
+
+
+class Remembered(BaseChatMessageHistory):
+    """Messages of a session."""
+
+    def __init__(self) -> None:
+        self.messages = list(HISTORY)
+
+    def clear(self) -> None:
+        self.messages = []
+
+
+@kit.shape(
+    "classic chains",
+    answer=lambda question: f"{kit.answer_to(question, ('', ''))} After 2 messages.",
+    inputs=lambda question: {"input": question},
+    config=lambda way: {"configurable": {"session_id": "s1"}},
+)
+def message_history() -> Any:
+    def reply(messages: list[BaseMessage]) -> str:
+        return f"{kit.reader().reply(messages)} After {len(messages) - 2} messages."
+
+    turns = [
+        ("system", "Use only:\n{context}"),
+        MessagesPlaceholder("history"),
+        ("human", "Question: {input}"),
+    ]
+    context: Any = (lambda given: given["input"]) | RunnablePassthrough() | kit.base() | kit.joined
+    chain = RunnablePassthrough.assign(context=context) | ChatPromptTemplate.from_messages(turns)
+    return RunnableWithMessageHistory(
+        chain | kit.Chat(reply=reply),
+        lambda session_id: Remembered(),
+        input_messages_key="input",
+        history_messages_key="history",
+    )
+
+
+ASKED = ("When does the ferry to Skarn leave?", "What does a season ticket cost?")
+SUB = "  retrieval InMemoryVectorStore"
+
+
+@kit.shape(
+    "retrievers",
+    "MultiQueryRetriever",
+    contexts=lambda _: list(
+        dict.fromkeys(text for asked in ASKED for text in kit.top(kit.WORDS(asked), 1))
+    ),
+    spans=("chat scripted", "retrieval MultiQueryRetriever", "  chat scripted", SUB, SUB),
+    missing=CLASSIC_MISSING,
+)
+def multi_query() -> Any:
+    model = kit.Chat(reply=lambda _: "\n".join(map(kit.WORDS, ASKED)))
+    kind = classic("retrievers.MultiQueryRetriever")
+    return kit.answering(kind.from_llm(retriever=kit.base(1), llm=model))
+
+
+# As teams build them.
+
+
+class AsyncOnly(BaseRetriever):
+    """A store with an async client alone."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        raise NotImplementedError
+
+    async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return await kit.store().asimilarity_search(query, k=2)
+
+
+@kit.shape(
+    "as teams build them",
+    ways=tuple(way for way in kit.CHAIN_WAYS if way.startswith("a")),
+    spans=("chat scripted", "retrieval AsyncOnly"),
+)
+def a_retriever_that_is_async_only() -> Any:
+    return prompted(AsyncOnly() | kit.joined)
+
+
+@kit.scene(
+    "as teams build them",
+    [*map(kit.due, kit.QUESTIONS)],
+    ("generators", "async generators"),
+    name="streams in blocks, read in turns",
+)
+def streams_in_turns(world: World, way: str) -> None:
+    """Generators, each in a block of its own, are read in turns by one consumer."""
+
+    def streamed(question: str) -> Iterator[str]:
+        with world.evals.interaction(question):
+            yield "The answer is:"
+            yield from plain().stream(question, kit.config(world))
+
+    async def astreamed(question: str) -> AsyncIterator[str]:
+        async with world.evals.interaction(question):
+            yield "The answer is:"
+            async for token in plain().astream(question, kit.config(world)):
+                yield token
+
+    async def read() -> None:
+        left = [*map(astreamed, kit.QUESTIONS)]
+        while left:
+            left = [stream for stream in left if await anext(stream, None) is not None]
+
+    if way == "async generators":
+        asyncio.run(read())
+        return
+    left = [*map(streamed, kit.QUESTIONS)]
+    while left:
+        left = [stream for stream in left if next(stream, None) is not None]

@@ -1,23 +1,18 @@
-"""Graphs that go on: after an error, in another process, beside another graph, from a cache."""
+"""Graphs that wait or go on: after an error, in another process, from a cache, in a later turn."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from langchain_core.tools import tool
 
 from rag_eval_hooks import Status
 from tests.matrix.langchain import kit
-from tests.matrix.langchain.agents import (
-    asks,
-    pick,
-    search,
-    stepping,
-)
+from tests.matrix.langchain.agents import asks, pick, search, stepping
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent, has
 from tests.matrix.langchain.graphs import (
     GROUP,
@@ -29,50 +24,88 @@ from tests.matrix.langchain.graphs import (
     line,
     searched,
 )
-from tests.matrix.langchain.interrupts import approving
 from tests.matrix.shape import Expected
 from tests.matrix.world import World
 
-WAYS = ("invoke", "ainvoke", "stream", "astream")
 OTHER = kit.QUESTIONS[1]
-
-
-FAILED = due(Status.ERROR, answer=None, spans=())
+ASKED = {kit.ASKED: kit.QUESTION}
+WAITED: dict[str, Any] = {"answer": None, "spans": ()}
+NEVER = due(Status.INTERRUPTED, **WAITED)
+NO_EVENTS = (
+    None if has("langgraph.callbacks") else "this version of LangGraph tells of no interrupts"
+)
 
 
 def saver() -> Any:
     return import_module("langgraph.checkpoint.memory").MemorySaver()
 
 
-def config(world: World, thread: str = "t1") -> Any:
-    return kit.config(world, configurable={"thread_id": thread})
-
-
-@contextlib.contextmanager
-def another_process() -> Iterator[Any]:
-    """The config of a process whose evaluator knows nothing of this one."""
-    world = World()
-    try:
-        yield config(world)
-    finally:
-        world.close()
+def thread(world: World, name: str = "t1") -> Any:
+    return kit.config(world, configurable={"thread_id": name})
 
 
 def resume(**more: Any) -> Any:
     return import_module("langgraph.types").Command(resume=True, **more)
 
 
-def one(
-    name: str,
-    expected: Sequence[Expected],
+def scene(
+    *expected: Expected,
     missing: str | None = GRAPHS_MISSING,
-    ways: Sequence[str] = WAYS,
+    ways: tuple[str, ...] = ("invoke", "ainvoke", "stream", "astream"),
+    name: str = "",
 ) -> Callable[[kit.Run], kit.Run]:
-    return kit.scene(GROUP, name, expected, ways, missing)
+    return kit.scene(GROUP, expected, ways, missing, name)
 
 
-def failing_once() -> Any:
-    """The node after the retrieval raises when it runs first."""
+def approve(state: Any) -> dict[str, Any]:
+    import_module("langgraph.types").interrupt("May I?")
+    return {kit.TRIES: 1}
+
+
+def waiting(*nodes: Any) -> Any:
+    """A graph of these nodes that goes on in its thread."""
+    made = graph()
+    names = [f"{node.__name__}{number}" for number, node in enumerate(nodes)]
+    for name, node in zip(names, nodes, strict=True):
+        made.add_node(name, node)
+    return chained(made, *names).compile(checkpointer=saver())
+
+
+def approving() -> Any:
+    return waiting(searched, approve, generate)
+
+
+def stopping() -> Any:
+    chain = line({"retrieve": searched, "generate": generate})
+    return chain.compile(checkpointer=saver(), interrupt_before=["generate"])
+
+
+def called(world: World, way: str, app: Any, *inputs: Any) -> None:
+    """Call a graph several times in one thread."""
+    config = thread(world)
+    for one in inputs:
+        call_graph(app, one, config, way)
+
+
+@scene(due(), missing=NO_EVENTS, name="interrupt_before and resume")
+def resumed_before(world: World, way: str) -> None:
+    called(world, way, stopping(), ASKED, None)
+
+
+@scene(due())
+def two_interrupts(world: World, way: str) -> None:
+    app = waiting(approve, searched, approve, generate)
+    called(world, way, app, ASKED, resume(), resume())
+
+
+@scene(NEVER, name="interrupt, never resumed")
+def never_resumed(world: World, way: str) -> None:
+    called(world, way, approving(), ASKED)
+    world.evals.recorder.suspensions.sweep(2**63)  # the time limit, without waiting for it
+
+
+@scene(due(Status.ERROR, **WAITED), due())
+def recovery_after_an_error(world: World, way: str) -> None:
     tries: list[int] = []
 
     def flaky(state: Any) -> dict[str, Any]:
@@ -81,15 +114,59 @@ def failing_once() -> Any:
             raise ConnectionError("the model is down")
         return generate(state)
 
-    return line({"retrieve": searched, "generate": flaky}).compile(checkpointer=saver())
+    app = waiting(searched, flaky)
+    with contextlib.suppress(ConnectionError):
+        called(world, way, app, ASKED)
+    # The last call has nothing left to do.
+    called(world, way, app, None, None)
 
 
-def approve(state: Any) -> dict[str, Any]:
-    import_module("langgraph.types").interrupt("May I?")
-    return {kit.TRIES: 1}
+@contextlib.contextmanager
+def another_process() -> Iterator[World]:
+    """The world of a process whose evaluator knows nothing of this one."""
+    world = World()
+    try:
+        yield world
+    finally:
+        world.close()
 
 
-def booking(world: World, first: Any, way: str) -> None:
+@scene(due())
+def resumed_in_another_process(world: World, way: str) -> None:
+    app = approving()
+    with another_process() as other:
+        called(other, way, app, ASKED)
+    called(world, way, app, resume(update={kit.TRIES: 3}))
+
+
+@scene(NEVER, due(), kit.due(OTHER, spans=("chat scripted",)))
+def two_graphs_of_the_same_code_in_one_thread(world: World, way: str) -> None:
+    told = thread(world)
+    first, second = approving(), approving()
+    for app, inputs in (
+        (first, ASKED),
+        (second, {kit.ASKED: OTHER}),
+        (second, resume()),
+        (first, resume()),
+    ):
+        call_graph(app, inputs, told, way)
+
+
+@scene(due(), due())
+def on_from_a_checkpoint(world: World, way: str) -> None:
+    """A finished graph goes on once more from the middle of its history."""
+    app, told = waiting(searched, generate), thread(world)
+    call_graph(app, ASKED, told, way)
+    history = app.get_state_history({"configurable": told["configurable"]})
+    middle = next(one for one in history if one.next == ("generate1",))
+    call_graph(app, None, {**told, **middle.config}, way)
+
+
+CALLS = sorted([*["chat scripted"] * 3, "execute_tool book", f"execute_tool {kit.SEARCH}"])
+
+
+@scene(due(spans=CALLS), missing=MIDDLEWARE_MISSING)
+def approval_of_a_tool(world: World, way: str) -> None:
     """An agent that searches, then asks for approval of another tool."""
     middleware = import_module("langchain.agents.middleware").HumanInTheLoopMiddleware
 
@@ -102,133 +179,78 @@ def booking(world: World, first: Any, way: str) -> None:
     asking = middleware(interrupt_on={"book": True})
     app = agent(model, [search, book], middleware=[asking], checkpointer=saver())
     approved = import_module("langgraph.types").Command(resume={"decisions": [{"type": "approve"}]})
-    call_graph(app, asks(kit.QUESTION), first, way)
-    call_graph(app, approved, config(world), way)
-
-
-def entrypoint(first: Callable[[World], Any]) -> Callable[[World, str], None]:
-    """The functional interface: a task retrieves, the function waits, a task answers."""
-
-    def body(world: World, way: str) -> None:
-        func = import_module("langgraph.func")
-        interrupt = import_module("langgraph.types").interrupt
-
-        def find(question: str) -> list[Any]:
-            return kit.store().similarity_search(question, k=2)
-
-        find_task, tell_task = func.task(find), func.task(kit.ask)
-
-        def rag(question: str) -> dict[str, Any]:
-            documents = find_task(question).result()
-            approved = interrupt("May I?")
-            return {kit.SAID: tell_task(question, documents).result(), "approved": approved}
-
-        app = func.entrypoint(checkpointer=saver())(rag)
-        call_graph(app, kit.QUESTION, first(world), way)
-        call_graph(app, resume(), config(world), way)
-
-    return body
+    called(world, way, app, asks(kit.QUESTION), approved)
 
 
 FUNCTIONS_MISSING = None if has("langgraph.func") else "this LangGraph has no functions"
-SYNC = ("invoke", "stream")
-BEFORE = ("chat scripted", "chat scripted", "chat scripted", "execute_tool book")
 
 
-@one("recovery after an error", [FAILED, due()])
-def recovered(world: World, way: str) -> None:
-    app, told = failing_once(), config(world)
-    with contextlib.suppress(ConnectionError):
-        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
-    call_graph(app, None, told, way)
-    call_graph(app, None, told, way)  # there is nothing left to do
+@scene(due(), missing=FUNCTIONS_MISSING, ways=("invoke", "stream"))
+def an_entrypoint_that_waits(world: World, way: str) -> None:
+    """The functional interface: a task retrieves, the function waits, a task answers."""
+    func = import_module("langgraph.func")
+    find = func.task(lambda question: kit.store().similarity_search(question, k=2))
+    tell = func.task(kit.ask)
+
+    def rag(question: str) -> dict[str, Any]:
+        documents = find(question).result()
+        approved = approve({})
+        return {kit.SAID: tell(question, documents).result(), "approved": approved}
+
+    app = func.entrypoint(checkpointer=saver())(rag)
+    called(world, way, app, kit.QUESTION, resume())
 
 
-@one("resumed in another process", [due()])
-def resumed_elsewhere(world: World, way: str) -> None:
-    app = approving()
-    with another_process() as told:
-        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
-    call_graph(app, resume(update={kit.TRIES: 3}), config(world), way)
+# Documents that no step of the request found.
 
 
-@one(
-    "two graphs of the same code in one thread",
-    [
-        due(Status.INTERRUPTED, answer=None, spans=()),
-        due(),
-        due(question=OTHER, contexts=kit.top(OTHER), answer=kit.answer_to(OTHER, kit.top(OTHER))),
-    ],
-)
-def twins(world: World, way: str) -> None:
-    told = config(world)
-    first, second = approving(), approving()
-    call_graph(first, {kit.ASKED: kit.QUESTION}, told, way)
-    call_graph(second, {kit.ASKED: OTHER}, told, way)
-    call_graph(second, resume(), told, way)
-    call_graph(first, resume(), told, way)
+def caches() -> bool:
+    if GRAPHS_MISSING is not None:
+        return False
+    kind = import_module("langgraph.graph").StateGraph
+    return "cache_policy" in signature(kind.add_node).parameters
 
 
-@one("two interrupts", [due()])
-def waiting_twice(world: World, way: str) -> None:
-    made = graph()
-    nodes = {"first": approve, "retrieve": searched, "second": approve, "generate": generate}
-    for name, node in nodes.items():
-        made.add_node(name, node)
-    app, told = chained(made, *nodes).compile(checkpointer=saver()), config(world)
-    for inputs in ({kit.ASKED: kit.QUESTION}, resume(), resume()):
-        call_graph(app, inputs, told, way)
+CACHE_MISSING = None if caches() else "this LangGraph caches no nodes"
 
 
-@one("on from a checkpoint", [due(), due()])
-def from_a_checkpoint(world: World, way: str) -> None:
-    """A finished graph goes on once more from the middle of its history."""
-    app = line({"retrieve": searched, "generate": generate}).compile(checkpointer=saver())
-    told = config(world)
-    call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
-    where = {"configurable": told["configurable"]}
-    middle = next(s for s in app.get_state_history(where) if s.next == ("generate",))
-    call_graph(app, None, {**told, **middle.config}, way)
+@scene(due(), due(), missing=CACHE_MISSING, name="a cached retrieve node, in threads")
+def cached(world: World, way: str) -> None:
+    made, policy = graph(), import_module("langgraph.types").CachePolicy()
+    made.add_node("retrieve", searched, cache_policy=policy)
+    made.add_node("generate", generate)
+    cache = import_module("langgraph.cache.memory").InMemoryCache()
+    app = chained(made, "retrieve", "generate").compile(cache=cache, checkpointer=saver())
+    for name in ("t1", "t2"):
+        call_graph(app, ASKED, thread(world, name), way)
 
 
-@one(
-    "a cancelled task, called again",
-    [due(Status.CANCELLED, answer=None, spans=()), due()],
-    ways=("ainvoke",),
-)
-def cancelled(world: World, way: str) -> None:
-    """A task is cancelled in a node, and its graph called again."""
-    begun: list[int] = []
+def routed(name: str, then: str, *expected: Expected) -> None:
+    """Register a graph that answers a second turn from kept documents, or without any."""
 
-    async def slow(state: Any) -> dict[str, Any]:
-        begun.append(1)
-        if len(begun) == 1:
-            await asyncio.sleep(60)
-        return generate(state)
+    def route(state: Any) -> str:
+        if "?" not in state[kit.ASKED]:
+            return "chat"
+        return "generate" if state.get(kit.FOUND) else "retrieve"
 
-    app, told = (
-        line({"retrieve": searched, "generate": slow}).compile(checkpointer=saver()),
-        config(world),
-    )
+    def chat(state: Any) -> dict[str, Any]:
+        polite = kit.Chat(reply=lambda _: "You are welcome.")
+        return {kit.SAID: kit.message_text(polite.invoke(state[kit.ASKED]))}
 
-    async def requests() -> None:
-        task = asyncio.create_task(app.ainvoke({kit.ASKED: kit.QUESTION}, told))
-        while not begun:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.wait([task])
-        await app.ainvoke(None, told)
+    def run(world: World, way: str) -> None:
+        made = graph()
+        for node, body in {"retrieve": searched, "generate": generate, "chat": chat}.items():
+            made.add_node(node, body)
+        made.add_conditional_edges("__start__", route, ["retrieve", "generate", "chat"])
+        made.add_edge("retrieve", "generate")
+        made.add_edge("generate", "__end__")
+        made.add_edge("chat", "__end__")
+        called(world, way, made.compile(checkpointer=saver()), ASKED, {kit.ASKED: then})
 
-    asyncio.run(requests())
+    scene(due(), *expected, name=name)(run)
 
 
-@one(
-    "approval of a tool",
-    [due(spans=sorted([*BEFORE, f"execute_tool {kit.SEARCH}"]))],
-    MIDDLEWARE_MISSING,
-)
-def approved_here(world: World, way: str) -> None:
-    booking(world, config(world), way)
-
-
-one("an entrypoint that waits", [due()], FUNCTIONS_MISSING, SYNC)(entrypoint(config))
+FOLLOW_UP = "And when does it return?"
+KEPT = due(question=FOLLOW_UP, contexts=kit.top(), answer=kit.answer_to(FOLLOW_UP, kit.top()))
+routed("a turn answered from kept documents", FOLLOW_UP, KEPT)
+routed("a turn without documents", "Thanks a lot.")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
@@ -14,15 +15,16 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 
 from rag_eval_hooks import Status
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain import kit
-from tests.matrix.langchain.application import SPANS, config, due
-from tests.matrix.langchain.lcel import plain
-from tests.matrix.shape import Expected
+from tests.matrix.langchain.kit import due
+from tests.matrix.langchain.lcel import TWO_CALLS, plain
+from tests.matrix.shape import named
 from tests.matrix.world import World
+from tests.waiting import until_async
 
 GROUP = "trouble"
-STREAM_WAYS = ("stream", "astream")
+MODEL = "chat scripted"
+LONG = "The timetable of the line in full. " + "x" * 5_000_000
 
 
 class Failing(BaseRetriever):
@@ -50,31 +52,81 @@ def down(messages: list[BaseMessage]) -> str:
 
 
 def trouble(
-    name: str,
-    expected: Sequence[Expected],
-    raises: type[BaseException] | None = None,
-    **more: Any,
+    raises: type[BaseException] | None = None, name: str = "", **expected: Any
 ) -> Callable[[kit.Build], kit.Build]:
     """Register a chain that is asked once, and raises or does not."""
+    incidents = expected.pop("incidents", {})
 
     def register(build: kit.Build) -> kit.Build:
         def run(world: World, way: str) -> None:
-            with _raising(raises) if raises else contextlib.nullcontext():
-                kit.call(way, build(), [kit.QUESTION], config(world))
+            with pytest.raises(raises) if raises else contextlib.nullcontext():
+                kit.call(way, build(), [kit.QUESTION], kit.config(world))
 
-        kit.scene(GROUP, name, expected, kit.CHAIN_WAYS, **more)(run)
+        called = name or named(build)
+        made = [due(**expected)]
+        kit.scene(GROUP, made, kit.CHAIN_WAYS, name=called, incidents=incidents)(run)
         return build
 
     return register
 
 
-@contextlib.contextmanager
-def _raising(kind: type[BaseException]) -> Any:
-    try:
-        yield
-    except kind:
-        return
-    raise AssertionError(f"{kind.__name__} did not reach the application")
+ERROR: dict[str, Any] = {"answer": None, "status": Status.ERROR}
+FAILED: Any = {**ERROR, "contexts": None, "spans": ("retrieval Failing",)}
+trouble(LookupError, "retriever raises", **FAILED)(lambda: kit.answering(Failing()))
+trouble(ConnectionError, "model raises", **ERROR)(
+    lambda: kit.answering(kit.base(), kit.Chat(reply=down))
+)
+NO_PASSAGE = kit.answer_to(kit.QUESTION, ())
+
+
+@trouble(
+    name="retriever raises, answered anyway",
+    contexts=None,
+    answer=NO_PASSAGE,
+    spans=(MODEL, "retrieval Failing"),
+)
+def answered_anyway() -> Any:
+    """The application catches what its retriever raises, and asks the model without documents."""
+
+    def found(question: str) -> list[Document]:
+        with contextlib.suppress(LookupError):
+            return Failing().invoke(question)
+        return []
+
+    return kit.answering(RunnableLambda(found))
+
+
+@trouble(spans=TWO_CALLS)
+def fallback_of_a_model() -> Any:
+    return kit.answering(kit.base(), kit.Chat(reply=down).with_fallbacks([kit.reader()]))
+
+
+@trouble(contexts=(), answer=NO_PASSAGE, spans=(MODEL, "retrieval Finding"))
+def empty_retrieval() -> Any:
+    return kit.answering(Finding(documents=[]))
+
+
+@kit.scene(GROUP, [due(answer=None, status=Status.CLOSED)], ("stream", "astream"))
+def a_stream_closed_early(world: World, way: str) -> None:
+    kit.leave(getattr(plain(), way)(kit.QUESTION, kit.config(world)))
+
+
+@kit.scene(GROUP, [due(answer=None, status=Status.CANCELLED)], ("ainvoke", "abatch", "astream"))
+def a_cancelled_task(world: World, way: str) -> None:
+    model = kit.reader(delay=60.0)
+
+    async def request() -> None:
+        chain, told = plain(model=model), kit.config(world)
+        if way == "abatch":
+            work: Any = chain.abatch([kit.QUESTION], told)
+        else:
+            work = kit.call_together(way, chain, [kit.QUESTION], told)
+        task = asyncio.create_task(work)
+        await until_async(lambda: model.begun)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(request())
 
 
 class Raising(BaseCallbackHandler):
@@ -90,107 +142,19 @@ class Raising(BaseCallbackHandler):
     on_chat_model_start = on_llm_end = _raise
 
 
-LONG = "The timetable of the line in full. " + "x" * 5_000_000
-
-
-UNFOUND = due(contexts=None, answer=None, status=Status.ERROR, spans=("retrieval Failing",))
-ANYWAY = due(
-    contexts=None,
-    answer=kit.answer_to(kit.QUESTION, ()),
-    spans=("chat scripted", "retrieval Failing"),
-)
-FAILED = due(answer=None, status=Status.ERROR)
-EMPTY = due(
-    contexts=(),
-    answer=kit.answer_to(kit.QUESTION, ()),
-    spans=("chat scripted", "retrieval Finding"),
-)
-
-
-trouble("retriever raises", [UNFOUND], LookupError)(lambda: kit.answering(Failing()))
-
-
-@trouble("retriever raises, answered anyway", [ANYWAY])
-def answered_anyway() -> Any:
-    """The application catches what its retriever raises, and asks the model without documents."""
-
-    def found(question: str) -> list[Document]:
-        try:
-            return Failing().invoke(question)
-        except LookupError:
-            return []
-
-    return kit.answering(RunnableLambda(found))
-
-
-trouble("model raises", [FAILED], ConnectionError)(
-    lambda: kit.answering(kit.base(), kit.Chat(reply=down))
-)
-
-
-@trouble("fallback of a model", [due(spans=("chat scripted", *SPANS))])
-def model_fallback() -> Any:
-    return kit.answering(kit.base(), kit.Chat(reply=down).with_fallbacks([kit.reader()]))
-
-
-@trouble("empty retrieval", [EMPTY])
-def empty() -> Any:
-    return kit.answering(Finding(documents=[]))
-
-
-@kit.scene(GROUP, "a stream closed early", [due(answer=None, status=Status.CLOSED)], STREAM_WAYS)
-def closed(world: World, way: str) -> None:
-    kit.leave(getattr(plain(), way)(kit.QUESTION, config(world)))
-
-
-@kit.scene(
-    GROUP,
-    "a cancelled task",
-    [due(answer=None, status=Status.CANCELLED)],
-    ("ainvoke", "abatch", "astream"),
-)
-def cancelled(world: World, way: str) -> None:
-    model = kit.reader(delay=60.0)
-    chain, told = plain(model=model), config(world)
-
-    async def read() -> None:
-        async for _ in chain.astream(kit.QUESTION, told):
-            pass
-
-    async def request() -> None:
-        calls: dict[str, Any] = {
-            "ainvoke": lambda: chain.ainvoke(kit.QUESTION, told),
-            "abatch": lambda: chain.abatch([kit.QUESTION], told),
-            "astream": read,
-        }
-        work = calls[way]()
-        task = asyncio.create_task(work)
-        await kit.until_asked(model)
-        task.cancel()
-        await asyncio.wait([task])
-
-    asyncio.run(request())
-
-
-@kit.scene(GROUP, "another handler raises", [due()], kit.CHAIN_WAYS)
-def beside_a_broken_one(world: World, way: str) -> None:
-    ours = RagEvalCallbackHandler(world.evals)
-    kit.call(way, plain(), [kit.QUESTION], {"callbacks": [Raising(), ours, Raising()]})
+@kit.scene(GROUP, [due()], kit.CHAIN_WAYS)
+def another_handler_raises(world: World, way: str) -> None:
+    callbacks = [Raising(), *kit.config(world)["callbacks"], Raising()]
+    kit.call(way, plain(), [kit.QUESTION], {"callbacks": callbacks})
 
 
 @trouble(
-    "payloads of 5 MB",
-    [
-        due(
-            contexts=[LONG[:20_000]],
-            answer="It is long.",
-            spans=("chat scripted", "retrieval Finding"),
-        )
-    ],
+    name="payloads of 5 MB",
+    contexts=[LONG[:20_000]],
+    answer="It is long.",
+    spans=(MODEL, "retrieval Finding"),
     incidents={"span content omitted": 1},
 )
 def huge() -> Any:
     documents = [Document(LONG, metadata={"raw": LONG}) for _ in range(3)]
-    return kit.answering(
-        Finding(documents=documents), kit.Chat(reply=lambda messages: "It is long.")
-    )
+    return kit.answering(Finding(documents=documents), kit.Chat(reply=lambda _: "It is long."))

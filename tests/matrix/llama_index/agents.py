@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import json
 import re
 import warnings
@@ -13,7 +12,7 @@ from typing import Any
 
 import llama_index.core.agent as old_agents
 from llama_index.core import __version__
-from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.query_engine import RouterQueryEngine
 from llama_index.core.schema import Document
@@ -30,11 +29,10 @@ from tests.matrix.llama_index.kit import (
     Scripted,
     in_turn,
     pick,
-    prompt_text,
     says,
     shape,
-    until_asked,
 )
+from tests.waiting import until_async
 
 _LINKED = (0, 14, 22)
 NO_TOOL_THREADS = (
@@ -117,14 +115,6 @@ for _kind in ("FunctionAgent", "ReActAgent"):
     of_kind(_kind, is_retriever=True)
 
 
-@shape(GROUP)
-def two_engines(draw: Draw) -> Asked:
-    """Their answers may be a few words."""
-    corpora, tools, shown = corpora_with_tools(draw, 2)
-    calls = [pick(name_of(t), input=c.question) for t, c in zip(tools, corpora, strict=True)]
-    return calling(draw, tools, calls, contexts=shown)
-
-
 @shape(GROUP, missing=NO_TOOL_THREADS)
 def tool_of_a_plain_function(draw: Draw) -> Asked:
     """Around an engine, around a retriever, or a search of its own."""
@@ -164,32 +154,6 @@ def tool_of_a_package_that_searches(draw: Draw) -> Asked:
     how: dict[str, Any] = draw.one_of({"fn": look}, {"async_fn": look_later})
     tool = FunctionTool.from_defaults(**how, name=name, description="Searches.")
     return calling(draw, [tool], [pick(name, subject=draw.name())], contexts=texts)
-
-
-def searching(draw: Draw, found: dict[str, Any], answer: str) -> Asked:
-    """Return the question to an agent whose tools, of these names, find this.
-
-    The contexts are the texts that its model is shown.
-    """
-    left, shown, question = list(found), list[str](), draw.question()
-
-    def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
-        shown[:] = [str(m.content) for m in messages if m.role == MessageRole.TOOL]
-        return pick(left.pop(0), about="x") if left else answer
-
-    def tool(name: str) -> FunctionTool:
-        def search(about: str) -> Any:
-            return found[name]
-
-        return FunctionTool.from_defaults(search, name=name, description="Searches.")
-
-    agent = FunctionAgent(tools=list(map(tool, found)), llm=Scripted(reply=reply))
-    return Asked(asked(agent, question), question, lambda: shown, answer)
-
-
-@shape(GROUP, "run")
-def agent_that_retrieves_nothing(draw: Draw) -> Asked:
-    return Asked(searching(draw, {draw.name(): "No idea."}, draw.answer()).run)
 
 
 @shape(GROUP, "run", missing=NO_TOOL_THREADS)
@@ -304,29 +268,6 @@ def team_that_hands_over(draw: Draw) -> Asked:
     return Asked(run, question, corpus.shown(asked_by_tool(corpus, tool)), answer)
 
 
-@shape(GROUP, "run")
-def agent_that_writes_code(draw: Draw) -> Asked:
-    corpus, question, answer, name = Corpus(draw), draw.question(), draw.sentence(), draw.name()
-
-    def find(question: str) -> str:
-        return "\n".join(node.get_content() for node in corpus.retriever.retrieve(question))
-
-    find.__name__ = name
-
-    async def execute(code: str) -> str:
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            exec(code, {name: find})
-        return out.getvalue()
-
-    def reply(messages: Sequence[ChatMessage]) -> str:
-        if corpus.nodes[0].text[:40] in prompt_text(messages):
-            return answer
-        return f"{draw.word()}\n<execute>\nprint({name}({corpus.question!r}))\n</execute>"
-
-    agent = CodeActAgent(code_execute_fn=execute, llm=Scripted(reply=reply), tools=[find])
-    return Asked(asked(agent, question), question, corpus.shown(), answer)
-
-
 # Agents that break off after their tool retrieved: without an answer, and not scored.
 
 
@@ -355,7 +296,7 @@ def agent_that_is_cancelled(draw: Draw) -> Asked:
                 await waiting
                 return
             handler = agent.run(user_msg=question)
-            await until_asked(model, 2)
+            await until_async(lambda: model.begun > 1)
             if way == "run" and hasattr(handler, "cancel_run"):
                 await handler.cancel_run()
             else:
@@ -364,7 +305,7 @@ def agent_that_is_cancelled(draw: Draw) -> Asked:
         await asyncio.sleep(0)
 
     async def time_is_over(limit: asyncio.Timeout) -> None:
-        await until_asked(model, 2)
+        await until_async(lambda: model.begun > 1)
         limit.reschedule(asyncio.get_running_loop().time())
 
     shown = corpus.shown(asked_by_tool(corpus, tool))

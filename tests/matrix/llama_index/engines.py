@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,33 +12,22 @@ from llama_index.core.base.base_selector import BaseSelector, MultiSelection, Si
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import Response
 from llama_index.core.chat_engine.types import AgentChatResponse
-from llama_index.core.evaluation import RelevancyEvaluator
 from llama_index.core.indices.prompt_helper import PromptHelper
-from llama_index.core.indices.query.query_transform import (
-    HyDEQueryTransform,
-    StepDecomposeQueryTransform,
-)
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.query_engine import (
-    CitationQueryEngine,
     CustomQueryEngine,
-    MultiStepQueryEngine,
     NLSQLTableQueryEngine,
-    RetryQueryEngine,
     RouterQueryEngine,
     SubQuestionQueryEngine,
-    TransformQueryEngine,
 )
 from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.response_synthesizers import TreeSummarize, get_response_synthesizer
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from llama_index.core.selectors import LLMSingleSelector
+from llama_index.core.schema import NodeWithScore, TextNode
 from pydantic import create_model
 
 from tests.matrix.llama_index.kit import (
     QUERY_SPANS,
     READ_WAYS,
-    TWO_CALLS,
     WAYS,
     Asked,
     Bags,
@@ -66,13 +54,6 @@ class NoPrompts:
         pass
 
 
-@shape(GROUP, *READ_WAYS)
-def compact(draw: Draw) -> Asked:
-    corpus, answer = Corpus(draw), draw.answer()
-    engine = corpus.engine(says(answer), streaming=draw.streaming)
-    return corpus.asked(engine, answer, spans=QUERY_SPANS)
-
-
 def in_mode(mode: str, calls: int = 1, ways: Sequence[str] = READ_WAYS) -> None:
     """Register a mode that makes so many calls for two passages, however short their answers."""
 
@@ -97,7 +78,6 @@ def in_mode(mode: str, calls: int = 1, ways: Sequence[str] = READ_WAYS) -> None:
 in_mode("refine", calls=2)
 in_mode("tree_summarize")
 in_mode("accumulate", calls=2, ways=("query",))
-in_mode("compact_accumulate", ways=WAYS)
 in_mode("no_text", calls=0, ways=WAYS)
 
 
@@ -110,21 +90,6 @@ def room_for(texts: Sequence[str], count: float, question: str) -> PromptHelper:
         chunk_overlap_ratio=0.0,
         tokenizer=words,
     )
-
-
-@shape(GROUP, *READ_WAYS)
-def several_calls_for_many_passages(draw: Draw) -> Asked:
-    """Too many for one prompt: the last reply is the answer, however many there are."""
-    corpus, said = Corpus(draw, 12), list[str]()
-    answers = [draw.answer() for _ in range(12)]
-
-    def reply(messages: Sequence[ChatMessage]) -> str:
-        said.append(answers[len(said)])
-        return said[-1]
-
-    helper = room_for(corpus.shown(), 3, corpus.question)
-    engine = corpus.engine(Scripted(reply=reply), prompt_helper=helper, streaming=draw.streaming)
-    return corpus.asked(engine, lambda: said[-1])
 
 
 @shape(GROUP, *READ_WAYS)
@@ -153,20 +118,6 @@ def tree_summarize_of_divided_nodes(draw: Draw) -> Asked:
     return corpus.asked(engine, lambda: said[-1])
 
 
-@shape(GROUP, *READ_WAYS)
-def citations(draw: Draw) -> Asked:
-    corpus, answer = Corpus(draw), f"{draw.sentence()} [1]"
-    engine = CitationQueryEngine.from_args(
-        corpus.index,
-        llm=says(answer),
-        similarity_top_k=2,
-        citation_chunk_size=4000,
-        response_synthesizer=get_response_synthesizer(llm=says(answer), streaming=draw.streaming),
-    )
-    cited = [f"Source {n}:\n{text}\n" for n, text in enumerate(corpus.shown(), 1)]
-    return corpus.asked(engine, answer, contexts=cited)
-
-
 @shape(GROUP, *WAYS)
 def output_class(draw: Draw) -> Asked:
     corpus, filled = Corpus(draw), {draw.name(): draw.short() for _ in range(2)}
@@ -176,16 +127,6 @@ def output_class(draw: Draw) -> Asked:
     engine = corpus.engine(Scripted(reply=lambda _: pick(name, **filled)), output_cls=form)
     spans = ("chat scripted", f"execute_tool {name}", *QUERY_SPANS[1:])
     return corpus.asked(engine, form(**filled).model_dump_json(), spans=spans)
-
-
-@shape(GROUP, *WAYS)
-def hypothetical_document(draw: Draw) -> Asked:
-    """The retriever is asked with a document that a model imagined."""
-    corpus, answer, imagined = Corpus(draw), draw.answer(), draw.sentence()
-    transform = HyDEQueryTransform(llm=says(imagined))
-    engine = TransformQueryEngine(corpus.engine(says(answer)), transform)
-    found = engine.retrieve(QueryBundle(corpus.question))
-    return corpus.asked(engine, answer, contexts=[node.get_content() for node in found])
 
 
 # Engines that ask others.
@@ -222,20 +163,6 @@ def corpora_with_tools(draw: Draw, count: int) -> tuple[list[Corpus], list[Any],
     return corpora, tools, [text for corpus in corpora for text in corpus.shown()]
 
 
-@shape(GROUP, *WAYS)
-def router_to_one(draw: Draw) -> Asked:
-    answer = draw.answer()
-    corpora = [Corpus(draw), Corpus(draw)]
-    choice = says(json.dumps([{"choice": 1, "reason": draw.word()}]))
-    engine = RouterQueryEngine.from_defaults(
-        [corpus.tool(answer) for corpus in corpora],
-        llm=says(answer),
-        selector=LLMSingleSelector.from_defaults(llm=choice),
-    )
-    question = corpora[0].question
-    return corpora[0].asked(engine, answer, contexts=corpora[0].shown(question), spans=TWO_CALLS)
-
-
 def router_to_all(way: str, missing: str | None) -> None:
     """Register a router whose summarizer joins answers, long or short."""
 
@@ -252,10 +179,6 @@ def router_to_all(way: str, missing: str | None) -> None:
 
     ways = ("query", "stream") if way == "sync" else ("aquery", "astream")
     shape(GROUP, *ways, name=f"router to all, {way}", missing=missing)(asked)
-
-
-router_to_all("sync", None)
-router_to_all("async", NO_ASYNC)
 
 
 def divided(draw: Draw, tools: Sequence[Any], corpora: Sequence[Corpus], llm: Any) -> Any:
@@ -295,30 +218,6 @@ def sub_questions_of_which_one_fails(draw: Draw) -> Asked:
     tools[1].query_engine._response_synthesizer._llm = Scripted(reply=fail)
     engine = divided(draw, tools, corpora, says(answer))
     return Asked(draw.call(engine, question), question, corpora[0].shown(), answer)
-
-
-@shape(GROUP, "query")
-def retry_with_an_evaluator(draw: Draw) -> Asked:
-    """Asked again, with the bad answer, until the evaluator is content or tired."""
-    corpus, answer = Corpus(draw), draw.answer()
-    evaluator = RelevancyEvaluator(llm=says(draw.one_of("YES", "NO")))
-    engine = RetryQueryEngine(corpus.engine(says(answer)), evaluator, max_retries=1)
-    return corpus.asked(engine, answer)
-
-
-@shape(GROUP, "query")
-def two_steps(draw: Draw) -> Asked:
-    """A model makes further questions of what is known, until there is none."""
-    corpus, answer = Corpus(draw), draw.answer()
-    steps = says(draw.question(), draw.question(), "None")
-    engine = MultiStepQueryEngine(
-        corpus.engine(says(draw.answer())),
-        StepDecomposeQueryTransform(llm=steps),
-        response_synthesizer=get_response_synthesizer(llm=says(answer)),
-        index_summary=draw.word(),
-        num_steps=3,
-    )
-    return corpus.asked(engine, answer, any_order=True)
 
 
 # Engines and functions of the user's own.

@@ -11,7 +11,6 @@ from typing import Any
 from llama_index.core import SummaryIndex
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.schema import TextNode
 from llama_index.core.tools import FunctionTool
@@ -140,16 +139,6 @@ def suppressing(run: Callable[[], Any]) -> Callable[[], Any]:
 
 
 @shape(GROUP, "run")
-def one_step(draw: Draw) -> Asked:
-    made = Flow(draw)
-
-    async def ask(ctx: Any, ev: Any) -> StopEvent:
-        return StopEvent(result=await made.tell(await made.texts(), ev.get(made.asked)))
-
-    return made.due(made.run((ask, StartEvent, StopEvent)), spans=QUERY_SPANS)
-
-
-@shape(GROUP, "run")
 def workflow_in_a_workflow(draw: Draw) -> Asked:
     made = Flow(draw)
     inner = made.run((made.retrieve, StartEvent, made.found), (made.write, made.found, StopEvent))
@@ -218,41 +207,6 @@ def gives_out_a_generator_of_its_own(draw: Draw) -> Asked:
     return made.due(run, answer=None, spans=QUERY_SPANS)
 
 
-@shape(GROUP, "run")
-def writes_the_answer_to_the_stream_of_events(draw: Draw) -> Asked:
-    made, part_at = Flow(draw), draw.name()
-    shown = event(draw, part_at)
-
-    async def ask(ctx: Any, ev: Any) -> StopEvent:
-        prompt = f"{await made.texts()}\n{ev.get(made.asked)}"
-        said = ""
-        stream: Any = await says(made.answer).astream_chat([ChatMessage(content=prompt)])
-        async for part in stream:
-            ctx.write_event_to_stream(shown(**{part_at: part.delta or ""}))
-            said = part.message.content or ""
-        return StopEvent(result=said)
-
-    async def run() -> None:
-        handler = flow(draw, (ask, StartEvent, StopEvent)).run(**{made.asked: made.question})
-        parts = [
-            getattr(one, part_at) async for one in handler.stream_events() if isinstance(one, shown)
-        ]
-        assert "".join(parts) == await handler
-
-    return made.due(run, spans=QUERY_SPANS)
-
-
-@shape(GROUP, "run")
-def step_that_raises(draw: Draw) -> Asked:
-    made = Flow(draw)
-
-    async def fail(ctx: Any, ev: Any) -> StopEvent:
-        raise ConnectionError(await made.texts())
-
-    run = suppressing(made.run((fail, StartEvent, StopEvent)))
-    return made.due(run, answer=None, status=STEP_FAILED, spans=QUERY_SPANS[1:])
-
-
 def asking_somebody(name: str, *, replies: bool) -> None:
     """Register a workflow that retrieves, asks somebody, and answers with what it kept."""
 
@@ -291,25 +245,6 @@ asking_somebody("asks somebody who is silent", replies=False)
 
 
 # Tutorials.
-
-
-@shape(GROUP, "run")
-def retrieve_rerank_synthesize(draw: Draw) -> Asked:
-    """Three steps, and a Response as the result."""
-    made, keeps = Flow(draw, 3), draw.chance.randrange(3)
-    ranked = made.event()
-    ranker = LLMRerank(llm=says(f"Doc: {keeps + 1}, Relevance: 9"), top_n=1)
-
-    async def rerank(ctx: Any, ev: Any) -> Any:
-        asked, nodes = await store(ctx).get(made.asked), getattr(ev, made.nodes)
-        return ranked(**{made.nodes: ranker.postprocess_nodes(nodes, query_str=asked)})
-
-    run = made.run(
-        (made.retrieve, StartEvent, made.found),
-        (rerank, made.found, ranked),
-        (made.write, ranked, StopEvent),
-    )
-    return made.due(run, contexts=made.corpus.shown()[keeps : keeps + 1])
 
 
 async def passing(good: Sequence[str], texts: Sequence[str]) -> list[str]:
@@ -405,55 +340,6 @@ async def found_by(source: Any, asked: str) -> list[str]:
     if isinstance(source, BaseQueryEngine):
         return [str(await source.aquery(asked))]
     return [node.get_content() for node in await source.aretrieve(asked)]
-
-
-@shape(GROUP, "run")
-def routed(draw: Draw) -> Asked:
-    """A model chooses one engine or retriever a step, until it has enough.
-
-    Of one engine the user is given the answer itself; else a model writes from what was found.
-    """
-    made = Flow(draw)
-    chosen = draw.chance.sample(range(3), draw.chance.randint(1, 2))
-    said = made.answer if len(chosen) == 1 else draw.answer()
-    corpora = [Corpus(draw) for _ in range(3)]
-    sources = [draw.one_of(corpus.retriever, corpus.engine(says(said))) for corpus in corpora]
-    about = [f"{n}: {draw.sentence()}" for n in range(3)]
-    chooser, found_at, number_at = says(*map(str, chosen), "enough"), draw.name(), draw.name()
-    going_on, ready = event(draw, found_at), event(draw, found_at)
-    picked = event(draw, found_at, number_at)
-
-    async def begin(ctx: Any, ev: Any) -> Any:
-        await store(ctx).set(made.asked, ev.get(made.asked))
-        return going_on(**{found_at: []})
-
-    async def choose(ctx: Any, ev: Any) -> Any:
-        found, asked = getattr(ev, found_at), await store(ctx).get(made.asked)
-        number = (await chooser.acomplete("\n".join([*about, *found, asked]))).text
-        if number == "enough":
-            return ready(**{found_at: found})
-        return picked(**{found_at: found, number_at: int(number)})
-
-    async def ask(ctx: Any, ev: Any) -> Any:
-        asked = await store(ctx).get(made.asked)
-        new = await found_by(sources[getattr(ev, number_at)], asked)
-        return going_on(**{found_at: [*getattr(ev, found_at), *new]})
-
-    async def write(ctx: Any, ev: Any) -> StopEvent:
-        found = getattr(ev, found_at)
-        if found == [made.answer]:
-            return StopEvent(result=made.answer)
-        asked = await store(ctx).get(made.asked)
-        return StopEvent(result=await made.tell("\n\n".join(found), asked))
-
-    run = made.run(
-        (begin, StartEvent, going_on),
-        (choose, going_on, picked | ready),
-        (ask, picked, going_on),
-        (write, ready, StopEvent),
-    )
-    contexts = [text for number in chosen for text in corpora[number].shown(made.question)]
-    return made.due(run, contexts=contexts, any_order=True)
 
 
 # Agents written from scratch.

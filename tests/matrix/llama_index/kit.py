@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import re
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,13 +23,13 @@ from llama_index.core.tools import QueryEngineTool, RetrieverTool, ToolMetadata
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
-from tests.matrix.llama_index.scripted import Scripted, pick, prompt_text, until_asked
-from tests.matrix.shape import Expected, Shape
+from tests.matrix.llama_index.scripted import Scripted, pick, prompt_text
+from tests.matrix.shape import Expected, Shape, bag, named, words
 from tests.matrix.world import World
 from tests.support.variation import Variation, run_seed
 
 # Exported for shapes.
-__all__ = ["Scripted", "pick", "prompt_text", "until_asked"]
+__all__ = ["Scripted", "pick", "prompt_text", "words"]
 
 # The default tokenizer is downloaded.
 set_global_tokenizer(str.split)
@@ -56,20 +55,8 @@ def _status_of_failed_step() -> Status:
 STEP_FAILED = _status_of_failed_step()
 
 
-def words(text: str) -> list[str]:
-    return re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", text.lower())
-
-
-_WIDE_PARTS = re.compile(r"(?=([\u3400-\u9fff]{3}))")
-_DIMENSIONS = 1024
-_PLACES: dict[str, int] = {}
-
-
 class Bags(BaseEmbedding):
-    """Bags of words: deterministic, and near where words, or three wide characters, are shared.
-
-    All values are whole: what is equally near is so exactly, and ranks by the index alone.
-    """
+    """Bags of words."""
 
     model_name: str = "bags"
 
@@ -80,11 +67,7 @@ class Bags(BaseEmbedding):
         return self._get_query_embedding(query)
 
     def _get_text_embedding(self, text: str) -> list[float]:
-        vector = [0.0] * _DIMENSIONS
-        narrow = [word for word in words(text) if word < "\u3400"]
-        for word in [*narrow, *_WIDE_PARTS.findall(text)] or [""]:
-            vector[_PLACES.setdefault(word, len(_PLACES) % _DIMENSIONS)] = 1.0
-        return vector
+        return bag(text)
 
 
 # Nothing may fall back to a model of a provider.
@@ -120,15 +103,9 @@ class Asked:
             return further
         contexts = self.contexts() if callable(self.contexts) else self.contexts
         answer = self.answer() if callable(self.answer) else self.answer
-        due = Expected(
-            question=self.question,
-            contexts=contexts,
-            answer=answer,
-            status=self.status,
-            spans=self.spans,
-            any_order=self.any_order,
-        )
-        return [due, *further]
+        told: dict[str, Any] = {"status": self.status, "spans": self.spans}
+        told |= {"contexts": contexts, "answer": answer, "any_order": self.any_order}
+        return [Expected(question=self.question, **told), *further]
 
 
 class Draw(Variation):
@@ -267,7 +244,7 @@ def shape(
     """Register a function as a shape; without ways, it draws its own."""
 
     def register(make: Make) -> Make:
-        called = name or make.__name__.replace("_", " ")
+        called = name or named(make)
         made: dict[str, list[Asked]] = {}
 
         def run(world: World, way: str) -> None:
@@ -279,16 +256,7 @@ def shape(
         def expected(way: str) -> list[Expected]:
             return [due for asked in made[way] for due in asked.expected()]
 
-        SHAPES.append(
-            Shape(
-                group=group,
-                name=called,
-                ways=ways or DRAWS,
-                run=run,
-                expected=expected,
-                missing=missing,
-            )
-        )
+        SHAPES.append(Shape(group, called, ways or DRAWS, run, expected, missing))
         return make
 
     return register

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,44 +11,28 @@ from typing import Any
 from llama_index.core import (
     Document,
     DocumentSummaryIndex,
-    StorageContext,
     VectorStoreIndex,
 )
-from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.evaluation import DatasetGenerator, FaithfulnessEvaluator
 from llama_index.core.indices.prompt_helper import PromptHelper
-from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import (
     LLMRerank,
     MetadataReplacementPostProcessor,
-    PrevNextNodePostprocessor,
     SimilarityPostprocessor,
 )
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import PromptTemplate
-from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.retrievers import (
-    AutoMergingRetriever,
-    QueryFusionRetriever,
-    RecursiveRetriever,
-)
 from llama_index.core.schema import (
-    ImageNode,
-    IndexNode,
-    NodeRelationship,
     NodeWithScore,
     QueryBundle,
-    RelatedNodeInfo,
     TextNode,
 )
-from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from tests.matrix.llama_index.kit import (
     QUERY_SPANS,
     READ_WAYS,
-    WAYS,
     Asked,
     Bags,
     Corpus,
@@ -65,14 +48,6 @@ GROUP = "retrieval"
 EMPTY = "Empty Response"
 LIMIT = 20_000
 """Characters that are kept of a text."""
-
-
-def over(retriever: Any, answer: str, draw: Draw) -> Any:
-    return RetrieverQueryEngine.from_args(retriever, llm=says(answer), streaming=draw.streaming)
-
-
-def found_by(retriever: Any, question: str) -> list[str]:
-    return [node.get_content() for node in retriever.retrieve(question)]
 
 
 # Postprocessors.
@@ -237,107 +212,6 @@ def huge_nodes(draw: Draw) -> Asked:
     return corpus.asked(engine, answer, contexts=[corpus.shown()[0][:LIMIT]])
 
 
-class WithPicture(BaseRetriever):
-    """Finds a passage and a picture without text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._text = text
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        picture = ImageNode(text="", image="aGk=")
-        node = TextNode(text=self._text)
-        return [NodeWithScore(node=node, score=0.9), NodeWithScore(node=picture, score=0.5)]
-
-
-@shape(GROUP, *WAYS)
-def picture_without_text(draw: Draw) -> Asked:
-    corpus, text, answer = Corpus(draw, 1), draw.passage(), draw.answer()
-    return corpus.asked(over(WithPicture(text), answer, draw), answer, contexts=[text])
-
-
-# Retrievers of retrievers.
-
-
-@shape(GROUP, *WAYS)
-def fusion_of_queries(draw: Draw) -> Asked:
-    corpus, answer = Corpus(draw, 3), draw.answer()
-    retriever = QueryFusionRetriever(
-        [corpus.index.as_retriever(similarity_top_k=2)],
-        llm=says(draw.question()),
-        num_queries=2,
-        similarity_top_k=3,
-        use_async=False,
-        mode="reciprocal_rerank",  # type: ignore[arg-type]
-    )
-    shown = found_by(retriever, corpus.question)
-    return corpus.asked(over(retriever, answer, draw), answer, contexts=shown)
-
-
-@shape(GROUP, *READ_WAYS)
-def recursive_retriever(draw: Draw) -> Asked:
-    corpus, answer = Corpus(draw), draw.answer()
-    pointer = IndexNode(text=draw.sentence(), index_id="inner")
-    outer = VectorStoreIndex([pointer], embed_model=Bags()).as_retriever(similarity_top_k=1)
-    both = {"outer": outer, "inner": corpus.retriever}
-    return corpus.asked(over(RecursiveRetriever("outer", both), answer, draw), answer)
-
-
-@shape(GROUP, *WAYS)
-def parts_merged_to_their_parent(draw: Draw) -> Asked:
-    corpus, answer = Corpus(draw, 3), draw.answer()
-    parent = TextNode(text=" ".join(node.text for node in corpus.nodes), id_=draw.name())
-    up, down = NodeRelationship.PARENT, NodeRelationship.CHILD
-    for leaf in corpus.nodes:
-        leaf.relationships[up] = RelatedNodeInfo(node_id=parent.node_id)
-    parent.relationships[down] = [RelatedNodeInfo(node_id=leaf.node_id) for leaf in corpus.nodes]
-    store = SimpleDocumentStore()
-    store.add_documents([parent, *corpus.nodes])
-    context = StorageContext.from_defaults(docstore=store)
-    found = VectorStoreIndex(corpus.nodes, embed_model=Bags(), storage_context=context)
-    inner: Any = found.as_retriever(similarity_top_k=3)
-    engine = over(AutoMergingRetriever(inner, context), answer, draw)
-    return corpus.asked(engine, answer, contexts=[parent.text])
-
-
-@shape(GROUP, *WAYS)
-def neighbours_from_the_store(draw: Draw) -> Asked:
-    """The node before and the node after the best one are fetched."""
-    corpus, answer = Corpus(draw, 3), draw.answer()
-    before, after = NodeRelationship.PREVIOUS, NodeRelationship.NEXT
-    for one, two in itertools.pairwise(corpus.nodes):
-        one.relationships[after] = RelatedNodeInfo(node_id=two.node_id)
-        two.relationships[before] = RelatedNodeInfo(node_id=one.node_id)
-    store = SimpleDocumentStore()
-    store.add_documents(corpus.nodes)
-    neighbours = PrevNextNodePostprocessor(docstore=store, num_nodes=1, mode="both")
-    corpus.reindex()
-    engine = corpus.engine(says(answer), similarity_top_k=1, node_postprocessors=[neighbours])
-    (best,) = found_by(corpus.index.as_retriever(similarity_top_k=1), corpus.question)
-    texts = [node.text for node in corpus.nodes]
-    at = texts.index(best)
-    return corpus.asked(engine, answer, contexts=texts[max(0, at - 1) : at + 2])
-
-
-# Other indexes.
-
-
-@shape(GROUP, *WAYS)
-def document_summaries(draw: Draw) -> Asked:
-    corpus, answer = Corpus(draw, 1), draw.answer()
-    documents = [Document(text=node.text, doc_id=node.node_id) for node in corpus.nodes]
-    with contextlib.redirect_stdout(io.StringIO()):
-        index = DocumentSummaryIndex.from_documents(
-            documents,
-            llm=says(draw.sentence()),
-            embed_model=Bags(),
-            transformations=[SentenceSplitter(tokenizer=str.split)],
-        )
-    shown = found_by(index.as_retriever(similarity_top_k=2), corpus.question)
-    engine = index.as_query_engine(llm=says(answer), similarity_top_k=2)
-    return corpus.asked(engine, answer, contexts=shown)
-
-
 @shape(GROUP)
 def building_is_no_request(draw: Draw) -> Asked:
     """Building an index or a data set, and judging answers, are no questions of users."""
@@ -383,15 +257,6 @@ class Imagined(Bags):
             raise ConnectionError("no embedding")
         imagined = says(self.said, model="imagination")
         return super()._get_query_embedding(imagined.complete(query).text)
-
-
-@shape(GROUP, "query")
-def embedding_that_asks_a_model(draw: Draw) -> Asked:
-    """The model is a part of the embedding, and no request of its own."""
-    corpus, answer = Corpus(draw), draw.answer()
-    corpus.index = VectorStoreIndex(corpus.nodes, embed_model=Imagined(said=draw.sentence()))
-    spans = (*QUERY_SPANS[:2], "  embeddings imagined", "    chat imagination")
-    return corpus.asked(corpus.engine(says(answer)), answer, spans=spans)
 
 
 @shape(GROUP, "query")

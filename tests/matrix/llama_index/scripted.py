@@ -142,12 +142,6 @@ class Scripted(FunctionCallingLLM):
             yield ChatResponse(message=part, delta=text[at : at + PIECE])
 
 
-async def until_asked(model: Scripted, calls: int = 1) -> None:
-    """Waits until a model has begun so many calls, and thinks about the last."""
-    while model.begun < calls:
-        await asyncio.sleep(0.01)
-
-
 def prompt_text(messages: Sequence[ChatMessage]) -> str:
     return "\n".join(message.content or "" for message in messages)
 

@@ -30,9 +30,9 @@ from tests.matrix.llama_index.kit import (
     Scripted,
     says,
     shape,
-    until_asked,
 )
 from tests.matrix.world import SERVER_SPAN
+from tests.waiting import until_async
 
 GROUP = "application, trouble"
 NO_BLOCKS = None if hasattr(types, "ToolCallBlock") else "tool calls are no blocks yet"
@@ -62,21 +62,6 @@ def streams_read_in_other_threads(draw: Draw) -> Asked:
     def run() -> None:
         pairs = zip(engines, due, strict=True)
         in_threads(list, [engine.query(one.question).response_gen for engine, one in pairs])
-
-    return Asked(run, also=due)
-
-
-@shape(GROUP, "sync")
-def queries_in_threads_read_in_turns(draw: Draw) -> Asked:
-    engines, due = two(draw)
-
-    def run() -> None:
-        streams: list[Any] = []
-        pairs = list(zip(engines, due, strict=True))
-        in_threads(lambda pair: streams.append(pair[0].query(pair[1].question)), pairs)
-        left = [response.response_gen for response in streams]
-        while left:
-            left = [stream for stream in left if next(stream, None) is not None]
 
     return Asked(run, also=due)
 
@@ -217,7 +202,7 @@ def cancelled(draw: Draw) -> Asked:
 
     async def run() -> None:
         task = asyncio.create_task(corpus.engine(model).aquery(corpus.question))
-        await until_asked(model)
+        await until_async(lambda: model.begun)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
