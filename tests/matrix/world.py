@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opentelemetry import trace
@@ -66,7 +66,7 @@ class World:
         """Traces exported."""
         return len({span.context.trace_id for span in self.exporter.get_finished_spans()})
 
-    def disorder(self, incidents: dict[str, int]) -> str:
+    def disorder(self, incidents: Mapping[str, int]) -> str:
         """Return what is open, was leaked, or does not add up; empty when all is well."""
         stats = self.evals.stats()
         samples = self.evals.samples()
@@ -75,7 +75,7 @@ class World:
             "offered": (stats.offered, len(samples)),
             "scored": (stats.scored, sum(s.status == "ok" for s in samples)),
             "traces": (self.traces(), len(samples)),
-            "incidents": (stats.incidents, incidents),
+            "incidents": (stats.incidents, dict(incidents)),
             "GenAI tab": (self.problems(), []),
             "current span": (trace.get_current_span(), trace.INVALID_SPAN),
         }

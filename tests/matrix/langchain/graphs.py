@@ -78,8 +78,8 @@ def due(status: Status = Status.OK, **more: Any) -> Expected:
 
 
 @graphs("retrieve node with direct search")
-def direct() -> Any:
-    return line({"retrieve": searched, "generate": generate}).compile()
+def direct(node: Any = searched) -> Any:
+    return line({"retrieve": node, "generate": generate}).compile()
 
 
 @graphs(

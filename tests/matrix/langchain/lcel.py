@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
@@ -37,7 +37,7 @@ Reply = create_model("Reply", **FIELDS)
 lcel = functools.partial(kit.shape, "LCEL")
 
 
-def prompted(shown: Any, model: Any = None) -> Runnable[Any, Any]:
+def prompted(shown: Any, model: Any = None) -> Any:
     """What a model says of the question and what is shown beside it."""
     inputs: Any = {kit.SHOWN: shown, kit.ASKED: RunnablePassthrough()}
     return inputs | kit.PROMPT | (model or kit.reader()) | StrOutputParser()
@@ -147,7 +147,7 @@ def batch_with_one_failing(world: World, way: str) -> None:
 # Within applications.
 
 
-def application(*expected: Any, **more: Any) -> Any:
+def application(*expected: Any, **more: Any) -> Callable[[kit.Run], kit.Run]:
     return kit.scene("application", expected, **{"ways": kit.CHAIN_WAYS, **more})
 
 
@@ -285,7 +285,7 @@ def message_history() -> Any:
     def reply(messages: list[BaseMessage]) -> str:
         return f"{kit.reader().reply(messages)} After {len(messages) - 2} messages."
 
-    turns = [
+    turns: list[Any] = [
         ("system", "Use only:\n{context}"),
         MessagesPlaceholder("history"),
         ("human", "Question: {input}"),
