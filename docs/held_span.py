@@ -1,4 +1,4 @@
-"""Draw docs/images/held-span.svg: how scores reach a span whose request is over.
+"""Draw docs/images/held-span.svg: how scores reach a span after its request has ended.
 
 python docs/held_span.py
 """
@@ -15,7 +15,7 @@ from rag_eval_hooks.semconv import EvalStatus
 PICTURE: Final = Path(__file__).parent / "images" / "held-span.svg"
 WIDTH, LANE = 920, 195
 BEGIN, END = 180, 420
-"""Where a request begins and ends."""
+"""Horizontal positions of a request's start and end."""
 STYLE: Final = """
   text { font: 14px system-ui, sans-serif; fill: #1b1f24 }
   .title { font-weight: 600; font-size: 16px } .small { font-size: 12px; fill: #57606a }
@@ -37,9 +37,9 @@ def picture() -> str:
     limit = f"hold_timeout, {wait:g} s"
     score = "rag.eval.ragas.faithfulness.score"
     shapes = [
-        *lane(20, "The scores come in time", judged=620, exported=620),
+        *lane(20, "Scores arrive in time", judged=620, exported=620),
         note(630, 121, "exported once, with its scores"),
-        *lane(20 + LANE, "The scores come too late", judged=780, exported=620),
+        *lane(20 + LANE, "Scores arrive too late", judged=780, exported=620),
         *moment(620, 48 + LANE, 130, limit),
         note(630, 121 + LANE, f"exported with {semconv.EVAL_STATUS}={EvalStatus.TIMEOUT}"),
         f'<circle class="late" cx="{END}" cy="{188 + LANE}" r="6"/>',

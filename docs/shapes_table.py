@@ -28,7 +28,7 @@ def _table() -> str:
     groups = defaultdict(list)
     for shape in shapes("langchain"):
         groups[shape.group].append(shape)
-    lines = ["", "| your shape | captured automatically | correctly no sample | you write |"]
+    lines = ["", "| group | captured automatically | rightly gives no sample | needs code |"]
     lines.append("|---|---|---|---|")
     for group, members in groups.items():
         written = [f"{one.name}: `{one.write}`" for one in members if one.write]

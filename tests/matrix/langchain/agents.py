@@ -27,7 +27,7 @@ from tests.matrix.langchain.graphs import call_graph
 from tests.matrix.world import World
 
 OTHER = kit.WORDS("What may dogs on the car deck do?")
-TEAMS = "as teams build them"
+TEAMS = "custom pipelines"
 TOOL_SPANS = ("chat scripted", "chat scripted", f"execute_tool {kit.SEARCH}")
 
 

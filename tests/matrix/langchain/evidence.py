@@ -21,7 +21,7 @@ from tests.matrix.langchain.graphs import line
 from tests.support.step_texts import FORMS, StepText, step_text
 from tests.support.variation import Variation, run_seed
 
-GROUP = "evidence"
+GROUP = "texts that may be contexts"
 DRAWN = Variation(run_seed() + 11)
 NAME, NUMBER = DRAWN.name(), DRAWN.chance.randint(1000, 9999)
 TEXT, OTHER, THIRD = DRAWN.passages(3)
@@ -143,7 +143,7 @@ NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     "a tool of unknown kind that is not used": agentic(DESK, said=ANSWER),
     "a search that finds nothing": agentic(NOTHING, said="I found nothing, sorry."),
     "a search that fails": agentic(BROKEN, said="I cannot search now, sorry."),
-    "an expert's words under a heading": agentic(
+    "a model's text under a heading": agentic(
         expert(lambda text: f"Response 1:\n{text}\n\n---\nEnd of replies."), said=OTHER
     ),
     "a persona": steps(put(kit.SHOWN, OTHER), tell(ANSWER, kit.SHOWN)),
@@ -185,7 +185,7 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         [TEXT],
     ),
     "a tool of unknown kind that is used": (agentic(DESK, said=PART), PART, [TEXT]),
-    "a concise answer of a search": (
+    "a search that returns a short answer": (
         agentic(
             (NAME, "Searches.", lambda q: f"{q} {NUMBER} {NAME}"),
             said=str(NUMBER),
@@ -204,7 +204,7 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
     "documents as YAML": (in_form(as_yaml), ANSWER, [TEXT, ODD]),
     "documents as HTML": (in_form(lambda t: html.escape("\n".join(t))), ANSWER, [TEXT, ODD]),
     "documents as Python writes them": (in_form(repr), ANSWER, [TEXT, ODD]),
-    "a lone passage that is a whole message": (
+    "one passage that is a whole message": (
         steps(put(kit.SHOWN, [TEXT]), tell(PART, kit.SHOWN)),
         PART,
         [TEXT],

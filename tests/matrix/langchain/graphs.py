@@ -21,7 +21,7 @@ from tests.matrix.shape import Expected
 from tests.matrix.world import World
 
 GROUP = "LangGraph"
-TEAMS = "as teams build them"
+TEAMS = "custom pipelines"
 SEASON = kit.WORDS("season")
 BETTER = kit.WORDS("What does a season ticket cost at the office beside the gate?")
 KEYS = {kit.ASKED: str, kit.FOUND: list[Any], kit.SHOWN: str, kit.SAID: str, kit.TRIES: int}

@@ -335,7 +335,7 @@ class AsyncOnly(BaseRetriever):
 
 
 @kit.shape(
-    "as teams build them",
+    "custom pipelines",
     ways=tuple(way for way in kit.CHAIN_WAYS if way.startswith("a")),
     spans=("chat scripted", "retrieval AsyncOnly"),
 )
@@ -344,7 +344,7 @@ def a_retriever_that_is_async_only() -> Any:
 
 
 @kit.scene(
-    "as teams build them",
+    "custom pipelines",
     [*map(kit.due, kit.QUESTIONS)],
     ("generators", "async generators"),
     name="streams in blocks, read in turns",

@@ -22,7 +22,7 @@ from tests.matrix.shape import named
 from tests.matrix.world import World
 from tests.waiting import until_async
 
-GROUP = "trouble"
+GROUP = "failures"
 MODEL = "chat scripted"
 LONG = "The timetable of the line in full. " + "x" * 5_000_000
 
@@ -80,7 +80,7 @@ NO_PASSAGE = kit.answer_to(kit.QUESTION, ())
 
 
 @trouble(
-    name="retriever raises, answered anyway",
+    name="the retriever raises, and the model answers",
     contexts=None,
     answer=NO_PASSAGE,
     spans=(MODEL, "retrieval Failing"),
