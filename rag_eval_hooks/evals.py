@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 import weakref
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack, cast
@@ -30,7 +31,7 @@ from rag_eval_hooks.errors import (
     usage,
 )
 from rag_eval_hooks.explanation_text import html_table
-from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.incidents import Incidents, place_of_caller
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
@@ -48,6 +49,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RagEval", "checked"]
 
+_LONGEST_S: Final = 3600.0
+"""Seconds for a shutdown without a limit."""
+_MANY: Final = 5
+_unclosed: Counter[str] = Counter()
+"""Objects without a shutdown, by the line that made them."""
 _EXPORT_S: Final = 30.0
 """Seconds that `flush` without a timeout gives the exporters of `setup_tracing`."""
 
@@ -147,6 +153,11 @@ class RagEval:
             logger=logger_provider,
         )
         self.config = self._parts.config
+        self._place = place_of_caller()
+        _unclosed[self._place] += 1
+        if self._place and _unclosed[self._place] == _MANY:
+            advice = "create one per process, not one per request"
+            self.incidents.mistake(f"{_MANY} RagEval objects of one line are open", advice)
         self._pipeline = Pipeline(self._parts)
         self.recorder = self._pipeline.recorder
         self.others = self._pipeline.others
@@ -395,7 +406,7 @@ class RagEval:
         return finished
 
     @usage("evals.shutdown(timeout=5), in seconds")
-    def shutdown(self, timeout: float = 5.0) -> bool:
+    def shutdown(self, timeout: float | None = 5.0) -> bool:
         """Finish pending samples within `timeout` seconds, then close. Runs at exit, too.
 
         Unfinished samples stay in the spool. Without a spool they are dropped as `shutdown`.
@@ -403,9 +414,11 @@ class RagEval:
         `setup_tracing`. Returns whether all pending samples finished.
         """
         check_number("timeout", timeout, "a number of seconds")
+        timeout = _LONGEST_S if timeout is None else timeout
         if self.incidents.waits_for_itself("shutdown()"):
             return False
         deadline = time.monotonic() + timeout
+        _unclosed[self._place] -= not self._pipeline.is_closed
         from rag_eval_hooks.runtime.lifecycle import shutdown
 
         finished = shutdown(self._pipeline, timeout)

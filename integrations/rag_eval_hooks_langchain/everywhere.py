@@ -30,6 +30,10 @@ __all__ = ["disable", "enable"]
 
 _SEARCH = re.compile(r"a?(search|(similarity|max_marginal_relevance)_search\w*)")
 """Names of the search methods of a store."""
+_OTHER = (
+    "No run of LangChain reached rag_eval_hooks_langchain.enable(). For LlamaIndex, write: "
+    "from rag_eval_hooks_llama_index import enable"
+)
 _RETRIEVERS = ("_get_relevant_documents", "_aget_relevant_documents")
 _OTHER_USES = ("select_examples", "aselect_examples", "lookup", "alookup")
 """LangChain methods that search for examples or cached replies, not contexts."""
@@ -58,7 +62,9 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
         evals.incidents.mistake("enable() replaces another RagEval", advice)
     disable()
     evals.recorder.by_hand.everywhere.add(FRAMEWORK)
-    evals.recorder.handlers[handler.place] = True
+    # Nobody passes this handler in a call.
+    evals.recorder.handlers.pop(handler.place, None)
+    evals.recorder.enabled[handler.place] = ("llama_index.core", _OTHER)
     ask_ambient()
     AMBIENT.everywhere = handler
 

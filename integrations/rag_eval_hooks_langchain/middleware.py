@@ -14,6 +14,7 @@ from langgraph.channels import UntrackedValue
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture.options import HandlerKeywords
+from rag_eval_hooks.errors import Misplaced
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
@@ -34,7 +35,16 @@ class _State(AgentState[Any]):  # type: ignore[misc]
     rag_eval_run: NotRequired[_RunId]  # type: ignore[valid-type]
 
 
-class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc]
+class RagEvalMiddlewareClass(type):
+    """Class of `RagEvalMiddleware`, which LangChain asks where the class is passed."""
+
+    wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")
+
+
+class RagEvalMiddleware(
+    AgentMiddleware[_State, Any, Any],  # type: ignore[misc]
+    metaclass=RagEvalMiddlewareClass,
+):
     """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
 
     A run that a callback handler of the same `evals` also sees is captured once. For runs that wait

@@ -18,7 +18,7 @@ from llama_index.core.workflow import StopEvent
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
 from rag_eval_hooks.capture.facts import field
-from rag_eval_hooks.incidents import host_edge
+from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.suppress import paused
 from rag_eval_hooks_llama_index import models
 from rag_eval_hooks_llama_index.model_events import ModelEvents
@@ -41,6 +41,10 @@ from rag_eval_hooks_llama_index.workflows import (
 __all__ = ["Instrumentation"]
 
 _FRAMEWORK = "llama_index"
+_OTHER = (
+    "No call of LlamaIndex reached rag_eval_hooks_llama_index.enable(). For LangChain, write: "
+    "from rag_eval_hooks_langchain import enable"
+)
 _OF_WORKFLOWS = ("tags", "init_state")
 """Internal arguments of a workflow's run."""
 
@@ -51,6 +55,7 @@ class Instrumentation(ModelEvents):
     def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
         super().__init__(evals, options, watch_streams=watch_streams)
         self._options = options, watch_streams
+        self._place = place_of_caller()
 
     @property
     def evals(self) -> RagEval:
@@ -69,6 +74,7 @@ class Instrumentation(ModelEvents):
         root.add_event_handler(self)
         self._recorder.locators.add(self._parents.current)
         self._recorder.by_hand.everywhere.add(_FRAMEWORK)
+        self._recorder.enabled[self._place] = ("langchain_core", _OTHER)
 
     def disable(self) -> None:
         """Remove the handler; open interactions are abandoned at their time limit. Idempotent."""
@@ -111,6 +117,7 @@ class Instrumentation(ModelEvents):
         parent_id: str | None,
         tags: Mapping[str, Any] | None,
     ) -> None:
+        self._recorder.handlers[self._place] = True
         role, owner, method = described(span_id, instance.__class__)
         parent = self._parents.of(parent_id, role, instance)
         if role is Role.PART and parent is not None:

@@ -332,4 +332,6 @@ def _options_of(given: Mapping[str, Any]) -> CaptureOptions:
     try:
         return CaptureOptions.of("interaction()", given)
     except ConfigError as error:
-        raise InputError(f"{error.field} must be {error.wants}.") from None
+        name = error.field
+        advice = f" To record a value, call it.{name}(...)." if name in _RECORDING else ""
+        raise InputError(f"The option {name} must be {error.wants}.{advice}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -79,6 +80,8 @@ class Recorder(Notes):
         self._names: dict[tuple[str, tuple[str, ...], str], dict[str, None] | None] = {}
         # Whether a run reached a handler, by the handler's place.
         self.handlers: dict[str, bool] = {}
+        # Module of another framework, and its advice, by the place of an `enable` without a run.
+        self.enabled: dict[str, tuple[str, str]] = {}
         self._runs: dict[Hashable, Run] = {}
         self._ended = EndedIds()
         self._open = OpenInteractions()
@@ -113,13 +116,19 @@ class Recorder(Notes):
             if seen:
                 meant = next((one for one in wanted if nearest(one, [*seen])), *wanted[:1])
                 self._incidents.count(unknown(told, meant, [*seen]), detail=place)
+        is_idle = not any(self.handlers.values())
+        for place, (module, advice) in list(self.enabled.items()):
+            if is_idle and module in sys.modules:
+                self._incidents.count(advice, detail=f"at {place}")
         if self.ended.lacks_model:
             self._incidents.count(_NO_MODEL, detail="or use evals.interaction")
 
     def report_unreached(self) -> None:
         """Count handlers that no run has reached."""
         for place in [place for place, is_reached in self.handlers.items() if not is_reached]:
-            advice = 'pass it in config={"callbacks": [handler]} of the call'
+            advice = (
+                'pass it in config={"callbacks": [handler]} of the call, before evals.shutdown()'
+            )
             self._incidents.count(f"No run reached the handler made at {place}; {advice}")
         self.handlers.clear()
 

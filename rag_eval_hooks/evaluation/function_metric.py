@@ -16,6 +16,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
 
 _TEXTS = ("inputs", "outputs", "reference_outputs")
+RETURNED_NOTHING = "The function returned no score"
 _VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _NEEDS = frozenset({Field.QUESTION, Field.ANSWER})
 
@@ -119,7 +120,7 @@ def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outc
     value = fields.get("score", fields.get("value"))
     if value is None:
         kind = "a mapping without `score`" if isinstance(result, Mapping) else "None"
-        return NotScored(Cause.UNDEFINED, f"The function returned {kind}: no score. {expected}")
+        return NotScored(Cause.UNDEFINED, f"{RETURNED_NOTHING} ({kind}). {expected}")
     if not isinstance(value, int | float):
         raise ResultError(f"The function returned {type(value).__name__}. {expected}")
     number = (scale.high if value else scale.low) if isinstance(value, bool) else float(value)

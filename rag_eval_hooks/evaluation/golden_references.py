@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.datasets.data_rows import DataRow, data_rows
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 
 _logger = logging.getLogger("rag_eval_hooks")
@@ -38,12 +39,15 @@ class References:
     def __init__(
         self, golden: Iterable[Golden], *, holds: Callable[[str], bool] | None = None
     ) -> None:
+        self._is_asked = self._is_matched = False
         self._by_question = {_folded(one.question): one for one in reversed(list(golden))}
         self._holds = holds
 
     def before_redaction(self, sample: Sample) -> Sample:
         """Return the sample like `equal`, before redaction."""
         golden = self._by_question.get(_folded(sample.question))
+        self._is_asked = True
+        self._is_matched |= golden is not None
         if sample.reference is not None or golden is None:
             return sample
         return replace(
@@ -59,6 +63,13 @@ class References:
         completed = self.before_redaction(sample)
         is_private = self._holds is not None and self._holds(completed.reference or "")
         return sample if is_private else completed
+
+    def report_unmatched(self, path: str | None, incidents: Incidents) -> None:
+        """Count once if no question so far has a reference."""
+        if self._is_asked and not self._is_matched:
+            self._is_matched = True
+            advice = "questions must be equal, except for upper case and spaces"
+            incidents.count(f"references: no question so far is in {path}", detail=advice)
 
 
 def references_of(

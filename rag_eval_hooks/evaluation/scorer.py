@@ -17,7 +17,7 @@ from rag_eval_hooks.evaluation.collect import (
     findings_read,
 )
 from rag_eval_hooks.evaluation.criterion import Criterion
-from rag_eval_hooks.evaluation.function_metric import ResultError, normalized
+from rag_eval_hooks.evaluation.function_metric import RETURNED_NOTHING, ResultError, normalized
 from rag_eval_hooks.findings import (
     CUT,
     EMBEDDED,
@@ -53,6 +53,7 @@ from rag_eval_hooks.usage import Usage
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate excluded it")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 _BEST_RATING: Final = 2
+_MANY_NONES: Final = 3
 _CUT_RATING: Final = NotScored(
     Cause.UNDEFINED,
     "the contexts were cut (see max_text_chars), and the kept text does not support every claim",
@@ -69,6 +70,7 @@ class Scorer:
     sample_timeout: float
     incidents: Incidents
     only_fed: bool = field(kw_only=True)
+    _nones: Counter[str] = field(default_factory=Counter, init=False)
 
     @property
     def metric_ids(self) -> tuple[str, ...]:
@@ -119,9 +121,20 @@ class Scorer:
             if limit.expired():
                 return NotScored(Cause.TIMEOUT, f"no outcome within {metric.timeout:g} s")
             return self._failed(metric, error)
+        self._note_none(metric, outcome)
         if isinstance(outcome, Score) and outcome.annotator is None:
             return replace(outcome, annotator=metric.annotator)
         return outcome
+
+    def _note_none(self, metric: AskedMetric, outcome: Outcome) -> None:
+        """Report a function that returned no value for any of the first samples."""
+        if isinstance(outcome, Score) or not outcome.detail.startswith(RETURNED_NOTHING):
+            self._nones[metric.id] = _MANY_NONES
+        elif self._nones[metric.id] < _MANY_NONES:
+            self._nones[metric.id] += 1
+            if self._nones[metric.id] == _MANY_NONES:
+                kind = f"metric {metric.id}: no score for any of the first {_MANY_NONES} samples"
+                self.incidents.count(kind, detail=outcome.detail)
 
     async def _ask_judge(self, metric: Criterion, sample: Sample) -> Outcome:
         if (absent := metric.absent(sample, self.sources.judge)) is not None:

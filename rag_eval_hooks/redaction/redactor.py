@@ -142,7 +142,10 @@ class Session:
                     advice = f"Return the text.{place_of(function)}"
                     raise wrong_type("the result of a redaction function", "str", redacted, advice)
         except Exception as error:  # noqa: BLE001 - user code: nothing leaves unredacted
-            raise RedactionError(in_words("a redaction function", error)) from None
+            # A key of metadata may be content.
+            part = field.partition("metadata.")[0] or "metadata"
+            told = in_words("a redaction function", error)
+            raise RedactionError(f"{told}, on {part.rstrip('.')}") from None
         return redacted
 
     def cut_text(self, field: str, text: str) -> str:

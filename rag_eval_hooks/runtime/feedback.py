@@ -97,7 +97,7 @@ class FeedbackDesk(Observer):
             outcome = refusal or self._pass_on(key, feedback)
             self._pipeline.books.note("feedback", outcome)
             if outcome == "shutdown":
-                self._parts.incidents.mistake("feedback after shutdown")
+                self._parts.incidents.mistake("feedback after shutdown", "it is dropped")
             elif outcome in ("alone", "unknown"):
                 advice = "pass a trace id or sample id"
                 self._parts.incidents.mistake("feedback for an unknown id", advice)

@@ -170,6 +170,9 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
     # The disk first: it takes milliseconds, and its samples survive a timeout.
     outbox.drain(left())
     finished = pipeline.books.wait(left()) and outbox.drain(left())
+    parts = pipeline.parts
+    if parts.references is not None:
+        parts.references.report_unmatched(parts.config.references, parts.incidents)
     finished = pipeline.delivery.flush(left()) and finished
     return outbox.drain(left()) and finished and written
 

@@ -202,7 +202,8 @@ class Pipeline:
     def _queue(self, request: Request) -> Ending | None:
         if refusal := self._refusal():
             if self.is_closed:
-                self.parts.incidents.mistake("request after shutdown")
+                advice = "it is not evaluated; call shutdown() once, at the end of the process"
+                self.parts.incidents.mistake("request after shutdown", advice)
             return Ending.dropped(refusal)
         size = request.size
         reason = self.worker.reserve(size)

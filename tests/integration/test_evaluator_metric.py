@@ -41,7 +41,7 @@ def undecided(outputs: dict[str, Any]) -> dict[str, Any]:
         (7, "returned a number outside its scale. Return a number from 0 to 1"),
         (Score(value=7), "It returned 7."),
         (float("nan"), "It returned nan."),
-        (None, "The function returned None: no score."),
+        (None, "The function returned no score (None)."),
         ({"value": None}, "a mapping without `score`"),
     ],
 )
