@@ -1,4 +1,4 @@
-"""Types and groups of arguments, whose errors name the value and the accepted forms."""
+"""Types and groups of command-line arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _checked(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return the type of integers from `least` on."""
+    """Return an argument type that accepts integers of at least `least`."""
     return _checked(lambda text: _within(int(text), least), f"a whole number, {least} or more")
 
 
@@ -61,7 +61,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def pair(form: str) -> Callable[[str], tuple[str, str]]:
-    """Return the type of pairs such as `KEY=VALUE`."""
+    """Return an argument type for pairs such as `KEY=VALUE`."""
     return _checked(_pair, form)
 
 
@@ -77,14 +77,14 @@ def add_repeated(
     text: str,
     kind: Callable[[str], object] = str,
 ) -> None:
-    """Add an option that may be given several times."""
+    """Add an option that the user may repeat."""
     parser.add_argument(
         name, action="append", default=[], type=kind, metavar=metavar, help=f"{text} (repeatable)"
     )
 
 
 def add_gates(parser: argparse.ArgumentParser) -> None:
-    """Add the conditions on means that cause exit code 1."""
+    """Add options with conditions on means. A condition that fails gives exit code 1."""
     by_interval = "fail if the samples show that the mean meets the condition, such as"
     condition = _checked(FailCondition.of, "METRIC<NUMBER, with <, <=, > or >=")
     text = f"{by_interval} 'ragas.faithfulness<0.8'"
@@ -107,10 +107,10 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def rows_of(paths: Sequence[str]) -> Results:
-    """Return the rows of results files.
+    """Return the results in files.
 
     Raises:
-        UsageError: The files contain no result with an outcome.
+        UsageError: No file contains a result with an outcome.
     """
     results = read(*paths)
     if any(row.outcomes for row in results):
@@ -123,7 +123,7 @@ def rows_of(paths: Sequence[str]) -> Results:
 
 
 def write_text(text: str, path: Path | None) -> None:
-    """Write to a file that only its owner may read, or to the terminal."""
+    """Write to a file with mode 0600, or to the terminal."""
     if path is None:
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     else:

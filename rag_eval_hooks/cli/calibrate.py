@@ -29,7 +29,6 @@ _LINE: Final = '{"sample_id": ..., "supported": true}'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add = parser.add_argument
     add("results", metavar="RESULTS", help="a file of results (JSON lines)")
     add("labels", type=Path, metavar="LABELS", help=f'JSON lines: {_LINE}, "claim" for one claim')
@@ -38,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     metric, labels = arguments.metric, dict(lines_of(arguments.labels, _label, _LINE))
     rows = [row for row in read(arguments.results) if row.scores.get(metric) is not None]
     judged = [(*one, at) for at, row in enumerate(rows) for one in _judged(row, metric, labels)]
@@ -81,7 +79,10 @@ def _label(line: Mapping[str, Any]) -> tuple[tuple[str, str | None], bool]:
 
 
 def _judged(row: Evaluation, metric: str, labels: _Labels) -> Iterator[tuple[float, bool]]:
-    """Yield probability and label of each labelled claim, or of a sample by its weakest claim."""
+    """Yield the probability and label of each labelled claim.
+
+    A label for a sample uses its least probable claim.
+    """
     score, whole = row.scores.get(metric), labels.get((row.sample.sample_id, None))
     claims = [] if score is None else score.explanation.get("claims", [])
     known = [claim for claim in claims if claim.get("probability") is not None]

@@ -1,4 +1,4 @@
-"""`rag-eval-hooks compare`: compares two runs and gates a build."""
+"""`rag-eval-hooks compare`: compares two runs, and fails a build whose scores fell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ one of the runs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add = parser.add_argument
     add("base", metavar="BASE", help="results before")
     add("new", metavar="NEW", help="results after")
@@ -31,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     comparison = compare(
         *(rows_of([path]) for path in (arguments.base, arguments.new)),
         by=arguments.by,

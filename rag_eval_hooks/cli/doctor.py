@@ -58,7 +58,7 @@ _ALONE: Final[Mapping[str, Any]] = {
     "tail": (),
     "thresholds": {},
 }
-"""Settings under which a check touches neither sinks nor the samples of a spool."""
+"""Settings that keep a check from using sinks or the samples in a spool."""
 _NO_SPAN: Final = (
     "Check the endpoint (port 4318 is OTLP over HTTP, 4317 is gRPC; "
     "OTEL_EXPORTER_OTLP_ENDPOINT is without /v1/traces), its key in OTEL_EXPORTER_OTLP_HEADERS, "
@@ -83,7 +83,7 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 
 class CheckResult(NamedTuple):
-    """Result of one check, without secrets and content. Only `failed` sets exit code 1."""
+    """Result of one check, without secrets and texts. The status `failed` gives exit code 1."""
 
     check: str
     status: Literal["ok", "note", "warning", "failed"]
@@ -93,7 +93,6 @@ class CheckResult(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add = parser.add_argument
     add("--capture", metavar="MODULE:OBJECT", help="show the captured parts of this pipeline")
     add("--question", metavar="TEXT", help="the question to ask with --capture")
@@ -103,7 +102,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     given = dict(arguments.set)
     if arguments.capture is not None:
         return show_capture(arguments.capture, arguments.question, given, as_json=arguments.json)
@@ -156,7 +154,7 @@ def _versions() -> CheckResult:
 
 
 def _unserved(requirements: Iterable[str]) -> Iterator[Requirement]:
-    """Yield the requirements, of any extra, that an installed package violates."""
+    """Yield requirements of any extra that an installed package violates."""
     for name, one in {read.name: read for read in map(Requirement, requirements)}.items():
         with suppress(metadata.PackageNotFoundError):
             if not one.specifier.contains(metadata.version(name), prereleases=True):
@@ -236,7 +234,7 @@ def _receiver(endpoint: str | None) -> CheckResult:
 
 
 def _send(endpoint: str) -> str:
-    """Return why the receiver rejected a span, or empty text."""
+    """Return why the receiver rejected a span, or empty text if it accepted the span."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExportResult

@@ -51,17 +51,16 @@ _NO_SAMPLE: Final[Mapping[str, tuple[str, str]]] = {
 _LIMITS: Final = ("max_text_chars", "redact", "redact_regions", "redact_ids_key")
 """Settings that affect capture."""
 _SHOWN: Final = 160
-"""Maximum number of characters to show of a text."""
 
 
 def show_capture(
     name: str, question: str | None, given: Mapping[str, str], *, as_json: bool
 ) -> int:
-    """Ask a pipeline, `module:object`, one question; print the sample and return the exit code.
+    """Ask a pipeline one question, print the captured sample, and return the exit code.
 
     Raises:
         UsageError: The question is missing.
-        ConfigError: The pipeline is missing or not callable, or a setting is invalid.
+        ConfigError: The pipeline does not exist or is not callable, or a setting is invalid.
     """
     if question is None or not question.strip():
         raise UsageError("--capture needs --question TEXT, such as a question of your users.")

@@ -1,4 +1,4 @@
-"""`rag-eval-hooks evaluate`: evaluates a data set, or a pipeline on its questions."""
+"""`rag-eval-hooks evaluate`: evaluates a data set, or a pipeline on the data set's questions."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ Evaluates a data set, or a pipeline on its questions. Exit code 1 if a row or a 
 metric has no value."""
 _TERMINAL_S: Final = 0.5
 _FILE_S: Final = 10.0
-"""Seconds between two lines of progress."""
+"""Seconds between two progress lines if the output is not a terminal."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add = parser.add_argument
     add("data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets")
     output = "file to append results to; existing rows are skipped (default: <data>.results.jsonl)"
@@ -49,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     from rag_eval_hooks.datasets.chain import asking, named_object
     from rag_eval_hooks.datasets.run import DatasetRun, run_dataset
     from rag_eval_hooks.evals import RagEval
@@ -118,9 +116,9 @@ def _config(arguments: argparse.Namespace) -> RagEvalConfig:
 
 
 def _models(config: RagEvalConfig, output: Path) -> tuple[Judge | None, Embedder | None]:
-    """Return a judge that stores its replies on disk, so that no call is paid for twice.
+    """Return a judge that stores replies on disk, and the embedder that the settings choose for it.
 
-    Also returns the embedder that the settings choose for this judge.
+    The stored replies make a repeated command cheaper.
     """
     if not config.judge.startswith("openai:"):
         return None, None
@@ -152,7 +150,7 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
 
 
 def _progress(total: int | None) -> Callable[[DatasetRun], None]:
-    """Return a printer of rows, rate, cost and time left: one line on a terminal, else lines."""
+    """Return a function that prints rows, rate, cost and remaining time."""
     is_terminal, started = sys.stderr.isatty(), time.monotonic()
     pause, end = (_TERMINAL_S, "\x1b[K\r") if is_terminal else (_FILE_S, "\n")
     due = started + pause

@@ -29,7 +29,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser with every subcommand; `run` is the chosen subcommand's function."""
+    """Return the parser with every subcommand. `run` is the selected subcommand's function."""
     parser = argparse.ArgumentParser(
         prog="rag-eval-hooks", description="Live quality evaluation for RAG pipelines."
     )
@@ -47,12 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        argv: Arguments without the program's name. Default: the arguments of the process.
+        argv: Arguments without the program's name. The default is the process's arguments.
 
     Returns:
-        The exit code. 0: success. 1: a gate failed or a row has no result. 2: wrong use or a
-        missing package. 3: a metric has no value. 130: interrupted. 141: the reader closed the
-        output early.
+        The exit code. 0: success. 1: a gate failed, or a row has no result. 2: wrong use, or a
+        missing package. 3: a metric has no value. 130: interrupted. 141: the reader of the output
+        closed the pipe early.
     """
     arguments = build_parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = arguments.run

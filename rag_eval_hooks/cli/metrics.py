@@ -25,7 +25,6 @@ _WIDTH: Final = 96
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     parser.add_argument("metric", nargs="?", help="a metric id or a suite; all by default")
     parser.add_argument(
         "--question-checks", metavar="FILE", type=Path, help="TOML file with question checks"
@@ -33,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     path: Path | None = arguments.question_checks
     try:
         checks = () if path is None else parse_checks(path.read_text("utf-8"), str(path))
@@ -58,7 +56,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def listed(metric: Metric) -> tuple[str, ...]:
-    """Return id, scale, direction, needs, judge calls and source of a metric."""
+    """Return a metric's id, scale, direction, needs, judge calls and source."""
     needs = ", ".join(sorted(metric.needs)) or "its parts'"
     scale = f"{metric.scale.low:g} to {metric.scale.high:g}"
     better = "higher" if metric.scale.higher_is_better else "lower"
@@ -66,7 +64,7 @@ def listed(metric: Metric) -> tuple[str, ...]:
 
 
 def _calls(metric: Metric) -> int:
-    """Return the judge calls that the metric alone makes for the example: one per finding."""
+    """Return the judge calls that the metric makes for the example: one per finding."""
     judged = [SPECS[kind] for kind in _findings(metric) & SPECS.keys()]
     return sum(2 if spec.unit is Unit.TEMPLATE else 1 for spec in judged)
 
@@ -76,7 +74,7 @@ def _findings(metric: Metric) -> frozenset[Finding]:
 
 
 def _explained(metric: Metric) -> Iterator[str]:
-    """Yield a description of the metric, and its real value for the example."""
+    """Yield a description of the metric, and its value for the example."""
     name, scale, better, needs, calls, source = listed(metric)
     findings = ", ".join(sorted(_findings(metric))) or "none: computed from the texts"
     yield from [name, *textwrap.wrap(metric.summary, _WIDTH), ""]
@@ -93,7 +91,6 @@ def _explained(metric: Metric) -> Iterator[str]:
 
 
 def example_texts() -> Iterator[tuple[str, str]]:
-    """Yield the names and texts of the example."""
     sample, _ = example()
     yield "  question", sample.question
     for number, context in enumerate(sample.contexts or (), start=1):

@@ -1,4 +1,4 @@
-"""`rag-eval-hooks report`: shows results as a page, in a terminal or in a pull request."""
+"""`rag-eval-hooks report`: renders results as a page, terminal text or Markdown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ _PIPED_WIDTH: Final = 140
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     add_selection(parser)
     add = parser.add_argument
     add("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
@@ -57,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     output: Path | None = arguments.output
     kind = arguments.format or _SUFFIXES.get("" if output is None else output.suffix, "text")
     results = rows_of(arguments.results)
@@ -103,7 +101,7 @@ def _rendered(
 
 
 def terminal_text(markdown: str) -> str:
-    """Render Markdown for this terminal, or return it unchanged in a pipe."""
+    """Render Markdown for a terminal. Return it unchanged if the output is not a terminal."""
     from rag_eval_hooks.results.render import as_text
 
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPED_WIDTH

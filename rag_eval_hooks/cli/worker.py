@@ -11,12 +11,10 @@ settings of this process. Further options are Celery's own."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     parser.add_argument("options", nargs=argparse.REMAINDER, help="options of Celery's worker")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
     app = import_module("rag_eval_hooks_celery.tasks").app
     app.worker_main(["worker", "-l", "INFO", "--without-mingle", *arguments.options])
     return 0

@@ -1,4 +1,4 @@
-"""Find a pipeline by `module:object`, and capture it with its framework's handler."""
+"""Imports a pipeline named `module:object`, and captures its runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rag_eval_hooks.evals import RagEval
 
 
 def named_object(name: str, option: str = "chain") -> Any:
-    """Return the object that `module:object` names. The module may be in the current folder."""
+    """Import the object `module:object`. The module may be in the current folder."""
     module, _, attribute = name.partition(":")
     if not (module and attribute):
         raise ConfigError(option, name, "module:object, such as app:chain")
@@ -48,14 +48,14 @@ def named_object(name: str, option: str = "chain") -> Any:
 
 @contextmanager
 def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask]:
-    """Yield a function that asks a pipeline, captured by its framework's handler.
+    """Yield a function that asks a pipeline a question. Framework handlers capture the run.
 
-    A LangChain runnable is invoked with the question, or with the object that its input schema
-    requires. A LlamaIndex engine is queried, an agent run. Any other object is called with the
-    question, and every loaded framework is captured. Capture stops after the block.
+    A LangChain runnable receives the question, or the input that its schema requires. A LlamaIndex
+    engine is queried, and an agent is run. Any other object is called with the question, and every
+    imported framework is captured. Capture stops after the block.
 
     Raises:
-        ConfigError: The object cannot be asked.
+        ConfigError: The object cannot be called with a question.
     """
     with ExitStack() as stack:
         if callable(getattr(pipeline, "invoke", None)):

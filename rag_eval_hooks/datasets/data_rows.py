@@ -1,6 +1,6 @@
-"""Reads rows as samples: JSON lines, CSV, Parquet and folders of Hugging Face `datasets`.
+"""Reads samples from JSON lines, CSV, Parquet and folders of Hugging Face `datasets`.
 
-The column names of ragas, DeepEval, LangSmith and LlamaIndex are known.
+Recognizes the column names of ragas, DeepEval, LangSmith and LlamaIndex.
 """
 
 from __future__ import annotations
@@ -33,25 +33,23 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
         "question_id": "id question_id example_id sample_id",
     }.items()
 }
-"""Column names by field. A dot leads into a column of objects."""
+"""Known column names by field. A dot selects a key inside a column of objects."""
 ROW_KEY: Final = "dataset_row"
 """Metadata key for the number and digest of a sample's row."""
 MAX_LINE_CHARS: Final = 2**24
-"""Maximum characters of a line or cell, so that a row has a bounded size."""
+"""Maximum characters of a line or cell, which bounds the memory of a row."""
 _IDS: Final = re.compile(r"[^,\s]+")
 _LONG: Final = 300
-"""Least number of characters of a value that is text, not metadata."""
+"""Minimum length of a value that is text, not metadata."""
 _BATCH: Final = 200
 
 
 class BadLine(ValueError):
-    """A line that is not JSON."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class DataRow:
-    """One row of a data set."""
-
     number: int  # from 0
     digest: int  # of its content
     sample: Sample | None = None  # None: the row cannot be read
@@ -62,13 +60,13 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
     """Yield the rows of a data set, one at a time.
 
     Args:
-        path: A file `.jsonl`, `.csv` or `.parquet`, each also compressed by gzip, or a folder that
-            `Dataset.save_to_disk` made.
-        mapped: Column name by field, for names outside `COLUMNS`.
+        path: A `.jsonl`, `.json`, `.csv` or `.parquet` file, optionally compressed by gzip, or a
+            folder from `Dataset.save_to_disk`.
+        mapped: Column name by field, for names that `COLUMNS` lacks.
 
     Raises:
-        ConfigError: The file cannot be read or has another format, a line has more than
-            `MAX_LINE_CHARS` characters, or a mapped column is not in the first row.
+        ConfigError: The file is unreadable or has another format, a line is longer than
+            `MAX_LINE_CHARS`, or the first row lacks a mapped column.
     """
     mapped = mapped or {}
     for field in mapped:
@@ -82,7 +80,7 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
 
 
 def count_rows(path: Path) -> int | None:
-    """Return the number of rows, or None if counting would require reading them."""
+    """Return the number of rows, or None if counting would require reading all rows."""
     if path.suffix in (".jsonl", ".ndjson"):
         with path.open("rb") as file:
             return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
@@ -151,7 +149,7 @@ def _at(values: Mapping[str, Any], name: str) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Return a cell as text: the first item of a list, the digits of a number."""
+    """Return a cell as text. Of a list, return the first item."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return value[0]
     return str(value) if isinstance(value, int | float) else value
@@ -175,7 +173,7 @@ def _ids(value: Any) -> Any:
 
 
 def _listed(text: str) -> list[Any]:
-    """Return the list in a table's cell, or the text as the only item."""
+    """Return the list in a cell, or a list with the cell's text."""
     for parse in (json.loads, ast.literal_eval):
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             if isinstance(value := parse(text), list):
@@ -235,7 +233,7 @@ def _of_lines(path: Path) -> Iterator[Any]:
 
 
 def _of_json(path: Path) -> Iterator[Any]:
-    """Yield the items of an array, or the lines of a file without an array."""
+    """Yield the items of a JSON array, or else the lines of the file."""
     with _opened(path) as file:
         is_array = file.read(MAX_LINE_CHARS).lstrip().startswith("[")
     if not is_array:

@@ -1,4 +1,4 @@
-"""Evaluate a whole data set with the evaluator for live requests."""
+"""Evaluates a data set with the evaluator for live requests."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ _REPORT_EVERY: Final = 50
 
 
 class DatasetRun(JsonlSink):
-    """Results file of a data set, with the counts of a run. Existing rows are skipped.
+    """The results file of a data set, and the counts of a run.
 
-    Rows with a failed metric are removed from the file. The file is replaced atomically, so that a
-    killed process leaves the old file.
+    Rows that are in the file are skipped.
+
+    Rows with a failed metric are removed from the file and evaluated again. The file is replaced
+    atomically, so that a killed process leaves the old file.
     """
 
     is_watched = False
-    """Never time out: a busy disk or a stopped process must not cost rows."""
+    """Calls have no timeout: a busy disk or a stopped process must not lose rows."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -78,17 +80,16 @@ class DatasetRun(JsonlSink):
             rest.replace(path)
 
     def has(self, row: DataRow) -> bool:
-        """Return whether the file had the row with the same content."""
+        """Return whether the file contained the row with the same content."""
         return row.number < len(self._digests) and self._digests[row.number] == row.digest
 
     @property
     def unscored(self) -> dict[str, str]:
-        """Reason by metric that has no score in any row."""
+        """Reason for each metric that has no score in any row."""
         return {metric: reason for metric, reason in self._reasons.items() if reason}
 
     @property
     def pending(self) -> int:
-        """Rows in flight."""
         return self.started - self.lost - self.evaluated
 
     def note(self, error: str, rows: int = 1) -> None:
@@ -98,7 +99,7 @@ class DatasetRun(JsonlSink):
             self.errors.append(error)
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Append one line, and count it."""
+        """Append one line and count the row."""
         super().deliver(evaluation)
         with self._changed:
             self.evaluated += 1
@@ -115,7 +116,6 @@ class DatasetRun(JsonlSink):
                 self._reasons[metric] = one.line
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the next line; return whether it arrived in time."""
         with self._changed:
             before = self.evaluated
             return self._changed.wait_for(lambda: self.evaluated > before, seconds)
@@ -142,12 +142,12 @@ def run_dataset(
     concurrency: int = 4,
     progress: Callable[[DatasetRun], object] = lambda _: None,
 ) -> None:
-    """Evaluate rows that the results file lacks.
+    """Evaluate the rows that are not in the results file.
 
-    Rows in flight are finished first, even after an interrupt, which is then raised again. `run` is
-    a sink of `evals`, whose sample rate is 1. `ask` asks a pipeline that `evals` observes,
-    `concurrency` questions at once; without it, the rows' answers are evaluated. `progress` is
-    called periodically.
+    `run` must be a sink of `evals`, whose sample rate is 1. With `ask`, `concurrency` questions at
+    a time go to a pipeline that `evals` observes. Without `ask`, the rows' own answers are
+    evaluated. `progress` is called periodically. After an interrupt, rows in flight finish before
+    the interrupt is raised.
     """
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:

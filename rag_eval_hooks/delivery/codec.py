@@ -1,4 +1,4 @@
-"""Serialize samples and results for an outbox or a broker."""
+"""Serializes samples and results for an outbox or a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sink that prints each evaluation: failed thresholds first, then the worst score."""
+"""A sink that prints each evaluation: failed thresholds first, then the worst score."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ __all__ = ["ConsoleSink"]
 
 _WIDTH: Final = 100
 _TEXT_CHARS: Final = 300
-"""Maximum number of characters to print of a question or an answer."""
 _FAIR: Final = 0.5
-"""Normalized score from which a score is shown as fair."""
+"""Normalized score from which the color changes from bad to fair."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters except tab and new line."""
 _REFUSAL: Final = "(a refusal: it claims nothing, and its scores say nothing about claims)"
@@ -28,10 +27,10 @@ _REFUSAL: Final = "(a refusal: it claims nothing, and its scores say nothing abo
 class ConsoleSink:
     """Prints question, answer and scores of each sample, for development.
 
-    On a terminal with `rich` installed, scores are colored.
+    Scores are colored on a terminal if `rich` is installed.
 
     Args:
-        file: Stream to print to; standard output by default.
+        file: Stream to print to. The default is standard output.
     """
 
     def __init__(self, file: TextIO | None = None) -> None:
@@ -45,7 +44,7 @@ class ConsoleSink:
         file.flush()
 
     def close(self) -> None:
-        """Do nothing: the stream belongs to the application."""
+        pass
 
 
 def _writer(file: TextIO) -> Callable[[str, str], Any]:
@@ -61,7 +60,7 @@ def _writer(file: TextIO) -> Callable[[str, str], Any]:
 
 
 def _printable(text: str, encoding: str | None) -> str:
-    """Return a text without control characters and unencodable characters."""
+    """Remove control characters, and characters that the encoding lacks."""
     plain = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
     return plain.encode(encoding or "utf-8", "replace").decode(encoding or "utf-8")
 

@@ -1,4 +1,4 @@
-"""Dispatcher: passes results and feedback to all sinks. A failing sink affects no other sink."""
+"""Passes results and feedback to all sinks. A failing sink does not affect other sinks."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ SinkSpec: TypeAlias = AnySink | str
 _CLOSE_TIMEOUT: Final = 1.5
 """Seconds in which all sinks together send their remaining results and close."""
 _FLUSH_TIMEOUT: Final = 30.0
-"""Seconds for the export of spans in a flush without a limit."""
+"""Seconds for the export of spans in a flush without a timeout."""
 _OUTCOME_CHARS: Final = 500
 _FEEDBACK_CHARS: Final = 500
-"""Estimated memory of an outcome without its explanation, and of a feedback."""
+"""Estimated characters of an outcome without its explanation, and of a feedback."""
 
 
 class Dispatch:
-    """Queues of all sinks. Thread-safe. Only `flush` and `close` wait."""
+    """The queues of all sinks. Thread-safe. Only `flush` and `close` wait."""
 
     def __init__(
         self,
@@ -123,14 +123,16 @@ class Dispatch:
         return True
 
     def check(self) -> None:
-        """Count calls that hang. Call it a few times per second."""
+        """Count calls that hang. Must be called a few times per second."""
         for queue in self._queues.values():
             queue.check()
 
     def flush(self, timeout: float | None) -> bool:
-        """Wait until everything so far is sent, lost, or safe in the spool; return whether it is.
+        """Wait until every result so far is sent, lost, or stored in the spool.
 
-        Spans are exported first, because platforms need the span of a score.
+        Return False on timeout.
+
+        Spans are exported first, because platforms need a score's span.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):
@@ -145,9 +147,9 @@ class Dispatch:
         return all(flushed)
 
     def close(self) -> None:
-        """Retry waiting results once more, briefly, and close all sinks.
+        """Retry waiting results once, then close all sinks.
 
-        Undelivered results stay in the spool, or count as lost.
+        Undelivered results stay in the spool or count as lost.
         """
         for queue in self._queues.values():
             queue.begin_close(_CLOSE_TIMEOUT)

@@ -1,4 +1,4 @@
-"""Job of an outbox: one sample to evaluate, or one result for one sink."""
+"""Jobs in an outbox: a sample to evaluate, or a result for one sink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Job", "State"]
 
 
 class State(Enum):
-    """Ownership of a job."""
+    """Which process owns a job."""
 
     HELD = "held"
     FREE = "free"
@@ -24,27 +24,27 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One sample to evaluate, or one result for one sink, in memory and perhaps in the file."""
+    """One sample to evaluate or one result for one sink, in memory and optionally in the file."""
 
     consumer: str
     """`EVALUATE`, or the key of a sink."""
     payload: Any = None
-    """The sample or result; of a claimed job, its text in the file."""
+    """The sample or result. For a job claimed from the file, its stored text."""
     encode: Callable[[], str] | None = None
-    """Returns the text to store, in the outbox's thread; None keeps the job out of the file."""
+    """Returns the text to store, in the outbox's thread. None keeps the job out of the file."""
     accepted: float = field(default_factory=time.time)
-    """Acceptance of the sample in seconds since the epoch."""
+    """Time at which the sample was accepted, in seconds since the epoch."""
     tries: int = 0
     state: State = State.HELD
     count: str = ""
-    """Counter to increase when the job is done, together with its follow-up jobs."""
+    """Counter to increase in the transaction that finishes the job."""
     then: Sequence[Job] = ()
     # Of the file: `row` is provisional until the commit, `is_stored` follows it.
     row: int | None = None
     text: str | None = None
     is_stored: bool = False
     is_left: bool = False
-    """Whether this process counted the sample as `spooled`, and must not count it again."""
+    """Whether this process has counted the sample as `spooled` and must not count it again."""
     is_put: bool = False
     is_undurable: bool = False
     written: Future[bool] | None = None

@@ -1,4 +1,4 @@
-"""Sink that appends results to a file, one JSON object per line."""
+"""A sink that appends results to a file, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ except ImportError:  # pragma: no cover - a system without POSIX file locks
 __all__ = ["SCHEMA", "JsonlSink", "open_private", "result_line", "rotated_files"]
 
 SCHEMA: Final = 1
-"""Version of the lines. A reader knows all versions up to its own."""
+"""Version of the format. Readers accept every version up to their own."""
 _CONTENT: Final = ("question", "contexts", "answer", "reference")
 
 
 class JsonlSink:
-    """Appends a line per sample; `rag_eval_hooks.results.read` reads them.
+    """Appends a line per sample to a file. `rag_eval_hooks.results.read` reads the file.
 
-    The file is opened for each line, and processes may share it. The file's mode is 0600, also if
-    it already exists. If a killed process left an incomplete line, the next write starts a new
-    line. With a spool, a crash may repeat a result under the same `result_id`; the reader drops
-    repeats.
+    Several processes may write to the file, because each line opens it again. Every write sets the
+    file's mode to 0600. After an incomplete line of a killed process, the next write starts a new
+    line. With a spool, a crash may repeat a result under the same `result_id`, and the reader drops
+    the repetition.
 
     Args:
-        path: File to append to; its folder must exist. A relative path is resolved once.
+        path: File to append to. Its folder must exist. A relative path is resolved once.
         content: Whether to write question, contexts, answer, reference and explanations.
 
     Raises:
-        ConfigError: The folder does not exist or the path is a folder.
+        ConfigError: The folder does not exist, or the path is a folder.
     """
 
     def __init__(self, path: str | Path, *, content: bool = True) -> None:
@@ -68,7 +68,7 @@ class JsonlSink:
         self._write(result_line(evaluation, content=self._content))
 
     def feedback(self, feedback: Feedback) -> None:
-        """Append a line `{"schema": 1, "feedback": {...}}` with the sample's and trace's id.
+        """Append a line `{"schema": 1, "feedback": {...}}` with the ids of sample and trace.
 
         Raises:
             OSError: The file cannot be written.
@@ -82,7 +82,7 @@ class JsonlSink:
         self._write({"schema": SCHEMA, "feedback": known})
 
     def close(self) -> None:
-        """Do nothing: the file is open only during a write."""
+        pass
 
     def _write(self, record: Mapping[str, Any]) -> None:
         # A lone surrogate, which some models emit, must not lose the line.
@@ -101,10 +101,12 @@ class JsonlSink:
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
     """Return one line of a results file.
 
-    Keys: `schema`; `time` (start of the request) and `evaluated` (end of the evaluation) in UTC
-        (ISO 8601); `package`, our version; `sample`; `decision` with `probability` and `reason`;
-        `passed` and `verdicts` if there are thresholds; `outcomes` by metric, each with
-        probability, judge and versions; `result_id`, always last, which marks a complete line.
+    The keys are `schema`, `time`, `evaluated`, `package`, `sample`, `decision`, `passed`,
+    `verdicts`, `outcomes` and `result_id`. `time` is the start of the request and `evaluated` the
+    end of the evaluation, both in UTC (ISO 8601). `package` is our version. `decision` has
+    `probability` and `reason`. `passed` and `verdicts` exist only with thresholds. `outcomes` has
+    each metric's outcome with its probability, judge and versions. `result_id` comes last, so it
+    marks a complete line.
 
     Args:
         evaluation: The evaluation.
@@ -138,7 +140,7 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
 def rotated_files(path: Path) -> list[Path]:
     """Return the files into which a log rotator moved a results file, oldest first.
 
-    The names are `<name>.<number or day>` and `<name>-<day>`, optionally compressed by gzip.
+    Their names are `<name>.<number or day>` or `<name>-<day>`, optionally compressed by gzip.
     """
     found = path.parent.glob(f"{glob.escape(path.name)}[.-][0-9]*")
     return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
@@ -188,5 +190,5 @@ def _json(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a mapping as an object, and other values that JSON lacks as text."""
+    """Return a mapping as a JSON object, and types that JSON lacks as text."""
     return dict(value) if isinstance(value, Mapping) else str(value)

@@ -1,9 +1,9 @@
-"""Outbox: samples to evaluate and results to deliver, in one SQLite file if there is a spool.
+"""The outbox: samples to evaluate and results to deliver, stored in a SQLite file with a spool.
 
-A process works on its jobs from memory. The file mirrors them under a lease, which the process
-keeps extending. When the lease of a dead process runs out, another process claims its jobs.
+A process works on its jobs in memory. The file mirrors the jobs under a lease, which the process
+keeps extending. If the process dies, its lease expires, and another process claims its jobs.
 
-One thread runs all SQL. No method blocks or raises: if the disk fails, jobs stay in memory.
+One thread runs all SQL. No method blocks or raises. If the disk fails, jobs stay in memory.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["PATIENCE_S", "Consumer", "Job", "Outbox"]
 T = TypeVar("T")
 
 PATIENCE_S: Final = 2.0
-"""Seconds after which a sample that the disk does not accept counts as undurable."""
+"""Seconds after which a sample that is not yet on disk counts as undurable."""
 _GATHER_S: Final = 0.01
-"""Seconds in which writes collect for one transaction. The limit for a sample is 50 ms."""
+"""Seconds in which writes are collected for one transaction. A sample must be on disk in 50 ms."""
 _MOST_JOBS: Final = 256
-"""Jobs per transaction."""
+"""Maximum number of jobs per transaction."""
 _POLL_S: Final = 1.0
 """Seconds between two searches for jobs of dead processes."""
 _FIRST_POLL_S: Final = 2.0
@@ -43,18 +43,18 @@ _ERROR_PAUSE_S: Final = 2.0
 
 
 class Consumer(NamedTuple):
-    """Takes over jobs of dead processes. Called in the outbox's thread."""
+    """Receives jobs of dead processes. Called in the outbox's thread."""
 
     capacity: Callable[[], int]
-    """Returns how many jobs the receiver can accept now."""
+    """Returns how many jobs the consumer can accept now."""
     take: Callable[[Job], bool]
-    """Takes a claimed job. False leaves the job in the file."""
+    """Receives a claimed job. False leaves the job in the file."""
 
 
 class Outbox:
-    """Stores jobs of this process, and claims jobs that other processes left. Thread-safe.
+    """Stores this process's jobs, and claims jobs of dead processes. Thread-safe.
 
-    Without a path, jobs are only in memory. A file of `max_bytes` accepts no new job.
+    Without a path, jobs exist only in memory. A file of `max_bytes` accepts no new job.
     """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
@@ -93,25 +93,25 @@ class Outbox:
             self._thread = thread
 
     def put(self, job: Job, *, for_any: bool = False) -> None:
-        """Store a job soon, claimed by this process, or unclaimed with `for_any`."""
+        """Store a job, claimed by this process or, with `for_any`, by no process."""
         job.is_put = True
         self._change(job, State.FREE if for_any else State.HELD)
 
     def begin(self, job: Job) -> Future[bool]:
-        """Count a try of a claimed job before its processing, which may crash this process."""
+        """Count an attempt at a claimed job before the work, which may crash this process."""
         job.tries += 1
         return self._change(job, State.HELD)
 
     def done(self, job: Job, count: str = "", then: Sequence[Job] = ()) -> Future[bool]:
-        """Remove a job, count its outcome and store the following jobs, in one transaction.
+        """Remove a job, count its outcome and store its follow-up jobs, in one transaction.
 
-        The future is False if another process claimed the job; then nothing was written.
+        The future is False if another process claimed the job. In this case nothing was written.
         """
         job.count, job.then = count, then
         return self._change(job, State.DONE)
 
     def release(self, job: Job) -> bool:
-        """Make a job of the file claimable; return whether the file has it."""
+        """Make a job in the file claimable. Return whether the file contains it."""
         if job.is_stored:
             self._change(job, State.FREE)
         return job.is_stored
@@ -120,12 +120,12 @@ class Outbox:
         return self._read(outbox_file.read_counts, {})
 
     def measured(self) -> tuple[int | None, int | None]:
-        """Return samples and bytes in the file, of all processes; None if unreadable."""
+        """Return number of samples and bytes in the file, or None if unreadable."""
         unknown: tuple[int | None, int | None] = (None, None)
         return self._read(outbox_file.read_size, unknown)
 
     def drain(self, timeout: float | None) -> bool:
-        """Wait until all changes so far are on disk or dropped; return whether they are."""
+        """Wait until all changes so far are on disk or dropped. Return False on timeout."""
         if self._thread is None or self._has_ended:
             return not self._dirty
         return self._wakeup.ask(timeout)
@@ -201,7 +201,7 @@ class Outbox:
                     job.resolve()
 
     def _commit(self) -> bool:
-        """Write the oldest changes; return whether the next changes can follow."""
+        """Write the oldest changes. Return whether the next changes can follow."""
         assert self._file is not None
         with self._lock:
             batch = [(job, job.state, job.written) for job in islice(self._dirty, _MOST_JOBS)]
@@ -254,7 +254,7 @@ class Outbox:
             self._stored.discard(job)
 
     def _failed(self, error: Exception, changes: Sequence[tuple[Job, State]] = ()) -> bool:
-        """Schedule the next write; return whether to write at once into a new file."""
+        """Schedule the next write. Return whether to write immediately to a new file."""
         self._incidents.report("spool", error)
         if is_damage(error, is_read=not changes):
             is_first, self._is_anew = not self._is_anew, True
@@ -281,9 +281,9 @@ class Outbox:
                 self._dirty.setdefault(job, time.monotonic())
 
     def _count_undurable(self, job: Job) -> None:
-        """Count a sample or feedback once, whichever write failed. The caller holds the lock.
+        """Count a sample or feedback as undurable, once. The caller holds the lock.
 
-        A sample that finishes before its first write needs no row, so a failed write is harmless.
+        A sample that finishes before its first write needs no row, so its failed write is harmless.
         """
         if job.is_put and not (job.is_stored or job.is_undurable):
             job.is_undurable = True

@@ -1,4 +1,4 @@
-"""SQLite file of an outbox: jobs, leases, file replacement, and readers."""
+"""The outbox's SQLite file: jobs, leases, replacement of a damaged file, and readers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ NAME: Final = "outbox.sqlite"
 LEASE_S: Final = 15.0
 """Seconds after which other processes may claim the jobs of a silent process."""
 _BUSY_S: Final = 0.5
-"""Seconds to wait for another process's lock."""
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL,"
     " origin INTEGER, accepted REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0, owner TEXT,"
@@ -61,11 +60,11 @@ _SAMPLES: Final = "SELECT COUNT(DISTINCT coalesce(origin, id)) FROM jobs"
 
 
 class FileMovedError(ValueError):
-    """The open file is not the file at the path, because it was deleted or replaced."""
+    """The file at the path was deleted or replaced since it was opened."""
 
 
 class OutboxFile:
-    """File of an outbox, shared by processes. One thread uses it.
+    """The outbox's file, which several processes share. One thread uses this object.
 
     Methods raise one of `FILE_ERRORS`. After `FileMovedError` or damage, call `replace`.
     """
@@ -86,15 +85,16 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Sequence[tuple[Job, State]]) -> list[bool]:
-        """Write states of jobs in one transaction; return which jobs belonged to this process."""
+        """Write job states in one transaction. Return which jobs belonged to this process."""
         with self._transaction() as db:
             return [self._sync(db, job, state) for job, state in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
-        """Claim the oldest jobs of dead processes, up to the capacity of each consumer.
+        """Claim the oldest jobs of dead processes, up to each consumer's capacity.
 
-        The file is locked only for changes: all processes poll every second, and must not delay a
-        sample's write. Also returns how many old results of other consumers were removed.
+        The file is locked only for changes, because all processes poll every second and must not
+        delay a sample's write. Also returns the number of removed results whose sink no longer
+        exists.
         """
         self._check()
         now = time.time()
@@ -168,7 +168,7 @@ class OutboxFile:
         self._identity = found
 
     def _sync(self, db: sqlite3.Connection, job: Job, state: State) -> bool:
-        """Write the state of a job; return whether it belonged to this process."""
+        """Write a job's state. Return whether the job belonged to this process."""
         if state is State.HELD and job.row is not None:
             return self._changed(db, "UPDATE jobs SET tries = ?", job.tries, row=job.row)
         if state is not State.DONE:
@@ -220,7 +220,7 @@ def _claimed(owner: str, consumer: str, row: int, *columns: Any) -> Job:
 
 
 def check_spool(folder: Path) -> bool:
-    """Check a spool folder and make it private; return whether it contains a file."""
+    """Check a spool folder and make it private. Return whether it contains an outbox file."""
     wants = "a folder, or a path in a folder that exists"
     try:
         if folder.parent.is_dir() and (folder.is_dir() or not folder.exists()):
@@ -235,7 +235,7 @@ def check_spool(folder: Path) -> bool:
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
-    """Return outcomes and waiting samples of all processes; empty without a file."""
+    """Return outcomes and waiting samples of all processes. Empty without a file."""
     with _read(path) as db:
         if db is None:
             return {}
@@ -260,7 +260,7 @@ def read_size(path: Path) -> tuple[int | None, int | None]:
 
 
 def read_results(path: Path) -> Iterator[str]:
-    """Yield the undelivered results, each once, as stored."""
+    """Yield each undelivered result once, as stored text."""
     chosen = f"SELECT payload FROM jobs WHERE consumer {_OF_SINKS}"
     with _read(path) as db:
         sql = f"{chosen} GROUP BY coalesce(origin, id) ORDER BY id"
@@ -269,7 +269,7 @@ def read_results(path: Path) -> Iterator[str]:
 
 @contextmanager
 def _read(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """Open a file with an outbox's tables read-only; None before the tables exist."""
+    """Open an outbox file read-only. Return None if its tables do not exist yet."""
     if not path.exists():
         yield None
         return

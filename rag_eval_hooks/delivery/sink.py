@@ -1,4 +1,4 @@
-"""Sinks: protocols for users, failures of platforms, and how the dispatcher calls a sink."""
+"""Interfaces of sinks, failures of platforms, and adapters that call a user's sink."""
 
 from __future__ import annotations
 
@@ -31,35 +31,37 @@ _WANTS = "a callable that takes one argument (evaluation) or two (sample, outcom
 
 @runtime_checkable
 class Sink(Protocol):
-    """Receives results. Called once per evaluated sample, sequentially, in its own thread.
+    """Receives results.
 
-    An exception of `deliver` is counted and goes no further. With a spool, `deliver` is called
-    again with the same evaluation until it succeeds. After a crash, it may be called again with a
-    stored result, under the same `result_id`.
+    The evaluator calls a sink once per sample, in order, on the sink's own thread.
+
+    An exception of `deliver` is counted and not raised further. With a spool, `deliver` is called
+    again with the same evaluation until it succeeds. After a crash, it may receive a stored result
+    again, under the same `result_id`.
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
-        """Store one evaluation. An awaitable is awaited in the sink's thread.
+        """Store one evaluation. If the method returns an awaitable, the sink's thread awaits it.
 
         The event loop runs only during an await.
         """
         ...
 
     def close(self) -> None:
-        """Flush and release. Called once, at shutdown."""
+        """Flush and release resources. Called once, at shutdown."""
         ...
 
 
 @runtime_checkable
 class FeedbackSink(Protocol):
-    """Receives feedback, with or without evaluations. Called like `Sink.deliver`."""
+    """Receives feedback. Called like `Sink.deliver`."""
 
     def feedback(self, feedback: Feedback) -> Awaitable[None] | None:
         """Store one feedback, which names its sample and RAG span."""
         ...
 
     def close(self) -> None:
-        """Flush and release. Called once, at shutdown."""
+        """Flush and release resources. Called once, at shutdown."""
         ...
 
 
@@ -70,11 +72,11 @@ SinkFunction: TypeAlias = (
 
 
 class SendError(Exception):
-    """A failure of a delivery that a platform sink can classify.
+    """A failed delivery that a platform sink can classify.
 
     Args:
-        reason: A few words for counts and logs, such as `HTTP 503`, without content.
-        is_for_all: Whether the failure certainly affects every result of the request.
+        reason: A few words for counts and logs, such as `HTTP 503`, without texts of samples.
+        is_for_all: Whether the failure affects every result in the request.
     """
 
     def __init__(self, reason: str, *, is_for_all: bool = True) -> None:
@@ -84,7 +86,7 @@ class SendError(Exception):
 
 
 class RetryLater(SendError):
-    """The platform cannot accept results now, and may ask for a pause of `wait` seconds."""
+    """The platform cannot accept results now. It may ask for a pause of `wait` seconds."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -92,7 +94,7 @@ class RetryLater(SendError):
 
 
 class SpanUnknown(SendError):
-    """The platform does not have the span yet: spans are exported in batches, often later."""
+    """The platform does not have the span yet, because spans are exported in batches."""
 
     def __init__(self, answer: str = "") -> None:
         super().__init__("no such span", is_for_all=False)
@@ -104,41 +106,41 @@ class Rejected(SendError):
 
 
 class Destination:
-    """Base of a user's sink and of a platform. The dispatcher calls it in one thread."""
+    """Base class of sinks as the dispatcher sees them. All calls come from one thread."""
 
     batch_size = 1
     is_watched = False
-    """Whether a call lacks a time limit and may hang."""
+    """Whether a call has no time limit and may hang."""
     retries = True
-    """Whether failures are retried from memory, without a spool."""
+    """Whether failures are retried from memory if there is no spool."""
 
     def __init__(self, name: str, key: str) -> None:
         self.name = name
         self.key = key
-        """Name in the spool, stable across processes."""
+        """The sink's name in the spool, stable across processes."""
         self.counts: Counter[str] = Counter()
-        """Results `taken`, `sent`, `lost` and `spooled`."""
+        """Counts of results: `taken`, `sent`, `lost` and `spooled`."""
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
         raise NotImplementedError
 
     def open(self, timeout: float) -> None:
-        """Prepare for sending, with a limit in seconds per request. Called once, first."""
+        """Prepare for sending, with a timeout in seconds per request. Called once, first."""
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         """Deliver a batch in order of arrival. Must be idempotent.
 
-        `last` means that there will be no retry. Returns the failures by index; all other results
-        were delivered. Raises if all failed.
+        `last` means that there will be no retry. Returns failures by index; all other results were
+        delivered. Raises if all results failed.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Flush and release. Called once, after the last call."""
+        """Flush and release resources. Called once, last."""
 
 
 class UserSink(Destination):
-    """Calls a user's sink or function, one call at a time, within a time limit."""
+    """Calls a user's sink or function, one call at a time, with a timeout."""
 
     is_watched = True
     retries = False
@@ -187,7 +189,7 @@ class UserSink(Destination):
 
 
 def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], object]:
-    """Return a function of an evaluation that passes one or two arguments, by signature."""
+    """Return a function of an evaluation that calls a function of one or two arguments."""
 
     def call_with_two(evaluation: Evaluation) -> object:
         return function(evaluation.sample, evaluation.outcomes)
@@ -207,7 +209,7 @@ def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], obj
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
-    """Await a sink and return its exception, because a loop would log its content."""
+    """Await a sink and return its exception. A loop would log the exception with its texts."""
     try:
         async with asyncio.timeout(timeout):
             await pending

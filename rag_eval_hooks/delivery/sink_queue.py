@@ -1,4 +1,4 @@
-"""Queue and thread of one sink: batches, retries with backoff, timeouts, flush and close."""
+"""Queue and thread of one sink: batches, retries with backoff, timeouts, flush, close."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ __all__ = ["SinkQueue"]
 _FULL: Final = "outbox full"
 """Reason of a result that exceeds the memory limit."""
 _LONGEST_ASKED: Final = 60.0
-"""Longest honored `Retry-After`, in seconds."""
+"""Maximum honored `Retry-After`, in seconds."""
 _LONGEST_LOOK: Final = 5.0
-"""Longest pause between two tries of a result with an unknown span, in seconds."""
+"""Maximum pause between two attempts at a result with an unknown span, in seconds."""
 _DOWN: Final = 5
-"""Consecutive failures after which the sink counts as down and gets one probe at a time."""
+"""Consecutive failures after which the sink counts as down and receives one probe at a time."""
 _GRACE: Final = 0.1
-"""Seconds beyond the timeout in which a cancelled awaitable may still return."""
+"""Seconds after the timeout in which a cancelled awaitable may still return."""
 _RECOVERED: Final = 64
 """Maximum number of results to claim from the spool at once."""
 _LONGEST_SLEEP: Final = 3600.0
-"""Longest wait of the thread for a wakeup, in seconds, because a lock's timeout must be finite."""
+"""Maximum wait of the thread in seconds, because a lock's timeout must be finite."""
 _POLL: Final = 0.05
 """Seconds between two checks for a hanging call during a flush."""
 _ALONE: Final = SendError("one of several failed")
-"""Failure of a request whose results are retried one by one, because any may be the cause."""
+"""Failure of a request of several results. Each result is then retried alone."""
 
 
 class SinkQueue:
-    """Accepts results at once and delivers them in a separate thread. Thread-safe.
+    """Accepts results immediately, and delivers them on a separate thread. Thread-safe.
 
     A failed result is retried alone after a growing pause, while other results proceed. After
-    several consecutive failures the sink counts as down and gets one result at a time as a probe.
-    At any moment: taken = sent + lost + spooled + waiting.
+    several consecutive failures, the sink counts as down and receives one result at a time as a
+    probe. At any moment: taken = sent + lost + spooled + waiting.
 
-    With a spool, a result that cannot wait in memory stays there (`spooled`). Without a spool it is
-    lost and counted with the reason, and a user's sink gets one try.
+    With a spool, a result that does not fit in memory stays on disk (`spooled`). Without a spool,
+    it is lost and counted with the reason, and a user's sink gets only one attempt per result.
     """
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
@@ -81,7 +81,7 @@ class SinkQueue:
         self._is_open = False
 
     def put(self, job: Job, chars: int) -> None:
-        """Accept a result of so many characters. Never waits."""
+        """Accept a result of `chars` characters. Never waits."""
         now = time.monotonic()
         job.chars, job.queued_at = chars, now
         # Feedback cannot be stored in the spool.
@@ -99,7 +99,7 @@ class SinkQueue:
                 self._leave(job, reason)
 
     def capacity(self) -> int:
-        """Return how many spooled results the sink can take over."""
+        """Return how many spooled results the queue can accept."""
         with self._lock:
             if self._closing is not None:
                 return 0
@@ -111,7 +111,7 @@ class SinkQueue:
     def check(self) -> None:
         """Count a hanging call, and drop overdue results of a sink that is down.
 
-        Results without a row on disk, in the call or queued behind it, are lost.
+        Results in or behind the hanging call are lost if they are not on disk.
         """
         now, longest = time.monotonic(), self._timeout + _GRACE
         with self._lock:
@@ -128,10 +128,12 @@ class SinkQueue:
                     self._give_up(job)
 
     def flush(self, timeout: float) -> bool:
-        """Wait until everything so far is sent, lost, or safe in the spool; return whether it is.
+        """Wait until every result so far is sent, lost, or stored in the spool.
 
-        Waiting retries run at once. The call does not wait for a spooled result after its first
-        try, or while the sink is down.
+        Return False on timeout.
+
+        Waiting retries run immediately. The call does not wait for a spooled result after its first
+        attempt, or while the sink is down.
         """
         now = time.monotonic()
         deadline = now + timeout
@@ -148,7 +150,7 @@ class SinkQueue:
         return True
 
     def begin_close(self, timeout: float) -> None:
-        """Accept no more results; retry waiting results once more, for `timeout` seconds."""
+        """Accept no more results. Retry waiting results once more, for `timeout` seconds."""
         with self._lock:
             if self._closing is not None:
                 return
@@ -159,7 +161,7 @@ class SinkQueue:
             self._close_sink()
 
     def end_close(self) -> None:
-        """Wait for `begin_close` to finish; leave unsent results in the spool, or lose them."""
+        """Wait until `begin_close` has finished. Unsent results stay in the spool or are lost."""
         thread = self._thread
         if thread is not None:
             thread.join(max(0.0, (self._closing or 0.0) - time.monotonic()))
@@ -196,7 +198,7 @@ class SinkQueue:
             self._incidents.report(f"{self._origin} close", error)
 
     def _next(self) -> bool:
-        """Wait for the next batch; return False at the end."""
+        """Wait for the next batch. Return False at the end."""
         while True:
             with self._lock:
                 now = time.monotonic()
@@ -289,7 +291,7 @@ class SinkQueue:
         self._retry(job, now, lacks_span=isinstance(error, SpanUnknown))
 
     def _retry(self, job: Job, now: float, *, lacks_span: bool) -> None:
-        """Retry a job. A job with an unknown span gets a last try at its deadline."""
+        """Retry a job. A job with an unknown span gets a last attempt at its deadline."""
         job.sends += 1
         pause = pause_after(job.sends)
         if self._closing is not None and lacks_span and not job.is_last:
@@ -356,7 +358,7 @@ class SinkQueue:
         self._end(job, "lost", "kept too long" if job.is_stored else reason)
 
     def _end(self, job: Job, column: str, reason: str = "") -> None:
-        """Count a finished result. The failures of a user's sink have separate counts."""
+        """Count a finished result. Failures of a user's sink are counted separately."""
         self._chars -= job.chars
         self.sink.counts[column] += 1
         if column != "spooled":

@@ -1,4 +1,4 @@
-"""Collect the findings of one sample: items first, then verdicts about them."""
+"""Collects the findings of one sample: first claims and entities, then verdicts about them."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _NO_SCORER: Final = NotScored(
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return it")
 _LONGEST_LOAD: Final = 600.0
-"""Seconds after which the loading time of a model counts against the sample."""
+"""Seconds after which the loading time of a model counts against the sample's timeout."""
 _LATER_ROUNDS: Final = 2
 """Rounds after the first. The last is empty unless the judge makes items without a call."""
 _GRACE: Final = 0.25
-"""Seconds for a judge to return its findings after the sample's time."""
+"""Seconds for a judge to return its findings after the sample's timeout."""
 _NOTHING: Final = "no context was retrieved"
 _ON_NOTHING: Final = {
     Finding.ANSWER_SUPPORT: Support((), reason=_NOTHING),
@@ -66,7 +66,7 @@ RATINGS: Final = (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS)
 
 
 def from_texts(sample: Sample) -> Findings:
-    """Return the findings of a blank answer or reference: no claims, questions or similarity."""
+    """Return the findings about a blank answer or reference: no claims, questions or similarity."""
     known: dict[str, Any] = {}
     answer, reference = (sample.answer or "").strip(), (sample.reference or "").strip()
     if not answer:
@@ -79,7 +79,7 @@ def from_texts(sample: Sample) -> Findings:
 
 
 def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return a finding about absent items or chunks, or None if it needs a judge."""
+    """Return a finding if there are no items or chunks. None if the finding needs a judge."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])
@@ -97,7 +97,7 @@ def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Find
 
 
 def misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return as absent the findings that lack one verdict per item and one flag per chunk.
+    """Return findings whose verdicts do not match the items and chunks, as absent findings.
 
     A user's judge may return too few verdicts, which would give a wrong score.
     """
@@ -117,14 +117,14 @@ def misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Sources of findings; without a source its findings are absent as `missing_input`."""
+    """Judge, embedder and token scorer. Without a source, its findings are `missing_input`."""
 
     judge: Judge
     embedder: Embedder | None = None
     scorer: TokenScorer | None = None
 
     def of(self, kinds: frozenset[Finding]) -> list[tuple[Source, frozenset[Finding]]]:
-        """Return the sources of some findings, each with its findings."""
+        """Return the sources that some findings need, each with its findings."""
         makers: list[tuple[Source | None, frozenset[Finding]]] = [
             (self.judge, kinds & SPECS.keys()),
             (self.embedder, kinds & EMBEDDED),
@@ -133,7 +133,7 @@ class Sources:
         return [(source, own) for source, own in makers if source is not None and own]
 
     async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
-        """Load the local models that some findings need. A failure appears on first use."""
+        """Load the local models that some findings need. A failure appears at the first use."""
         for source, _ in self.of(wanted):
             if (load := getattr(source, "warm_up", None)) is not None:
                 try:
@@ -157,9 +157,9 @@ def findings_read(
 class FindingsCollector:
     """Collects the findings of one sample in two rounds.
 
-    The first round asks for claims, entities and findings without dependencies, the second for
-    verdicts about these. Findings that are known without a judge are never requested: a blank text
-    makes no claims, and without chunks nothing is supported.
+    The first round asks for claims, entities and findings without dependencies. The second round
+    asks for verdicts about claims and entities. Some findings are known without a judge and are
+    never requested: a blank text has no claims, and without chunks nothing is supported.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class FindingsCollector:
             self._miss(TOKEN_SCORED, _NO_SCORER)
 
     async def run(self, timeout: float) -> Findings:
-        """Return the findings that the metrics read. Late findings are absent."""
+        """Return the findings that the metrics read. Findings after the timeout are absent."""
         await self._sources.warm_up(self._open(), self._incidents)
         when = asyncio.get_running_loop().time() + timeout
         try:
@@ -202,7 +202,7 @@ class FindingsCollector:
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
-        """Reserve the calls of the whole sample, because half of its findings would be wasted."""
+        """Reserve the calls of the entire sample, because half of its findings are useless."""
         budget = call_context().budget
         expected = getattr(self._sources.judge, "expected_calls", None)
         if budget is None or expected is None:
@@ -219,7 +219,10 @@ class FindingsCollector:
         return self._unknown(frozenset[Finding]().union(*kinds))
 
     def _first(self) -> frozenset[Finding]:
-        """Return the findings of the first round: only items if they need no call."""
+        """Return the findings of the first round.
+
+        Only items if the judge makes them without a call.
+        """
         kinds = frozenset(kind for kind in self._open() if kind not in ABOUT)
         is_one_call = getattr(self._sources.judge, "one_call", False)
         return kinds - (SPECS.keys() - {*ABOUT.values()}) if is_one_call else kinds

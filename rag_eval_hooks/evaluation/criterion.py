@@ -1,4 +1,4 @@
-"""`Criterion`: a metric in one sentence, judged by the configured judge."""
+"""`Criterion`: a metric defined by one sentence, which the configured judge checks."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ _LONGEST_NAME = 40
 
 
 class Criterion(Metric):
-    """A property that answers should have: 1 if an answer has it, else 0.
+    """A property that answers should have. The score is 1 if an answer has the property, else 0.
 
-    ```python
-    RagEval(metrics=["ragas", Criterion("mentions the notice period", name="notice_period")])
-    ```
+    ```python RagEval(metrics=["ragas", Criterion("mentions the notice period",
+    name="notice_period")]) ```
 
-    A separate judge call checks whether the answer's text supports the criterion, so that the value
-    does not depend on other metrics. A criterion needs a language model: the heuristic judge
-    gives no value.
+    A separate judge call checks the criterion against the answer, so the score does not depend on
+    other metrics. A criterion needs a language model as the judge; the heuristic judge gives no
+    score.
 
     Args:
-        text: A predicate of the answer, such as `mentions the notice period`, or a whole sentence
-            with a capital letter.
-        name: The metric's id is `criterion.<name>`. By default the name comes from the text.
+        text: A predicate such as `mentions the notice period`, or a sentence that starts with a
+            capital letter. The subject of the predicate is the answer.
+        name: The metric's id is `criterion.<name>`. The default comes from the text.
 
     Raises:
         ConfigError: The text is blank.
@@ -62,7 +61,7 @@ class Criterion(Metric):
         return None
 
     def judged(self, sample: Sample) -> tuple[Sample, Findings]:
-        """Return the judge's input: the answer as the only text, the criterion as the claim."""
+        """Return the judge's input: the answer as the only context, the criterion as the claim."""
         text = f"The answer to the question is:\n{sample.answer}"
         cut = ("contexts",) if Field.ANSWER in sample.cut_parts else ()
         about = Sample(

@@ -1,4 +1,4 @@
-"""Functions as metrics: of a sample, or of inputs and outputs as in LangSmith."""
+"""Turns functions into metrics: functions of a sample, or evaluators as in LangSmith."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ def evaluator_metric(
     """Return a metric from an evaluator `(inputs, outputs, reference_outputs)`, sync or async.
 
     Args:
-        evaluator: Called with the keywords that it accepts: `inputs` has `question` and `contexts`,
-            `outputs` has `answer`, `reference_outputs` has the reference as `answer`, or is None.
-            Returns a boolean, a number, or a mapping with `score` (or `value`) and optionally
-            `comment`. A synchronous evaluator runs in a thread.
-        id: `<suite>.<metric>`; by default `evaluator.` and the function's name.
-        needs: Fields without which the evaluator is not called.
+        evaluator: Receives the keywords that it accepts. `inputs` has `question` and `contexts`.
+            `outputs` has `answer`. `reference_outputs` has the reference as `answer`, or is None.
+            The evaluator returns a boolean, a number, or a mapping with `score` (or `value`) and
+            optionally `comment`. A synchronous evaluator runs on a thread.
+        id: `<suite>.<metric>`. The default is `evaluator.` and the function's name.
+        needs: Fields that the sample must have. Otherwise the evaluator is not called.
         scale: Scale of the evaluator's numbers.
-        timeout: Timeout in seconds. A synchronous evaluator keeps running; its result is ignored.
+        timeout: Timeout in seconds. After it, a synchronous evaluator keeps running, and its result
+            is ignored.
     """
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
     if not callable(evaluator):
@@ -75,7 +76,7 @@ def evaluator_metric(
 
 
 def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
-    """Return a metric from a function of a sample. A synchronous function runs in a thread.
+    """Return a metric from a function of a sample. A synchronous function runs on a thread.
 
     The function returns a number from 0 to 1, a boolean, an outcome, or None for no score.
     """
@@ -109,7 +110,7 @@ async def _called(function: Callable[..., Any], *args: Any, **given: Any) -> Any
 
 
 class ResultError(InputError):
-    """A metric function returned an invalid result."""
+    pass
 
 
 def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
@@ -130,7 +131,7 @@ def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outc
 
 
 def normalized(outcome: Outcome, scale: Scale, expected: str) -> Outcome:
-    """Return an outcome with its normalized value, or raise `ResultError` outside the scale."""
+    """Return an outcome with its normalized value. Raise `ResultError` if outside the scale."""
     if isinstance(outcome, NotScored) or outcome.normalized is not None:
         return outcome
     _check_range(outcome.value, scale, expected)

@@ -1,4 +1,4 @@
-"""Golden questions, whose references complete samples with the same question."""
+"""Golden questions: known questions whose references are added to live samples."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from rag_eval_hooks.sample import Sample
 
 _logger = logging.getLogger("rag_eval_hooks")
 MATCH: Final = "reference_match"
-"""Metadata key. `exact` if the reference comes from a golden question."""
+"""Metadata key with the value `exact` if the reference comes from a golden question."""
 
 
 class Golden(NamedTuple):
-    """One golden question with its correct answer."""
-
     question: str
     reference: str
     question_id: str | None = None
@@ -29,11 +27,11 @@ class Golden(NamedTuple):
 
 
 class References:
-    """References for samples without one, by equal question. The first equal question counts.
+    """Adds references to samples whose question equals a golden question. The first match counts.
 
-    With redaction, the lookup runs before it (`before_redaction`), so that the reference is
-    redacted with the sample. After redaction, golden questions with text to redact are skipped,
-    because their placeholders would differ. `holds` returns whether a text needs redaction.
+    With redaction, the lookup runs first (`before_redaction`), so that the reference is redacted
+    with the sample. After redaction, golden questions with text to redact are skipped, because
+    their placeholders would differ. `holds` returns whether a text needs redaction.
     """
 
     def __init__(
@@ -44,7 +42,7 @@ class References:
         self._holds = holds
 
     def before_redaction(self, sample: Sample) -> Sample:
-        """Return the sample like `equal`, before redaction."""
+        """Add the reference like `equal`, but before redaction."""
         golden = self._by_question.get(_folded(sample.question))
         self._is_asked = True
         self._is_matched |= golden is not None
@@ -59,7 +57,7 @@ class References:
         )
 
     def equal(self, sample: Sample) -> Sample:
-        """Return the sample with the reference of an equal question, if any."""
+        """Return the sample with the reference of an equal golden question, if any."""
         completed = self.before_redaction(sample)
         is_private = self._holds is not None and self._holds(completed.reference or "")
         return sample if is_private else completed
@@ -75,7 +73,7 @@ class References:
 def references_of(
     config: RagEvalConfig, holds: Callable[[str], bool] | None = None
 ) -> References | None:
-    """Return the references that the settings name, or None."""
+    """Return the references from the golden file in the settings, or None."""
     path = config.references
     return None if path is None else References(read_golden(path), holds=holds)
 
@@ -83,7 +81,7 @@ def references_of(
 def read_golden(path: str) -> tuple[Golden, ...]:
     """Return the golden questions of a file that `rag-eval-hooks evaluate` can read.
 
-    The reference of a row without one is its `answer`.
+    If a row has no reference, its `answer` is the reference.
     """
     try:
         golden = tuple(_golden(row, path) for row in data_rows(Path(path)))

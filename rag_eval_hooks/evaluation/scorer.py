@@ -1,4 +1,4 @@
-"""Evaluate one sample: findings, then metrics. The same online, inline and offline."""
+"""Evaluates one sample: collects findings, then computes metrics."""
 
 from __future__ import annotations
 
@@ -74,11 +74,10 @@ class Scorer:
 
     @property
     def metric_ids(self) -> tuple[str, ...]:
-        """Ids of the metrics."""
         return tuple(metric.id for metric in self.metrics)
 
     def gaps(self, sample: Sample) -> dict[str, str]:
-        """Return those of contexts and answer that the sample lacks and a metric needs."""
+        """Return which of contexts and answer are missing although a metric needs them."""
         return gaps(self.metrics, sample)
 
     async def score(
@@ -224,7 +223,7 @@ class Scorer:
         return advised
 
     def _advised(self, outcome: NotScored) -> NotScored:
-        """Add the judge and advice to an undecided outcome."""
+        """Add the judge's name and advice to an undecided outcome."""
         if not outcome.undecided:
             return outcome
         judge = self.sources.judge
@@ -286,15 +285,14 @@ def _lacks_input(outcome: Outcome) -> bool:
 
 
 def cut_fields(sample: Sample) -> frozenset[Field]:
-    """Return the fields of a sample that limits cut."""
     names = {"contexts" if name.endswith("].text") else name for name in sample.truncated}
     return frozenset(field for field in Field if field.value in names)
 
 
 def without_cut_verdicts(findings: Findings, sample: Sample) -> Findings:
-    """Make every verdict unsure that says that a cut text does not state something.
+    """Make verdicts unsure whose missing statement may be in text that a limit cut.
 
-    A chunk that is not useful becomes unsure if it was cut.
+    A cut chunk that is not useful also becomes unsure.
     """
     fields = cut_fields(sample)
     if not fields:

@@ -1,4 +1,4 @@
-"""Background thread with an event loop that processes a bounded queue."""
+"""A background thread with an event loop that processes a bounded queue."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ R = TypeVar("R")
 CLOSED: Final = "This RagEval was shut down. Call shutdown() only when the process ends."
 QUEUE_FULL: Final = "queue_full"
 _LONGEST_TURN: Final = 0.005
-"""Seconds for which items that never suspend may keep the event loop busy."""
+"""Seconds for which jobs that never suspend may keep the event loop busy."""
 
 
 class Handler(NamedTuple):
-    """Processing of one kind of items."""
+    """How to process one type of queued job."""
 
     process: Callable[[Any], Coroutine[Any, Any, None]]
-    """Called once per item in the loop; handles its own exceptions."""
+    """Called once per job in the event loop. Handles its own exceptions."""
     end: Callable[[Any], None]
-    """Called once per item when its work is finished, even if it was cancelled before its start."""
+    """Called once per job when its work is finished, even if it was cancelled before its start."""
 
 
 class _Queued(NamedTuple):
@@ -56,11 +56,11 @@ class _Inline(NamedTuple):
 
 
 class Worker:
-    """Processes queued items concurrently, in a daemon thread with an event loop.
+    """Processes queued jobs concurrently, on a daemon thread with an event loop.
 
-    The thread starts with the first item. No thread starts while the lock is held, and the loop
-    belongs to the thread that created it. Under gevent a starting thread runs waiting threads, and
-    the application's signal handler may raise at any moment.
+    The thread starts with the first job. No thread starts while the lock is held, and only the
+    thread that created the loop uses it. Under gevent, a starting thread runs other waiting
+    threads. The application's signal handler may raise at any moment.
     """
 
     def __init__(
@@ -89,21 +89,20 @@ class Worker:
         self._calls: deque[_Inline] = deque()
 
     def __len__(self) -> int:
-        """Return the number of waiting items."""
         return len(self._queue)
 
     def capacity(self) -> int:
-        """Return how many recovered items may join the queue; half is for new items."""
+        """Return how many recovered jobs may join the queue. Half of the queue is for new jobs."""
         if self._closed or 2 * self.waiting_chars > self._queue_chars:
             return 0
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
 
     def reserve(self, size: int) -> str | None:
-        """Reserve a slot for an item of `size` characters. O(1), never waits.
+        """Reserve a slot for a job of `size` characters. O(1), never waits.
 
         Returns:
-            None if `put` or `release` must follow, else why there is no slot: `shutdown`,
-            `queue_full` or `no_thread`.
+            None if the slot is reserved; `put` or `release` must follow. Otherwise why not:
+            `shutdown`, `queue_full` or `no_thread`.
         """
         if not (self._closed or self._start()):
             return "no_thread"
@@ -119,15 +118,14 @@ class Worker:
         return None
 
     def release(self, size: int) -> None:
-        """Release a reserved slot."""
         with self._lock:
             self._reserved -= 1
             self.waiting_chars -= size
 
     def put(self, handler: Handler, item: Any, size: int, *, reserved: bool = True) -> str | None:
-        """Queue an item of `size` characters; return None, or `shutdown` if the worker stopped.
+        """Queue a job of `size` characters. Return None, or `shutdown` if the worker has stopped.
 
-        An item without a reserved slot was accepted earlier: it is queued even if the queue is full
+        A job without a reserved slot was accepted earlier. It is queued even if the queue is full
         or closed.
         """
         with self._lock:
@@ -143,7 +141,7 @@ class Worker:
         return None
 
     def run(self, function: Callable[[], Awaitable[R]]) -> R:
-        """Call a coroutine function in the loop, next to the queue, and wait for its result.
+        """Run a coroutine function in the loop, outside the queue, and wait for its result.
 
         Raises:
             RuntimeError: The worker has stopped, or the system cannot start a thread.
@@ -157,7 +155,7 @@ class Worker:
         return future.result()
 
     async def run_async(self, function: Callable[[], Awaitable[R]]) -> R:
-        """Do what `run` does without blocking the caller's event loop."""
+        """Like `run`, without blocking the caller's event loop."""
         done, loop = asyncio.Event(), asyncio.get_running_loop()
         future = self._call(function, lambda: loop.call_soon_threadsafe(done.set))
         await done.wait()
@@ -189,11 +187,11 @@ class Worker:
         return call.future
 
     def close(self) -> None:
-        """Reject further items. Accepted items are still processed."""
+        """Reject new jobs. Accepted jobs are still processed."""
         self._closed = True
 
     def stop(self, timeout: float) -> None:
-        """Cancel running work, end the waiting items, and wait for the thread."""
+        """Cancel running work, finish the waiting jobs, and wait for the thread."""
         with self._lock:
             self._closed = self._stopping = True
             left = list(self._queue)
@@ -206,7 +204,7 @@ class Worker:
             thread.join(timeout)
 
     def revive(self) -> None:
-        """Make sure that waiting items are processed. A timer calls this."""
+        """Restart processing of waiting jobs if necessary. A timer calls this."""
         if not (self._queue or self._calls):
             return
         self._start()
@@ -226,7 +224,7 @@ class Worker:
         return True
 
     def _wake(self) -> None:
-        """Wake the loop, once for all items queued since it last checked."""
+        """Wake the loop, once for all jobs queued since it last checked."""
         if self._loop is not None and self._wake_event is not None and not self._woken:
             self._woken = True
             self._loop.call_soon_threadsafe(self._wake_event.set)
@@ -281,7 +279,7 @@ class Worker:
         calls: set[asyncio.Task[None]],
         wake: asyncio.Event,
     ) -> None:
-        """Start all calls, and one task per item up to the concurrency."""
+        """Start all calls, and as many tasks for jobs as the concurrency allows."""
         with self._lock:
             self._woken = False
             wake.clear()
@@ -298,7 +296,7 @@ class Worker:
             task.add_done_callback(lambda _: wake.set())
 
     async def _work_off(self) -> None:
-        """Process items until the queue is empty: a task per item costs too much."""
+        """Process jobs until the queue is empty, because a task per job costs too much."""
         loop = asyncio.get_running_loop()
         yield_at = loop.time() + _LONGEST_TURN
         while (item := self._next()) is not None:

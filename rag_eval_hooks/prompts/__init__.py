@@ -1,4 +1,4 @@
-"""Prompts of an LLM judge, and the parsing of its replies. Pure and versioned."""
+"""Prompts of LLM judges, and parsing of their replies. Pure functions, with a version."""
 
 from rag_eval_hooks.prompts.ask import TEMPLATES, Ask, Reading
 from rag_eval_hooks.prompts.prompt import Prompt, ReplyError

@@ -1,4 +1,4 @@
-"""A finding as a question to a language model: items, prompt, parsing, content."""
+"""Asks a language model for one finding: builds the prompt and parses the reply."""
 
 from __future__ import annotations
 
@@ -41,20 +41,21 @@ from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.text.sentences import sentences
 
 TEMPLATES: Final = ("1", "2")
-"""Keys of the two templates of a grade."""
+"""Keys of a rating's two prompt templates."""
 _WHOLE: Final = "whole"
 _ROLES: Final = ("answer", "reference")
-"""Candidate and standard of the first accuracy template. The second swaps them."""
+"""Candidate and standard of the first accuracy template. The second template swaps them."""
 _MOST_PROBLEMS: Final = 6
 _WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
-"""All prompts with contexts share one schema: a provider may place the schema before the system
-text."""
+"""Findings whose prompts show contexts. They share one reply schema, because a provider may place
+the schema before the system text.
+"""
 _Group: TypeAlias = dict[str, Any]
-"""The content of each item, or the `ReplyError` that leaves an item open."""
+"""Value of each item, or the `ReplyError` for which the judge asks again."""
 
 
 class Reading(NamedTuple):
-    """A parsed reply: contents by item, problems without content, and whether it was cut."""
+    """A parsed reply: values by item, problems without sample texts, and whether it was cut."""
 
     values: Mapping[Any, Any]
     problems: tuple[str, ...] = ()
@@ -63,12 +64,14 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One finding of one sample as a question. A prompt may ask for any subset of its items.
+    """A finding of one sample as a question. A prompt may ask for any subset of its items.
 
-    Items have keys: numbers of sentences and chunks from 1; `a1`... for answer claims, `r1`... for
-    reference claims, `e1`... for entities; the names of texts. A list or a rating is one item,
-    because half of it has no meaning. A grade has one item per template, and a prompt uses one
-    template. The prompt contains only the chunks numbered in `shown`.
+    Keys name the items. Sentences and chunks are numbered from 1. `a1`, `a2` name claims of the
+    answer, `r1` of the reference, and `e1` entities. Texts have their own name. A list or a rating
+    is one item, because a part of it has no meaning. A rating by two templates has one item per
+    template, and a prompt uses one template.
+
+    The prompt contains only the chunks numbered in `shown`.
     """
 
     kind: Finding
@@ -78,17 +81,15 @@ class Ask:
 
     @property
     def spec(self) -> Spec:
-        """The row of the finding."""
         return SPECS[self.kind]
 
     @property
     def has_contexts(self) -> bool:
-        """Whether the prompt shows the contexts."""
         return Field.CONTEXTS in self.spec.shows
 
     @property
     def is_partial(self) -> bool:
-        """Whether other prompts show the other chunks. Then verdicts tell who states a part."""
+        """Whether other prompts show more chunks. Then verdicts name chunks that state a part."""
         shown, chunks = self.shown, self.sample.contexts or ()
         return self.has_contexts and shown is not None and len(shown) < len(chunks)
 
@@ -112,7 +113,7 @@ class Ask:
         return {} if isinstance(found, NotScored) else numbered(spec.about.value[0], found)
 
     def chunks(self) -> dict[str, str]:
-        """Return the texts of the chunks that the prompt shows, by number."""
+        """Return the texts of the chunks in the prompt, by number."""
         every = numbered("", [context.text for context in self.sample.contexts or ()])
         return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
 
@@ -149,10 +150,10 @@ class Ask:
         return Prompt(system, user, name, model, example, len(contexts), PROMPTS_VERSION)
 
     def read(self, keys: Sequence[str], reply: str) -> Reading:
-        """Return the valid contents by item. Nothing is guessed.
+        """Return the valid values by item. Invalid items are omitted.
 
-        The last object of a reply counts. If an earlier object, such as a draft or a quote, differs
-        in an item, the item stays open.
+        The last JSON object of a reply counts. If an earlier object, such as a draft or a quote,
+        differs in an item, the judge is asked about the item again.
 
         Raises:
             ReplyError: The reply contains no JSON object.
@@ -169,7 +170,7 @@ class Ask:
         return Reading(values, ("it was cut off",) if cut else listed, cut)
 
     def content(self, values: Mapping[str, Any]) -> Any:
-        """Build the finding from the contents of its items. An item without content is unsure."""
+        """Build the finding from the values of its items. An item without a value is unsure."""
         spec = self.spec
         if spec.unit is Unit.TEMPLATE:
             return tuple(map(values.get, TEMPLATES))
@@ -188,7 +189,7 @@ class Ask:
     def _group(self, group: Any, keys: Sequence[str]) -> _Group:
         """Parse the finding's part of a reply.
 
-        An invalid or missing element leaves only its own item open. A duplicate or unknown id
+        An invalid or missing element affects only its own item. A duplicate or unknown id
         invalidates the whole group, because the model may have renumbered all elements.
         """
         view = self._view()

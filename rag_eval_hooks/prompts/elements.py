@@ -1,4 +1,4 @@
-"""Models of a reply's elements, which define the JSON schema and parse the reply."""
+"""Pydantic models of a reply's elements. They define the JSON schema and parse the reply."""
 
 from __future__ import annotations
 
@@ -37,18 +37,20 @@ NO_QUOTE: Final = "the judge gave no quote"
 NO_REASON: Final = "the judge gave no reason"
 _QUESTION_COUNT: Final = 3
 _MOST_ITEMS: Final = 500
-"""No sample within the content limits has more. A longer list is a runaway reply."""
+"""Maximum length of a list. Samples within the text limits have fewer; a longer list is a runaway
+reply.
+"""
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
 _ELLIPSIS: Final = re.compile(r"\[?(?:\.{3,}|…)\]?")
 _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
 
 
 class SpoiledGroupError(ReplyError):
-    """An element that invalidates its whole group: the model may have renumbered all."""
+    """An element invalidates its whole group, because the model may have renumbered it."""
 
 
 def number_of(value: Any) -> Any:
-    """Return 4 for "4" and 4.0, and other values unchanged."""
+    """Return 4 for "4" and 4.0. Return other values unchanged."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -100,7 +102,7 @@ CoverageRating: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(_step)]
 
 @dataclass(frozen=True)
 class View:
-    """Texts that a prompt showed and a verdict may quote, by chunk number; a lone text is 1."""
+    """Texts that a prompt showed and a verdict may quote, by chunk number. A single text is 1."""
 
     texts: Mapping[int, str]
     chunks: int = 0
@@ -113,8 +115,8 @@ class View:
     def quoted(self, quote: str) -> frozenset[int]:
         """Return the numbers of the texts that contain at least one part of the quote.
 
-        Empty if no text has some part. Case, accents, white space, quotation marks and Markdown
-        make no difference.
+        Returns nothing if some part is in no text. Case, accents, white space, quotation marks and
+        Markdown make no difference.
         """
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
         holding = [{n for n, text in self._plain.items() if part in text} for part in parts]
@@ -130,12 +132,12 @@ def _closed(schema: dict[str, Any]) -> None:
 
 
 class ReplyElement(BaseModel):
-    """Base of the elements. Unknown keys are rejected: the reply may belong to another call."""
+    """Base class of elements. Rejects unknown keys, since the reply may answer another call."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_closed)
 
     def content(self, view: View) -> Any:
-        """Return the element's content for its item.
+        """Return the element's value for its item.
 
         Raises:
             ReplyError: The element contradicts itself.
@@ -144,12 +146,12 @@ class ReplyElement(BaseModel):
 
     @staticmethod
     def unread(_chunks: int) -> Any:
-        """Return the content of an item whose element could not be parsed, given all chunks."""
+        """Return the value of an item whose element could not be parsed, given all chunks."""
         return Verdict(False, UNREAD, sure=False)
 
 
 class SentenceElement(ReplyElement):
-    """The claims of one sentence."""
+    """Claims of one sentence."""
 
     sentence: WholeNumber
     claims: list[NonEmptyText]
@@ -199,7 +201,10 @@ class QuestionList(EntityList):
 
 
 class AgreementElement(ReplyElement):
-    """Verdict on a claim by another text. Quote first, then reason, then verdict."""
+    """Verdict on a claim by another text.
+
+    The model writes quote, reason and verdict in this order.
+    """
 
     id: str
     quote: OptionalText = ""
@@ -220,8 +225,6 @@ class AgreementElement(ReplyElement):
 
 
 class SupportElement(AgreementElement):
-    """Verdict on one claim by the chunks."""
-
     chunks: list[WholeNumber] = Field(default_factory=list)
     partly: list[WholeNumber] = Field(default_factory=list)
     together: Flag = False
@@ -256,8 +259,6 @@ class SupportElement(AgreementElement):
 
 
 class RelevanceElement(ReplyElement):
-    """Usefulness of one chunk."""
-
     chunk: WholeNumber
     reason: OptionalText = ""
     useful: Flag
@@ -296,8 +297,6 @@ class DirectnessElement(_Reasoned):
 
 
 class StepElement(_Reasoned):
-    """A rating from 1 to 5."""
-
     value: OneToFive
 
     def content(self, _view: View) -> Rating:
@@ -318,7 +317,7 @@ class _Criterion(_Reasoned):
 
 
 class GEvalElement(ReplyElement):
-    """Three criteria. A total that a model volunteers is ignored."""
+    """Ratings by three criteria. If the model adds a total, it is ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -341,7 +340,7 @@ def parse(model: Any, value: Any) -> Any:
     """Validate a value by a model or an annotated type.
 
     Raises:
-        ReplyError: The value is invalid. The text names the fields, not their contents.
+        ReplyError: The value is invalid. The message names the fields, not their contents.
     """
     try:
         return _adapter(model).validate_python(value, strict=True)

@@ -1,4 +1,4 @@
-"""A prompt: sealed data, the reply's shape, and the error for an unusable reply."""
+"""`Prompt`, delimited data in prompts, and `ReplyError` for an unusable reply."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _KEPT: Final = ("type", "enum", "required", "additionalProperties")
 
 
 class ReplyError(Exception):
-    """The reply has no usable part. The text tells the judge why, without content."""
+    """The reply has no usable part. The message tells the judge why, without quoting texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A question to a language model.
 
-    The system text is the same for all samples. All prompts with contexts use one reply `model` and
-    one `name`, so that they share a prefix: the first `shared` characters of the user text.
+    The system text is the same for all samples. All prompts with contexts have the same reply
+    `model` and `name`, so that they share a prefix: the first `shared` characters of the user text.
     `example` has placeholders for the requested values.
     """
 
@@ -62,12 +62,12 @@ class Prompt:
 
     @property
     def asked(self) -> str:
-        """User text before sealing, which identifies equal prompts."""
+        """User text before sealing. Equal prompts have equal texts."""
         return self.user if self.unsealed is None else self.unsealed
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """All inputs of the reply, as JSON values."""
+        """All inputs that determine the reply, as JSON values."""
         return (self.version, self.name, self.system, self.asked, self.example)
 
     @property
@@ -77,20 +77,21 @@ class Prompt:
 
     @property
     def user_with_shape(self) -> str:
-        """User text followed by the reply's shape, for endpoints without schemas."""
+        """User text followed by the reply's format, for endpoints without schemas."""
         return f"{self.user}\n\nThe reply has this shape: {_dumped(self.example)}"
 
     def sealed(self, secret: bytes) -> Prompt:
-        """Return the prompt with delimiters that cannot be predicted without the secret.
+        """Return the prompt with delimiters that are unpredictable without the secret.
 
         Under one secret, equal data have equal delimiters, so that prompts about one sample still
-        share their prefix. The data stay unchanged: `data_block` already escaped delimiters.
+        share their prefix. The data stay unchanged, because `data_block` has already escaped
+        delimiters.
         """
         return replace(self, user=sealed(self.asked, secret), unsealed=self.asked)
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Return a text with delimiters keyed by the secret."""
+    """Replace the delimiters' token by a token that is keyed by the secret."""
 
     def seal(match: re.Match[str]) -> str:
         token = hashlib.blake2b(match[2].encode(), key=secret, digest_size=6).hexdigest()
@@ -102,9 +103,9 @@ def sealed(text: str, secret: bytes) -> str:
 def data_block(document: Mapping[str, Any]) -> str:
     """Quote untrusted texts as one JSON document between delimiters that they cannot contain.
 
-    The delimiters' token is a hash of the document, keyed with a secret by `Prompt.sealed`. Inside
-    the document, delimiter-like brackets and invisible characters are JSON escapes, which parse to
-    the original. Lone surrogates become question marks, because no request can carry them.
+    The delimiters' token is a hash of the document, keyed with a secret by `Prompt.sealed`. In the
+    document, brackets that resemble delimiters and invisible characters become JSON escapes. Lone
+    surrogates become question marks, because no request can carry them.
     """
     text = _FOREIGN.sub(_escape, encodable(_dumped(document)))
     token = hashlib.blake2b(text.encode("utf-8"), digest_size=6).hexdigest()

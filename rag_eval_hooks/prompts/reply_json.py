@@ -1,4 +1,4 @@
-"""Find the JSON objects in a reply with thoughts, prose, fences or a cut end."""
+"""Finds JSON objects in a reply that may also have thoughts, prose, fences or a cut end."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
     object may start with the key `name`.
 
     Raises:
-        ReplyError: The text has no object, or an object is malformed or has duplicate keys, NaN or
-            infinities, a number of hundreds of digits, or another reply within it.
+        ReplyError: The text has no object. Or an object is malformed, repeats a key, has NaN or
+            infinity or a number of hundreds of digits, or contains another reply.
     """
     text = _without_thoughts(text)
     objects: list[dict[str, Any]] = []
@@ -49,7 +49,7 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _without_thoughts(text: str) -> str:
-    """Drop thoughts whose opening mark was in the prompt."""
+    """Remove thoughts whose opening mark was in the prompt."""
     end = _THOUGHT.search(text)
     if end is None or _BEGINNING.search(text, 0, end.start()):
         return text
@@ -57,9 +57,9 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return the end of an object and its text.
+    """Return the end and the text of an object.
 
-    The text of a cut object, which has no end, is closed after the last complete element.
+    A cut object has no end. Its text is closed after the last complete element.
     """
     open_marks: list[str] = []
     complete = "{}"
@@ -87,7 +87,7 @@ def _decoded(text: str) -> dict[str, Any]:
 
 
 def _refuse_second(text: str, name: str) -> None:
-    """Reject an object that contains the start of another: the model started over."""
+    """Reject an object that contains the start of another, because the model started again."""
     if name in _FIRST_KEY.findall(text):
         raise ReplyError("it was broken off and started again")
 

@@ -1,4 +1,4 @@
-"""One row per finding of a judge, from `wording.toml`, for prompts, collector and cascade."""
+"""Definition of each finding in `wording.toml`, for prompts, collector and cascade."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORDING: Final[Mapping[str, Any]] = toml_of("wording.toml", __package__)
 _COMMON: Final = _WORDING["system"]["common"]
 
 PROMPTS_VERSION: Final[str] = _WORDING["version"]
-"""Changes with the wording. Scores of different versions are not comparable."""
+"""Version of the wording. Scores of different versions are not comparable."""
 DECISIONS_VERSION: Final[str] = _WORDING["decisions_version"]
 DECIDING: Final[str] = _WORDING["deciding"]
 """System text of a decision model."""
@@ -32,8 +32,6 @@ ELSEWHERE: Final[str] = _WORDING["elsewhere"]
 
 
 class Call(StrEnum):
-    """Kinds of judge calls."""
-
     DECOMPOSE = "decompose"
     VERIFY = "verify"
     RATE = "rate"
@@ -41,7 +39,7 @@ class Call(StrEnum):
 
 
 class Unit(StrEnum):
-    """Subject of one element of a reply."""
+    """What one element of a reply is about."""
 
     WHOLE = "whole"
     SENTENCE = "sentence"
@@ -52,7 +50,7 @@ class Unit(StrEnum):
 
     @property
     def key(self) -> str | None:
-        """Key of an element that identifies its item; None if the reply has one element."""
+        """Key of an element that identifies its item. None if the reply has one element."""
         if self in (Unit.WHOLE, Unit.TEMPLATE):
             return None
         return self.value if self in (Unit.SENTENCE, Unit.CHUNK) else "id"
@@ -66,23 +64,22 @@ class Spec:
     element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
     """Model of one element of the reply."""
     shows: tuple[Field, ...]
-    """Fields that the definition allows a judge to see; the finding takes the last one apart, or
-    holds items against it."""
+    """Fields that the judge may see. The finding splits or compares the last field."""
     optional: frozenset[Field] = frozenset()
     unit: Unit = Unit.WHOLE
     about: Finding | None = None
-    """The finding whose items this finding judges, one verdict each."""
+    """The finding whose items this finding judges, with one verdict each."""
     system: str
     instruction: str | list[str]
-    """The task. A grade has one task per template."""
+    """The task. A rating has one task per template."""
     question: str | None = None
-    """Question to a decision model about one item. By default, the instruction."""
+    """Question to a decision model about one item. The default is the instruction."""
     levels: tuple[float, ...] = ()
     """Steps of a rating, lowest first."""
 
     @property
     def needs(self) -> frozenset[Field]:
-        """Fields without which the finding is `missing_input`."""
+        """Fields that the sample must have. Otherwise the finding is `missing_input`."""
         return frozenset(self.shows) - self.optional - {Field.QUESTION}
 
     @property
@@ -97,20 +94,20 @@ class Spec:
 
     @property
     def text(self) -> Field:
-        """The field that the finding splits, or compares items with."""
+        """The field that the finding splits, or with which it compares items."""
         return self.shows[-1]
 
 
 SPECS: Final[Mapping[Finding, Spec]] = {
     Finding(name): Spec(**row) for name, row in _WORDING["findings"].items()
 }
-"""In the order of the calls: the shortest replies about the contexts come first."""
+"""Definitions in the order of the calls. The shortest replies about the contexts come first."""
 
 ABOUT: Final[Mapping[Finding, Finding]] = {
     Finding.QUESTION_SIMILARITY: Finding.QUESTIONS,
     **{kind: spec.about for kind, spec in SPECS.items() if spec.about is not None},
 }
-"""Findings about the items of another finding: one verdict for each item, in order."""
+"""Findings that give a verdict on each item of another finding, in order."""
 
 
 def with_bases(kinds: frozenset[Finding]) -> frozenset[Finding]:

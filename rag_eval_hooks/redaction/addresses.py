@@ -1,4 +1,4 @@
-"""E-mail addresses in any script, and IP addresses."""
+"""Finds e-mail addresses in any script, and IP addresses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _VERSION_BEFORE: Final = re.compile(
 
 
 def emails(text: str) -> Iterator[Match]:
-    """Yield e-mail addresses. The search starts at each `@`, so that other text costs no time."""
+    """Yield e-mail addresses. The search starts at each `@`, so that other text takes no time."""
     last = 0
     at = text.find("@")
     while at >= 0:

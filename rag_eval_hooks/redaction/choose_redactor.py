@@ -1,4 +1,4 @@
-"""Build a redactor from settings and arguments."""
+"""Builds a redactor from settings and arguments."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ RedactSpec: TypeAlias = (
     "str | Rule | Callable[..., str] | Iterable[str | Rule | Callable[..., str]]"
 )
 _ALL: Final = ("key", "email", "iban", "card", "phone")
-"""Rules of `all`. IP addresses are excluded because they resemble versions, Presidio because it is
-slow."""
+"""Rules of `all`, without IP addresses (they resemble versions) and Presidio (it is slow)."""
 _FINDERS: Final = {
     "key": "keys:keys",
     "email": "addresses:emails",
@@ -36,7 +35,7 @@ _FINDERS: Final = {
 
 
 def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redactor:
-    """Return the redactor for settings and an argument."""
+    """Return the redactor for the settings and the argument `redact`."""
     chosen = config.redact if redact is None else _as_list(redact)
     names = {name for each in chosen if isinstance(each, str) for name in _expanded(each)}
     finders: list[Finder] = [each.matches for each in chosen if isinstance(each, Rule)]
@@ -76,7 +75,7 @@ def _finder(name: str, config: RagEvalConfig) -> Finder:
 
 
 def _function(given: Any) -> RedactFunction:
-    """Return a function of field and text; the given one takes both or only the text."""
+    """Return a function of field and text. The given function may take only the text."""
     if isinstance(given, type) or not callable(given):
         raise ConfigError("redact", given, REDACTIONS)
     only_text = functools.wraps(given)(lambda _field, text: given(text))

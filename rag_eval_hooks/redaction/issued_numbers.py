@@ -1,4 +1,4 @@
-"""Payment cards and IBANs, by their check digits, and phone numbers, by their numbering plans."""
+"""Finds payment cards and IBANs by check digits, and phone numbers by numbering plans."""
 
 from __future__ import annotations
 
@@ -78,8 +78,9 @@ def _of_its_length(written: str) -> str:
 
 
 _MAX_LOOKUPS: Final = 1000
-"""Distinct candidates of one text to look up, at about a millisecond each. A text with more is a
-table of numbers; further candidates count as phone numbers."""
+"""Maximum number of distinct candidates to look up per text, at about 1 ms each. A text with more
+is a table of numbers, and its further candidates count as phone numbers.
+"""
 _SEPARATOR: Final = r"[ \u00a0\u202f./()\u2010-\u2013-]"
 _START: Final = rf"(?:(?<![^\W_])|(?<=[{EAST}])|{AFTER_ESCAPE})"
 # `00` must be followed by groups: many bar codes start with two zeros.
@@ -102,7 +103,7 @@ _LIST_NUMBER: Final = re.compile(r"\d{1,3}[.)] ")
 
 
 class Phones:
-    """Finds valid phone numbers; in some regions also without a country code."""
+    """Finds valid phone numbers. In the configured regions, a country code is not required."""
 
     def __init__(self, regions: Sequence[str] = ()) -> None:
         self._regions = tuple(regions)
@@ -110,7 +111,7 @@ class Phones:
         PhoneMetadata.load_all()
 
     def matches(self, text: str) -> Iterator[Match]:
-        """Yield the numbers, each with its E.164 form as its value."""
+        """Yield the numbers. The value of each is its E.164 form."""
         known: dict[str, list[Match]] = {}
         for pattern, regions in ((_WORLD, ("ZZ",)), (_NATIONAL, self._regions)):
             for found in pattern.finditer(text) if regions else ():

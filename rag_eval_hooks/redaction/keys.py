@@ -1,4 +1,4 @@
-"""Secrets: API keys, tokens, private keys and passwords."""
+"""Finds secrets: API keys, tokens, private keys and passwords."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PREFIXED: Final = re.compile(
 _ONE_CASE: Final = re.compile(
     r"(?=[A-Z\d]{0,31}[G-Z]|[a-z\d]{0,31}[g-z])(?:[A-Z\d]{32,}|[a-z\d]{32,})"
 )
-"""Digits and letters of one case, unless they form a hash."""
+"""Digits and letters of one case that do not form a hexadecimal hash."""
 _TURN: Final = re.compile(r"\d(?=[A-Za-z])|[A-Za-z](?=\d)")
 _PRIVATE: Final = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _SLASHES: Final = r"\\{0,3}/\\{0,3}/"
@@ -103,13 +103,13 @@ def _private_keys(text: str) -> Iterator[Match]:
 
 
 def _is_random(text: str) -> bool:
-    """Return whether letters and digits are mixed, unlike names, record ids and hashes."""
+    """Return whether letters and digits are mixed, unlike in names, record ids and hashes."""
     has_both_cases = not (text.islower() or text.isupper())
     return bool(has_both_cases or _ONE_CASE.search(text)) and _turns(text) >= max(4, len(text) / 10)
 
 
 def _turns(text: str) -> int:
-    """Return how often digits and letters alternate: often only in keys."""
+    """Return how often digits and letters alternate. Only keys alternate often."""
     return len(_TURN.findall(text))
 
 

@@ -1,4 +1,4 @@
-"""Rule for the user's regular expressions, with a time limit."""
+"""A rule for the user's regular expressions, with a time limit."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ except ImportError as missing:
 __all__ = ["Patterns"]
 
 _TIMEOUT: Final = 1.0
-"""Seconds for one pattern over one text. Some patterns take exponential time, and the standard
-library's `re` cannot be interrupted."""
+"""Seconds for one pattern on one text. Some patterns take exponential time, and the standard
+library's `re` cannot be interrupted.
+"""
 
 
 class Patterns:
-    """Finds the matches of regular expressions.
+    """Finds matches of the user's regular expressions.
 
     Args:
         patterns: Regular expressions by kind, such as `CUSTOMER`. If an expression has a group
             `value`, only that group is redacted.
 
     Raises:
-        ConfigError: An expression is invalid or matches the empty text, or a kind is not a name.
+        ConfigError: An expression is invalid or matches the empty text, or a kind is not a valid
+            name.
     """
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns = {_kind(name): _compiled(text) for name, text in patterns.items()}
 
     def matches(self, text: str) -> Iterator[Match]:
-        """Yield all matches."""
         for kind, pattern in self._patterns.items():
             group = "value" if "value" in pattern.groupindex else 0
             for found in pattern.finditer(text, timeout=_TIMEOUT):

@@ -1,4 +1,4 @@
-"""Rule for names, places and more, with Microsoft's Presidio and a language model on disk."""
+"""A rule that finds names, places and more with Microsoft's Presidio."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ _MODEL = "en_core_web_lg"
 class Presidio:
     """Finds the entities that a Presidio analyzer recognizes.
 
-    Much slower than the other rules, because a language model reads every text. Few answers can be
-    judged without dates and places, so the default entities exclude them.
+    A language model reads every text, so this rule is much slower than the other rules. The default
+    entities exclude dates and places, because judges need them for most answers.
 
     Args:
-        analyzer: An `AnalyzerEngine`. The default has Presidio's default settings and needs its
-            spaCy model on disk.
+        analyzer: An `AnalyzerEngine`. The default engine needs its spaCy model on disk.
         language: Language code of the texts.
         entities: Names of Presidio's entities.
         threshold: Minimum confidence, 0 to 1.

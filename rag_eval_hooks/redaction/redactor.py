@@ -1,4 +1,4 @@
-"""Redact samples. Within a sample, equal values share a placeholder."""
+"""Redacts samples. Within a sample, equal values get the same placeholder."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ __all__ = [
 ]
 
 AFTER_ESCAPE: Final = r"(?<=\\[nrtbf])|(?<=\\u[\da-fA-F]{4})"
-"""Position after a JSON escape. The last character of an escape is not part of the next word,
-although it is a letter or a digit."""
+"""Position after a JSON escape. The escape's last character is a letter or digit, but not part of
+the next word.
+"""
 EAST: Final = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
 """Chinese, Japanese and Korean characters, which have no spaces around numbers or addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Part of a text to replace by a placeholder."""
+    """Part of a text that a placeholder replaces."""
 
     start: int
     end: int  # index after the last character
@@ -49,10 +50,10 @@ class Match:
 
 @runtime_checkable
 class Rule(Protocol):
-    """Finds one kind of value in time linear in the text. Called from several threads."""
+    """Finds one kind of value in time linear in the text. Several threads may call a rule."""
 
     def matches(self, text: str) -> Iterable[Match]:
-        """Return all matches, in any order; they may overlap."""
+        """Return all matches, in any order. Matches may overlap."""
         ...
 
 
@@ -63,7 +64,7 @@ Finder: TypeAlias = Callable[[str], Iterable[Match]]
 def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
     """Return non-empty matches in text order, each with a value.
 
-    Overlapping matches become one match over all of them, of the earlier rule's kind.
+    Overlapping matches become one match of the earlier rule's kind.
     """
     ranked = [(match, rank) for rank, matches in enumerate(by_rule) for match in matches]
     ranked.sort(key=lambda each: (each[0].start, each[1]))
@@ -85,9 +86,10 @@ def _union(first: tuple[Match, int], second: tuple[Match, int]) -> tuple[Match, 
 
 
 MARGIN: Final = 400
-"""Characters removed from the end of a cut text after redaction, because no rule recognizes a value
-that the cut splits. No address, number or token that the rules find is longer. A private key is
-recognized by its first line."""
+"""Number of characters to remove from the end of a cut text after redaction, because no rule
+recognizes a value that the cut splits. Addresses, numbers and tokens are shorter. A private key
+is recognized by its first line.
+"""
 
 RedactFunction: TypeAlias = Callable[[str, str], str]
 """Maps a field's name, such as `contexts[0].text`, and its text to the redacted text."""
@@ -102,7 +104,7 @@ class CutText:
 
 
 Content: TypeAlias = "Attribute | CutText | Mapping[str, Any] | list[Any]"
-"""Value of a span attribute. Mappings and lists are written as JSON after redaction."""
+"""Value of a span attribute. Mappings and lists become JSON after redaction."""
 
 _PLACEHOLDER: Final = re.compile(r"<([A-Z_]{1,60})_(\d{1,9})>")
 _CONVERSATION: Final = (
@@ -113,7 +115,7 @@ _CONVERSATION: Final = (
 STRUCTURE: Final = ("role", "type", "id", "name", "finish_reason")
 """Fields of messages and their parts that are not text of the application."""
 _MAX_DEPTH: Final = 8
-"""Maximum depth of nested metadata; deeper values, such as cycles, fail."""
+"""Maximum depth of nested metadata. Deeper values, such as cycles, fail."""
 _IDS: Final = (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_ID)
 
 
@@ -128,7 +130,7 @@ class Session:
         self._counts: Counter[str] = Counter()
 
     def reserve_placeholders(self, texts: str) -> None:
-        """Number new placeholders after the existing ones in the texts."""
+        """Number new placeholders after the existing placeholders in the texts."""
         for kind, number in _PLACEHOLDER.findall(texts):
             self._counts[kind] = max(self._counts[kind], int(number))
 
@@ -149,15 +151,14 @@ class Session:
         return redacted
 
     def cut_text(self, field: str, text: str) -> str:
-        """Redact a text that was cut at its end, and drop its last characters."""
+        """Redact a text that was cut at its end, and remove its last characters."""
         return self.text(field, text)[:-MARGIN]
 
     def optional(self, field: str, text: str | None) -> str | None:
-        """Return the redacted text, or None for None."""
         return None if text is None else self.text(field, text)
 
     def identity(self, field: str, text: str | None, *, is_cut: bool = False) -> str | None:
-        """Return a user or session id, hashed if there is a key, else redacted as text."""
+        """Return a user or session id, hashed if there is a key, else redacted like text."""
         if text is None:
             return None
         if self._ids_key is None:
@@ -165,7 +166,7 @@ class Session:
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
-        """Return any value redacted, including keys. Numbers stay numbers unless they are cards."""
+        """Return any value with its texts and keys redacted. Numbers stay unless they are cards."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, CutText):
@@ -190,7 +191,7 @@ class Session:
         }
 
     def attributes(self, values: Mapping[str, Content]) -> dict[str, Content]:
-        """Return span attributes with content and ids redacted."""
+        """Return span attributes with texts and ids redacted."""
         return {key: self._attribute(key, value) for key, value in values.items()}
 
     def _attribute(self, key: str, value: Content) -> Content:
@@ -227,7 +228,7 @@ class Session:
 
 
 class Redactor:
-    """Redacts samples by rules in order of precedence, by functions, and by hashing ids.
+    """Redacts samples by rules in order of precedence, then by functions, and hashes ids.
 
     `mark` is a digest of the settings.
     """
@@ -247,18 +248,17 @@ class Redactor:
 
     @property
     def active(self) -> bool:
-        """Whether anything is redacted."""
+        """Whether redaction is on."""
         return bool(self.rules or self._functions or self._ids_key)
 
     def session(self) -> Session:
-        """Return a session for one sample and its spans."""
         return self._inactive or self._new_session()
 
     def _new_session(self) -> Session:
         return Session(self.rules, self._functions, self._ids_key)
 
     def holds(self, text: str) -> bool:
-        """Return whether redaction would change a text, or fails on it."""
+        """Return whether redaction would change a text or fail on it."""
         try:
             return self.session().text("reference", text) != text
         except RedactionError:
@@ -286,10 +286,10 @@ class Redactor:
         )
 
     def again(self, sample: Sample) -> Sample:
-        """Redact a sample that was redacted under other settings.
+        """Redact a sample again that was redacted under other settings.
 
-        Existing placeholders stay; new placeholders are numbered after them. Functions and the hash
-        of ids may apply twice.
+        Existing placeholders stay, and new placeholders are numbered after them. Functions and the
+        hash of ids may apply twice.
         """
         session = self.session()
         session.reserve_placeholders(str(sample.to_dict()))

@@ -1,1 +1,1 @@
-"""The life of a request: intake, decision, queue, evaluation, settlement."""
+"""The steps of a request: intake, sampling, queue, evaluation and outcome."""

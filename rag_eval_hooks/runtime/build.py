@@ -1,4 +1,4 @@
-"""Build settings, models and parts of a pipeline from the arguments of `RagEval`."""
+"""Builds settings, models and components of a pipeline from the arguments of `RagEval`."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ _TABLES: Final = ((JUDGES, Judge), (EMBEDDERS, Embedder), (TOKEN_SCORERS, TokenS
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Models that the application passed, as a name, as an object, or None."""
+    """Models that the application passed, each a name, an object, or None."""
 
     judge: str | Judge | Function | None = None
     embedder: str | Embedder | None = None
     token_scorer: str | TokenScorer | None = None
 
     def names(self) -> dict[str, str]:
-        """Return the named models by setting."""
+        """Return models given as names, by setting."""
         names = {}
         given = (self._judge, self.embedder, self.token_scorer)
         for (table, protocol), value in zip(_TABLES, given, strict=True):
@@ -117,7 +117,7 @@ class Models:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """All parts of a pipeline, built once."""
+    """All components of a pipeline, built once."""
 
     config: RagEvalConfig
     incidents: Incidents
@@ -152,7 +152,7 @@ class Parts:
             self.budget.forked()
 
     async def close(self) -> None:
-        """Close the budget, the judge and the models. Runs in the evaluator's loop at its end."""
+        """Close budget, judge and models at shutdown. Runs in the evaluator's event loop."""
         if self.budget is not None:
             self.budget.close()
         for judge in self.judges:
@@ -174,7 +174,7 @@ def parts_of(
     meter: MeterProvider | None,
     logger: LoggerProvider | None,
 ) -> Parts:
-    """Return the parts that settings and arguments request."""
+    """Return the components for the settings and arguments."""
     if config.trace_judge and config.evaluation_span == "off":
         wants = "false if evaluation_span is 'off', because the calls are written below that span"
         raise ConfigError("trace_judge", True, wants)
@@ -245,7 +245,7 @@ def _chosen_metrics(
     config: RagEvalConfig,
     available: Sequence[Metric],
 ) -> tuple[Metric, ...] | None:
-    """Return the requested metrics, or None for the `ragas` metrics that a sample can feed."""
+    """Return the chosen metrics. None means the `ragas` metrics that a sample can feed."""
     if metrics is None:
         return choose(config.metrics, available) if config.metrics else None
     asked = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics
@@ -287,7 +287,7 @@ def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
 def settings_of(
     config: RagEvalConfig | None, models: Models, run_on: object, given: dict[str, Any]
 ) -> RagEvalConfig:
-    """Return the settings: arguments over `config` over the environment."""
+    """Return the settings. Arguments override `config`, and `config` overrides the environment."""
     if config is not None and not isinstance(config, RagEvalConfig):
         raise ConfigError("config", type(config).__name__, "a RagEvalConfig")
     explicit: dict[str, Any] = {}

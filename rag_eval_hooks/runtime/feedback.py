@@ -1,4 +1,4 @@
-"""Feedback on finished requests: join and deliver it, and evaluate the requested metrics."""
+"""Joins feedback with finished requests, delivers it, and starts requested evaluations."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 __all__ = ["FeedbackDesk"]
 
 _UNREADABLE: Final = ("capture_failed", "redaction_failed")
-"""Reasons of requests without a sample."""
+"""Drop reasons of requests without a sample."""
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CAPACITY: Final = 64
 _PAUSE_S: Final = 1.0
-"""Seconds in which other processes may claim a feedback that this process released."""
+"""Seconds in which other processes may claim feedback that this process released."""
 _PATIENCE_S: Final = 60.0
-"""Seconds in which the process that has the request may join a feedback."""
+"""Seconds in which the process that has the request may join the feedback."""
 _MOST_WAITING: Final = 1000
-"""Feedback of this process waiting at once: invented ids must not fill the spool."""
+"""Maximum number of waiting feedback calls, so that invented ids cannot fill the spool."""
 
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """Feedback in the queue, and its request."""
+    """Queued feedback and its request."""
 
     feedback: Feedback
     request: Request
@@ -55,10 +55,12 @@ class _Item:
 
 
 class FeedbackDesk(Observer):
-    """Joins feedback with remembered requests. Thread-safe, except for the worker's part.
+    """Joins feedback with remembered requests.
 
-    Feedback for an unknown request goes through the spool to the process that has the request.
-    Without a spool, or after a minute, only the sinks get it, with its id.
+    Thread-safe, except for methods of the worker thread.
+
+    Feedback on an unknown request goes through the spool to the process that has the request.
+    Without a spool, or after a minute, the feedback goes only to the sinks, with its id.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -76,10 +78,12 @@ class FeedbackDesk(Observer):
         self._pipeline.outbox.consume(FEEDBACK, Consumer(self._capacity, self._take))
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
-        """Queue a feedback after the request's own evaluation, and count it. Never blocks.
+        """Queue feedback until the request's own evaluation has finished, and count it.
 
-        While waiting for that evaluation, the feedback occupies no slot in the worker's queue.
-        `refusal` is the reason to reject all feedback now. Returns whether the feedback is queued.
+        Never blocks.
+
+        Waiting feedback takes no slot in the worker's queue. `refusal` is a reason to reject all
+        feedback now. Returns whether the feedback is queued.
         """
         try:
             feedback = Feedback(
@@ -105,7 +109,7 @@ class FeedbackDesk(Observer):
         return joined
 
     def _join(self, key: str, feedback: Feedback, refusal: str | None = None) -> bool | None:
-        """Queue a feedback on the request of an id, or return None for an unknown id."""
+        """Queue feedback on the request with an id, or return None for an unknown id."""
         request = self._memory.find(key)
         if request is None:
             return None
@@ -136,7 +140,7 @@ class FeedbackDesk(Observer):
     # Feedback on requests of other processes
 
     def _pass_on(self, name: str, feedback: Feedback) -> str:
-        """Leave a feedback to other processes, or deliver it alone; return the result."""
+        """Pass feedback to other processes or deliver it alone. Return the result."""
         if not name:
             return "unknown"
         now = time.monotonic()
@@ -154,7 +158,7 @@ class FeedbackDesk(Observer):
         return _CAPACITY if time.monotonic() >= self._look_at else 0
 
     def _take(self, job: Job) -> bool:
-        """Join a feedback of the spool, or deliver an old one alone; False if it is not ours.
+        """Join feedback from the spool, or deliver old feedback alone. Return False if not ours.
 
         Called in the outbox's thread.
         """
@@ -183,7 +187,7 @@ class FeedbackDesk(Observer):
             self._memory.add(request)
 
     def begun(self, request: Request) -> None:
-        """Remember the id of the sample, so that a sink may send feedback at once."""
+        """Remember the sample's id, so that a sink may send feedback immediately."""
         if request in self._pending:
             self._memory.identify(request, id_of(request.sample().sample_id))
 
@@ -192,7 +196,7 @@ class FeedbackDesk(Observer):
             self._remember(request, evaluation)
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Keep the parts of a request that a feedback needs, and join waiting feedback."""
+        """Keep the parts of a request that feedback needs, and join waiting feedback."""
         if request.by_feedback:
             return
         decision, keeps_all = request.decision, self._parts.selection.has_feedback_rules
@@ -260,13 +264,13 @@ class FeedbackDesk(Observer):
         self._memory.update(request, evaluation.sample)
 
     def _end(self, item: _Item) -> None:
-        """Count a feedback as lost if it reached no sink, for any reason."""
+        """Count feedback as lost if it reached no sink."""
         if not item.is_delivered:
             self._parts.incidents.count("feedback: lost")
         self._pipeline.books.end(item)
 
     def _sample(self, request: Request) -> Sample | None:
-        """Return the request's sample, the same for each feedback, or None if only ids are left."""
+        """Return the request's sample, the same for each feedback. None if only ids are left."""
         if not self._memory.keeps_text(request):
             return None
         try:

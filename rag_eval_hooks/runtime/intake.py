@@ -1,4 +1,4 @@
-"""Turn finished interactions into submitted requests, off the request's thread."""
+"""Submits finished requests outside the application's thread."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 __all__ = ["Intake"]
 
 _MOST_WAITING: Final = 1000
-"""Number of requests that may wait for the background thread before requests help to drain."""
+"""Number of waiting requests beyond which application threads also drain the queue."""
 _MOST_STUCK: Final = 10_000
-"""Maximum number of requests that may wait while a rule of the application hangs."""
+"""Maximum number of waiting requests while a rule of the application hangs."""
 _PATIENCE_S: Final = 0.5
-"""Seconds after which a rule that runs in another thread counts as hung."""
+"""Seconds after which a rule that runs in another thread counts as hanging."""
 _POLL_S: Final = 0.001
 _WITHOUT_THREAD: Final = ("shutdown", "no_thread")
-"""Reasons of requests whose spans no background thread will write."""
+"""Drop reasons of requests whose spans no background thread will write."""
 
 
 class Intake:
     """Starts the span of each finished request, and submits the request later. Thread-safe.
 
-    Rules and sampling are too slow for the request's thread. Callers of `drain` submit the
-    requests, or the request that finds the queue full; no request is lost. There is no lock,
-    because rules are the application's code and may hang or call `stats`.
+    Rules and sampling are too slow for the application's thread. Callers of `drain` submit the
+    requests. If the queue is full, the application's thread does so, and no request is lost. There
+    is no lock, because rules are the application's code and may hang or call `stats`.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Intake:
         self._submitting: dict[object, tuple[int, float]] = {}
 
     def forked(self) -> None:
-        """Forget all requests in a forked child, because the parent submits them."""
+        """Drop all requests in a forked child, because the parent submits them."""
         self._forget()
         self._spans.forked()
 
     def add(self, interaction: Interaction) -> None:
-        """Start the span of a finished interaction, and queue it for submission.
+        """Start the span of a finished request, and queue it for submission.
 
         Raises only exceptions of the application's signal handlers.
         """
@@ -98,7 +98,7 @@ class Intake:
             self._incidents.report("capture", error)
 
     def submit(self, sample: Sample) -> bool:
-        """Submit a sample of the application; return whether it will be evaluated.
+        """Submit a sample of the application. Return whether it will be evaluated.
 
         A sample without a span gets a RAG span below the current span, like a captured request.
         """
@@ -126,7 +126,7 @@ class Intake:
         return request
 
     def add_left_out(self, left: LeftOut) -> None:
-        """Queue a request that was sampled out at its start but retrieved. O(1)."""
+        """Queue a request that was sampled out at its start but has a retrieval. O(1)."""
         self._waiting.append((functools.partial(_sampled_out, left), None))
         self._pipeline.watch()
         self._relieve()
@@ -157,7 +157,7 @@ class Intake:
         )
 
     def _is_left_out(self, interaction: Interaction) -> bool:
-        """Return whether a request, undecided at its start, gets no span of ours."""
+        """Return whether a request that was not sampled at its start gets no span of ours."""
         if self.leaves_out is None or interaction.status is not Status.OK:
             return False
         if interaction.sampling_key is None:
@@ -166,7 +166,7 @@ class Intake:
         return self.leaves_out(interaction.sampling_key, interaction.tags, interaction.metadata)
 
     def _relieve(self) -> None:
-        """Keep the queue from growing. A submitting thread may hang in a rule."""
+        """Keep the queue from growing, even if a submitting thread hangs in a rule."""
         if len(self._waiting) > _MOST_STUCK and self._submitting:
             self._submit_next(refusal="queue_full")
         elif len(self._waiting) > _MOST_WAITING and not self._submitting:

@@ -25,7 +25,7 @@ _STOP_TIMEOUT: Final = 2.0
 
 
 class Clock:
-    """Calls a function four times a second, in a daemon thread."""
+    """Calls a function four times a second, on a daemon thread."""
 
     def __init__(self, tick: Callable[[], None], incidents: Incidents) -> None:
         self._tick = tick
@@ -36,7 +36,7 @@ class Clock:
         self._lock = threading.Lock()
 
     def start(self) -> bool:
-        """Start the thread once; return False if it is stopped or no thread can start."""
+        """Start the thread once. Return False if it is stopped or no thread can start."""
         if self._is_stopped or self._thread is not None:
             return not self._is_stopped
         try:
@@ -56,7 +56,7 @@ class Clock:
         return self._thread is not None and not self._is_stopped
 
     def call(self, timeout: float | None) -> bool:
-        """Wait for a call that starts after this moment; return whether it finished in time.
+        """Wait for a call that starts after this moment. Return whether it finished in time.
 
         Without a thread, the caller makes the call.
         """
@@ -92,10 +92,10 @@ class Clock:
 class ExitHook:
     """Finishes waiting samples at exit, within a time limit.
 
-    When the main thread ends, waiting samples are finished, because judges can still resolve names
-    and start threads. New samples are still accepted, because other threads may keep serving. At
-    interpreter exit the pipeline shuts down. `multiprocessing` children leave by `os._exit` and run
-    no exit hooks, so they get a third hook.
+    The first hook runs when the main thread ends, because judges can then still resolve names and
+    start threads. New samples are still accepted, because other threads may keep serving. The
+    second hook shuts the pipeline down at interpreter exit. Children of `multiprocessing` leave
+    through `os._exit`, which runs no exit hooks, so they get a third hook.
     """
 
     def __init__(self, pipeline: Pipeline, timeout: float) -> None:
@@ -108,8 +108,8 @@ class ExitHook:
     def arm(self) -> None:
         """Register the hooks once.
 
-        Called with the first sample. Exit hooks run in reverse order, and ours must run before the
-        tracer provider's, which the application sets up earlier.
+        Called with the first sample. Exit hooks run in reverse order. Ours must run before the
+        tracer provider's hook, which the application registers earlier.
         """
         if self._is_armed:
             return
@@ -129,7 +129,7 @@ class ExitHook:
             self._finalizers.append(util.Finalize(None, self._at_child_end, exitpriority=0))
 
     def disarm(self) -> None:
-        """Disable the hooks after `shutdown` or in a forked child, which arms its own."""
+        """Disable the hooks after `shutdown` or in a forked child. The child registers its own."""
         self._is_armed = False
         atexit.unregister(self._at_exit)
         for finalizer in self._finalizers:
@@ -157,7 +157,7 @@ class ExitHook:
 
 
 def flush(pipeline: Pipeline, timeout: float | None) -> bool:
-    """Wait for everything accepted so far; return False if `timeout` seconds are too few."""
+    """Wait until everything accepted so far has finished. Return False after `timeout` seconds."""
     pipeline.ready()
     deadline = None if timeout is None else time.monotonic() + timeout
 
@@ -178,10 +178,10 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
 
 
 def shutdown(pipeline: Pipeline, timeout: float) -> bool:
-    """Reject new requests, finish pending ones within `timeout` seconds, and close. Idempotent.
+    """Reject new requests, finish pending requests within `timeout` seconds, and close. Idempotent.
 
     Unfinished requests stay in the spool, or are dropped as `shutdown`. Held spans end. Returns
-    whether all pending requests were finished.
+    whether all pending requests finished.
     """
     pipeline.ready()
     deadline = time.monotonic() + timeout
@@ -203,7 +203,7 @@ def shutdown(pipeline: Pipeline, timeout: float) -> bool:
 
 
 def close_abandoned(pipeline: Pipeline) -> None:
-    """Finish and close in a separate thread when the pipeline is no longer reachable."""
+    """Finish and close an unreachable pipeline, on a separate thread."""
 
     def finish() -> None:
         while len(pipeline.recorder):

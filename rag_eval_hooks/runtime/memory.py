@@ -1,4 +1,4 @@
-"""Bounded memory of the requests that a feedback can join."""
+"""Remembers a limited number of requests, so that feedback can find them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Memory:
     """Remembers requests within `limits.FEEDBACK_*`. Thread-safe.
 
     The oldest requests are evicted first. If the texts exceed the limit, the oldest requests lose
-    their samples and keep their ids. Among requests with the same id, the latest is found.
+    their samples and keep their ids. Of requests with the same id, the latest is found.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Pipeline of requests: decide, queue, evaluate, settle."""
+"""The pipeline of requests: sample, queue, evaluate, report the outcome."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ __all__ = ["Pipeline"]
 
 
 class Pipeline:
-    """Implementation behind `RagEval`. Thread-safe.
+    """Implementation of `RagEval`. Thread-safe.
 
-    A forked child creates its locks and queues on first use, because gevent may replace them
-    between the fork and the first request. Threads start on first use in any process.
+    A forked child creates locks and queues on first use, because gevent may replace them between
+    the fork and the first request. Threads start on first use in any process.
     """
 
     parts: Parts
@@ -94,7 +94,7 @@ class Pipeline:
                 self.outbox.start(later=True)
 
     def ready(self) -> None:
-        """Build the parts of this process, once."""
+        """Create this process's components, once."""
         if not self.is_ready:
             with self._building:
                 if not self.is_ready:
@@ -155,7 +155,10 @@ class Pipeline:
             self.holder.release_all(EvalStatus.FORK)
 
     def _after_fork(self) -> None:
-        """Leave threads, locks and requests to the parent, and rebuild on next use."""
+        """Leave threads, locks and requests to the parent.
+
+        The child creates its own on first use.
+        """
         if self.is_ready:
             self._exit.disarm()
             self._inherited.append(self.outbox)
@@ -177,7 +180,7 @@ class Pipeline:
             return False
 
     def submit(self, request: Request) -> bool:
-        """Decide about a request and queue it; return whether it will be evaluated. Never waits."""
+        """Sample a request and queue it. Return whether it will be evaluated. Never waits."""
         try:
             self.ready()
             ending = self._decide(request) or self._queue(request)
@@ -222,7 +225,10 @@ class Pipeline:
         return None if reason is None else Ending.dropped(reason)
 
     def refuse(self, reason: str, request: Request | None = None) -> None:
-        """Count a request without a decision, and end its span. None if it could not be read."""
+        """Count a request that was not sampled, and end its span.
+
+        None means an unreadable request.
+        """
         self.ready()
         self.observers.settle(request or Request(key="", build=None), Ending.dropped(reason))
 
@@ -231,7 +237,7 @@ class Pipeline:
         return self._refusal() is None
 
     def _refusal(self) -> str | None:
-        """Start the threads; return the reason if nothing can be accepted."""
+        """Start the threads. Return the reason if nothing can be accepted."""
         if self._has_threads:
             return None
         if self.is_closed:
@@ -252,7 +258,7 @@ class Pipeline:
     # Recovery, in the outbox's thread
 
     def _capacity(self) -> int:
-        """Return how many spooled samples may queue: none while the broker is down."""
+        """Return how many spooled samples may be queued: none while the broker is down."""
         is_down = self.remote is not None and self.remote.is_down
         return 0 if is_down else self.worker.capacity()
 
@@ -321,7 +327,7 @@ class Pipeline:
         self._intake.tick()
 
     def close(self) -> None:
-        """Reject further requests, also in children that are forked later."""
+        """Reject new requests, also in children that are forked later."""
         self.is_closed = True
         self._exit.disarm()
         self.worker.close()

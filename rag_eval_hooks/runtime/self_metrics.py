@@ -1,4 +1,4 @@
-"""OpenTelemetry metrics of a pipeline's state, read at collection."""
+"""OpenTelemetry metrics about the pipeline itself, read at collection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["observe"]
 
 _Readings: TypeAlias = Iterable[tuple[int | None, Mapping[str, str]]]
-"""Values, or None if unknown, with their attributes."""
+"""Values with their attributes. None means unknown."""
 _Read: TypeAlias = Callable[["Pipeline"], _Readings]
 
 _COUNTERS: Final = (
@@ -45,11 +45,11 @@ _GAUGES: Final = (
     (semconv.METRIC_SPOOL_USAGE, "By", "Size of the spool."),
     (semconv.METRIC_SPOOL_LIMIT, "By", "Maximum size of the spool."),
 )
-"""Instruments with equal values in all processes that share a spool: their sum has no meaning."""
+"""Instruments with equal values in all processes that share a spool. Do not sum them."""
 
 
 def observe(meter: Meter, pipeline: Pipeline) -> None:
-    """Create the instruments, which report nothing once the pipeline is garbage-collected."""
+    """Create the instruments. They report nothing once the pipeline is garbage-collected."""
     reference, limit = weakref.ref(pipeline), ValueLimit()
 
     def callback(read: _Read) -> Callable[[CallbackOptions], Sequence[Observation]]:

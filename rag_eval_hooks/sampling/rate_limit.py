@@ -1,4 +1,4 @@
-"""Rate limit on sampled requests, with an estimate of the admitted fraction."""
+"""A rate limit on sampled requests, with an estimate of the admitted fraction."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ __all__ = ["AdmittedShare", "RateLimit"]
 
 _SECONDS: Final = {"second": 1.0, "minute": 60.0}
 _REMEMBERED: Final = 60.0
-"""Seconds after which later requests no longer represent rejected ones."""
+"""Seconds after which later requests no longer represent earlier rejected requests."""
 _PAID: Final = 0.1
 _NOTHING: Final = 0.01
 
 
 class RateLimit:
-    """Sliding-window limit of samples by `second` and `minute`. Thread-safe, O(1).
+    """Sliding-window limit on samples per `second` and `minute`. Thread-safe, O(1).
 
     No interval of a window's length contains more samples than allowed. At ten times the load, a
-    limit of n admits n / (1 + 1 / 10n). Common libraries use fixed windows, which admit twice the
-    limit across a boundary, or the wall clock, which may be set back.
+    limit of n admits n / (1 + 1 / 10n). We do not use a library, because common libraries have
+    fixed windows or use the wall clock. A fixed window admits twice the limit across a boundary,
+    and the wall clock may be set back.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class RateLimit:
         return bool(self._windows)
 
     def admit(self) -> float | None:
-        """Admit a sample if no window is full. Returns the same as `AdmittedShare.count`."""
+        """Admit a sample if no window is full. Returns a value like `AdmittedShare.count`."""
         with self._lock:
             now = self._clock()
             admitted = all(
@@ -52,12 +53,12 @@ class RateLimit:
 
 
 class AdmittedShare:
-    """Estimated fraction of requests that a limit or a full queue admits. Thread-safe.
+    """Estimates the fraction of requests that a limit or a full queue admits. Thread-safe.
 
-    The inverse shares of admitted requests add up to the number of requests. Each admitted request
-    represents itself and a tenth of the rejected requests not yet represented. In simulation the
-    error is a quarter of a one-minute moving average's under bursty load, and equal under steady
-    load.
+    The inverse fractions of admitted requests add up to the number of requests. Each admitted
+    request represents itself and a tenth of the rejected requests that are not represented yet. In
+    simulations with bursty load, the error is a quarter of a one-minute moving average's. With
+    steady load, both errors are equal.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -66,9 +67,9 @@ class AdmittedShare:
         self._owed = self._since = 0.0
 
     def count(self, *, admitted: bool) -> float | None:
-        """Return the share of an admitted request, in (0, 1]; 1 without recent rejections.
+        """Return the fraction for an admitted request, in (0, 1]. 1 means no recent rejections.
 
-        None for a rejected request.
+        Returns None for a rejected request.
         """
         with self._lock:
             now = self._clock()

@@ -1,4 +1,4 @@
-"""Configured rates, rules and tail rules, and the hash of a sampling key."""
+"""Sampling rates, rules and tail rules from the settings, and the hash of a sampling key."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Rules: TypeAlias = Sequence[tuple[RuleSettings, Rates]]
 
 _SALT: Final = b"rag-eval"
 _SEARCHED: Final = 4000
-"""Characters searched by patterns: a long text must not delay its request."""
+"""Maximum number of characters that patterns search, so that a long text delays no request."""
 
 
 def position(key: str) -> int:
-    """Return the position of a key: an integer in [0, 2**64), uniformly distributed.
+    """Return a key's position: an integer in [0, 2**64), uniformly distributed.
 
-    Every process computes the same position. The hash is salted, so it is independent of tracing
-    samplers that compare trace ids with a threshold.
+    Every process computes the same position. The hash has a salt, so that it is independent of
+    tracing samplers, which compare trace ids with a threshold.
     """
     text = key.encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=_SALT).digest(), "big")
@@ -48,8 +48,8 @@ def position(key: str) -> int:
 class MetricNames:
     """Names of metrics and suites in settings.
 
-    The name of a known metric that is not chosen is valid and selects nothing, so that one settings
-    file serves several choices.
+    A known metric that the user did not choose is a valid name that selects nothing. So one
+    settings file fits several choices of metrics.
     """
 
     def __init__(self, chosen: Sequence[Metric], known: Sequence[Metric]) -> None:
@@ -57,7 +57,7 @@ class MetricNames:
         self._known = {name for m in (*chosen, *known) for name in (m.id, m.suite)} | {"all"}
 
     def ids_of(self, field: str, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the ids of the chosen metrics that names select."""
+        """Return the ids of the chosen metrics that some names select."""
         wanted = set(names)
         for name in wanted - self._known:
             raise ConfigError.unknown(field, name, self._known)
@@ -103,7 +103,7 @@ def first_match(rules: Rules, traits: Traits) -> Rates | None:
 
 
 def rules_of(config: RagEvalConfig, names: MetricNames, default: Rates) -> Rules:
-    """Return the configured rules with the rates that each sets."""
+    """Return the configured rules, each with its rates."""
     rules = []
     for number, settings in enumerate(config.rules, start=1):
         ids = names.ids_of(f"rules[{number - 1}].metrics", settings.metrics or ("all",))
@@ -131,10 +131,10 @@ _QUESTIONS = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 @dataclass(frozen=True, slots=True)
 class TailRule:
-    """A configured tail rule.
+    """A tail rule from the settings.
 
     Conditions are deterministic. So the rule's rate is the inclusion probability of its metrics for
-    every matching sample, even if the sampler would have chosen it.
+    every matching sample, including samples that the sampler would have chosen anyway.
     """
 
     settings: TailSettings
@@ -143,7 +143,7 @@ class TailRule:
 
     @property
     def is_on_feedback(self) -> bool:
-        """Whether the condition is about a feedback, not a sample."""
+        """Whether the condition is about feedback, not about a sample."""
         return self.settings.metric is None and self.settings.dont_know is None
 
     def meets(self, sample: Sample, outcomes: Outcomes) -> bool:
@@ -166,7 +166,6 @@ class TailRule:
 
 
 def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
-    """Return the configured tail rules."""
     rules = []
     for number, one in enumerate(config.tail):
         ids = names.ids_of(f"tail[{number}].then", one.then)
@@ -180,7 +179,7 @@ def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
 def tail_scorer(
     config: RagEvalConfig, known: Mapping[str, Metric], incidents: Incidents
 ) -> Scorer | None:
-    """Return a scorer with the heuristic judge for the conditions' metrics, or None."""
+    """Return a scorer with the heuristic judge for metrics in conditions, or None."""
     asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
     if not asked:
         return None

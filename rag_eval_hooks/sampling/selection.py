@@ -1,4 +1,4 @@
-"""Select metrics: rates, rules, tail rules, and evaluations requested by feedback."""
+"""Selects the metrics of a request by rates, rules, tail rules and feedback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rag_eval_hooks.score import Outcome, Outcomes
 __all__ = ["Selection", "by_rates"]
 
 _REFERENCE: Final = "reference"
-"""Reason of metrics that a feedback's reference enables."""
+"""Sampling reason of metrics that feedback with a reference adds."""
 
 
 class Selection:
@@ -59,11 +59,11 @@ class Selection:
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
-        """Return whether a starting request is sampled out, by sampling key, tags and metadata.
+        """Return whether a starting request is sampled out, given sampling key, tags and metadata.
 
-        None if the decision needs later information (rules on question, answer, latency or errors,
-        and tail rules) or if all rates are 1. The function returns False if a rule compares
-        metadata that the request lacks so far.
+        Returns None if all rates are 1, or if the decision needs later information. Later
+        information means rules on question, answer, latency or errors, and tail rules. Returns
+        False if a rule compares metadata that the request does not have yet.
         """
         rules = [*self._rules, *self._error_rules]
         late = ("question", "answer", "latency_above", "latency_below", "error")
@@ -85,7 +85,7 @@ class Selection:
         return not Decision(position(key), rates).sampled
 
     def decide(self, request: Request) -> Decision | None:
-        """Decide about a finished request. None if its status is not evaluated.
+        """Sample a finished request. Return None if requests with its status are not evaluated.
 
         A key gets the same decision in every process with the same settings.
         """
@@ -118,10 +118,10 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision] | None:
-        """Return the sample and the metrics that a feedback adds to its evaluation, or None.
+        """Return the sample and the metrics that feedback adds to its evaluation, or None.
 
-        A sample without a reference gets the feedback's. Metrics that the reference enables keep
-        their probability. Other metrics have the rate 0, because they were not sampled.
+        A sample without a reference gets the feedback's reference. Metrics that the reference adds
+        keep their probability. Other metrics have the rate 0, because they were not sampled.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:
@@ -162,7 +162,7 @@ class Selection:
 
 
 def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
-    """Return the outcomes with the probability and reason of their selection."""
+    """Return the outcomes with the inclusion probability and reason of each metric."""
     estimated = decision.admission is not None
     admitted = 1.0 if decision.admission is None else decision.admission
     shares = decision.rates.shares

@@ -1,4 +1,4 @@
-"""Fit attributes into the limits of a span, and bound the values of metric attributes."""
+"""Keeps attributes within a span's limits, and bounds the values of metric attributes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SpanEvent: TypeAlias = tuple[str, Attributes | None, int | None]
 V = TypeVar("V")
 _MAX_VALUES: Final = 50
 _MAX_OURS: Final = 100
-"""Our attributes per span. The SDK keeps 128 by default and drops the oldest."""
+"""Maximum number of our attributes per span. The SDK keeps 128 by default and drops the oldest."""
 
 
 def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
-    """Return the attributes that have a value. An exporter cannot encode enum members."""
+    """Return the attributes that have a value. Enum members become plain values for exporters."""
     return {
         key: value.value if isinstance(value, Enum) else value
         for key, value in attributes.items()
@@ -40,18 +40,18 @@ def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
 
 
 def _room(span: object, limit: str, used: str) -> int | None:
-    """Return how much of an SDK limit is unused; None for no limit or other spans."""
+    """Return the unused part of an SDK limit. None without a limit or for spans of other SDKs."""
     most = getattr(getattr(span, "_limits", None), limit, None)
     return None if most is None else max(0, int(most) - len(getattr(span, used, None) or ()))
 
 
 def attribute_room(span: object) -> int | None:
-    """Return how many attributes fit before the SDK drops the oldest; None for no limit."""
+    """Return how many attributes fit before the SDK drops the oldest. None without a limit."""
     return _room(span, "max_span_attributes", "attributes")
 
 
 def longest_text(span: object) -> int | None:
-    """Return the attribute length at which the SDK cuts; None for no limit."""
+    """Return the attribute length at which the SDK cuts. None without a limit."""
     limit = getattr(getattr(span, "_limits", None), "max_span_attribute_length", None)
     return None if limit is None else int(limit)
 
@@ -59,7 +59,7 @@ def longest_text(span: object) -> int | None:
 def fitting(span: object, attributes: Attributes) -> Attributes:
     """Return the first attributes that fit, and the number of omitted attributes.
 
-    If no attribute fits, the result is empty, so that no attribute of the user is evicted.
+    If no attribute fits, the result is empty, so that the SDK drops no attribute of the user.
     """
     room = attribute_room(span)
     left = _MAX_OURS if room is None else min(room, _MAX_OURS)
@@ -91,7 +91,7 @@ def complete(
 
 
 class ValueLimit:
-    """Bounds a metric's time series: an attribute has at most 50 values and `other`."""
+    """Bounds a metric's time series: an attribute has at most 50 values, and then `other`."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {}
@@ -105,5 +105,4 @@ class ValueLimit:
         return value
 
     def apply(self, attributes: Mapping[str, str]) -> dict[str, str]:
-        """Return attributes with bounded values."""
         return {key: self.of(key, value) for key, value in attributes.items()}

@@ -42,7 +42,7 @@ _LEVELS: Final[Mapping[str, _Level]] = {
 
 
 class MetricRecorder:
-    """Records evaluations, with their RAG spans as exemplars, and judge calls."""
+    """Records evaluations and judge calls as metrics, with RAG spans as exemplars."""
 
     def __init__(self, provider: MeterProvider | None, *, judge: str, incidents: Incidents) -> None:
         self._judge = {semconv.EVAL_JUDGE: judge}

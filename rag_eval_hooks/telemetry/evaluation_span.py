@@ -1,4 +1,4 @@
-"""Spans of evaluations with their judge calls, and of feedback, linked to the RAG span."""
+"""Writes spans of evaluations, judge calls and feedback, linked to the RAG span."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ if TYPE_CHECKING:
 __all__ = ["EvaluationSpans", "FeedbackSpanSink", "score_details"]
 
 _MAX_RESULTS: Final = 20
-"""Results per span."""
+"""Maximum number of results per span."""
 _KINDS: Final = {
     Operation.CHAT: "LLM",
     Operation.DECISION: "DECISION",
     Operation.EMBEDDINGS: "EMBEDDING",
 }
 _DECISION_SYSTEMS: Final = {"openai-decisions": "openai", "systemone": "typesafe"}
-"""Formats of decision models, by kind of judge."""
+"""GenAI system names of decision models, by kind of judge."""
 
 
 class EvaluationSpans:
     """Writes spans `evaluation <workflow>`, each with one link to the RAG span.
 
-    Without a recorded RAG span, it writes none.
+    Without a recorded RAG span, no span is written.
 
     Args:
-        provider: Tracer provider. None: the global provider, even if set later.
-        mode: `late`: below the RAG span, for scores that it lacks. `child`: below every RAG span.
-            `trace`: in a separate trace. `off`: none. A span below the RAG span has the request's
-            end time, so that the trace is as long as its request.
+        provider: Tracer provider. None means the global provider, even if it is set later.
+        mode: `late`: below the RAG span, if its scores arrive late. `child`: below every RAG span.
+            `trace`: in a separate trace. `off`: never. A span below the RAG span has the request's
+            end time, so that the trace is not longer than its request.
         content: Whether explanations may quote the application's texts.
     """
 
@@ -74,14 +74,14 @@ class EvaluationSpans:
 
     @property
     def only_late(self) -> bool:
-        """Whether spans are only for scores that the RAG span lacks."""
+        """Whether spans are written only for scores that the RAG span lacks."""
         return self._mode == "late"
 
     def start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
-        """Start the spans of an evaluation. The first has the RAG span's attributes.
+        """Start the spans of an evaluation. The first span has the RAG span's attributes.
 
         Each span has up to 20 results, or fewer if its limit is lower. Without a recorded RAG span,
-        or if the mode is `off`, there is no span.
+        or in mode `off`, there is no span.
         """
         target = rag_span_of(evaluation.sample)
         if self._mode == "off" or target is None:
@@ -117,7 +117,7 @@ class EvaluationSpans:
     def _write_calls(self, calls: Iterable[Call], below: Span) -> None:
         """Write a span `chat <model>` or `embeddings <model>` for each call, below a span.
 
-        Call spans contain no content, because prompts quote the application's texts.
+        The spans contain no prompts, because prompts quote the application's texts.
         """
         parent = trace.set_span_in_context(below, Context())
         for call in calls:
@@ -146,7 +146,7 @@ class EvaluationSpans:
         )
 
     def _write(self, span: Span, evaluation: Evaluation, names: Sequence[str]) -> int:
-        """Write the first results that fit on a span; return their number."""
+        """Write the first results that fit on a span. Return their number."""
         # Long text is shortened here, so that it stays valid JSON; the SDK would cut it.
         chars = min(limits.EXPLANATION_CHARS, longest_text(span) or limits.EXPLANATION_CHARS)
         attributes: dict[str, str | float] = {}
@@ -243,8 +243,8 @@ class FeedbackSpanSink:
     """Records each feedback as a span and a log event, if its RAG span was recorded.
 
     The RAG span has ended and accepts no more attributes. So a span `evaluation user_feedback` in a
-    separate trace links to it. A log event with the RAG span's context belongs to its trace. A
-    reference is content and appears on neither.
+    separate trace links to the RAG span. The log event has the RAG span's context. Neither contains
+    the reference, which is text of the application.
     """
 
     def __init__(
@@ -256,10 +256,9 @@ class FeedbackSpanSink:
         self._tracer = _tracer(provider)
 
     def close(self) -> None:
-        """Do nothing: the sink has no resources."""
+        pass
 
     def feedback(self, feedback: Feedback) -> None:
-        """Write a span and an event."""
         about = recorded_span(feedback.trace_id, feedback.span_id)
         if about is None:
             if feedback.sample_id is None and feedback.trace_id is not None:

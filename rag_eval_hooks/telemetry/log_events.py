@@ -1,4 +1,4 @@
-"""Log events `gen_ai.evaluation.result`: one for each metric, in the RAG span's context."""
+"""Emits log events `gen_ai.evaluation.result` for each metric, in the RAG span's context."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
 __all__ = ["USER_FEEDBACK", "EventEmitter"]
 
 USER_FEEDBACK = "user_feedback"
-"""Name of feedback among evaluations."""
+"""Evaluation name under which feedback appears."""
 
 
 class EventEmitter:
@@ -31,14 +31,14 @@ class EventEmitter:
         )
 
     def emit(self, evaluation: Evaluation, attributes: ScoreAttributes) -> None:
-        """Emit an event for each score, and one with the cause for each metric that failed."""
+        """Emit an event for each score and, with the cause, for each metric that failed."""
         context, now = context_of(evaluation.sample), time.time_ns()
         if self._is_taken(context):
             for name in (*evaluation.scores, *evaluation.unscored):
                 self._send(now, context, attributes.event(evaluation, name))
 
     def emit_feedback(self, feedback: Feedback, about: SpanContext) -> None:
-        """Emit an event for a feedback on a RAG span."""
+        """Emit an event for feedback on a RAG span."""
         context = around(about)
         if self._is_taken(context):
             told = {

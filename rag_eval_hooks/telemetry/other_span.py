@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["Addition", "OtherSpan", "OtherSpans"]
 
 Addition: TypeAlias = tuple[Attributes, Sequence[SpanContext]]
-"""Attributes and links that a span gets before export."""
+"""Attributes and links to add to a span before export."""
 Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 """Passes a finished span on to the exporter."""
 
 
 class OtherSpan:
-    """A span of another instrumentor. Thread-safe; can be held like our spans.
+    """A span of another instrumentor. Thread-safe. Can be held like our own spans.
 
-    Its owner ends it at an unknown time. In the application's `RagEvalSpanProcessor`, its end waits
-    for our scores or the scores wait for its end. Without that processor, scores are set only while
-    the span is open.
+    Its owner ends the span at an unknown time. In the application's `RagEvalSpanProcessor`, the
+    finished span waits for scores, or the scores wait for the span's end. Without that processor,
+    scores can be set only while the span is open.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class OtherSpan:
         self._links: list[SpanContext] = []
 
     def is_recording(self) -> bool:
-        """Return whether it still accepts attributes, open or in our processor."""
+        """Return whether the span still accepts attributes, open or in our processor."""
         with self._lock:
             if self._done or self._span is None:
                 return False
@@ -61,7 +61,6 @@ class OtherSpan:
                 self._attributes = {**self._attributes, **fitting(self._span, attributes)}
 
     def add_link(self, context: SpanContext) -> None:
-        """Add a link."""
         with self._lock:
             if not self._done:
                 self._links.append(context)
@@ -69,7 +68,7 @@ class OtherSpan:
     def add_event(
         self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
     ) -> None:
-        """Do nothing: only our own spans have events."""
+        """Do nothing, because only our own spans have events."""
 
     def keep(self, span: ReadableSpan, export: Export) -> Addition | None:
         """Return the additions for the finished span, or None if it is held until `end`."""
@@ -106,9 +105,9 @@ def _never() -> bool:
 
 
 class OtherSpans:
-    """Spans of other instrumentors that may carry scores, by id. Thread-safe.
+    """Spans of other instrumentors that may receive scores, by id. Thread-safe.
 
-    `hold` starts to hold a finished span. Beyond `most` spans, the oldest is dropped.
+    `hold` is called to hold a finished span. Beyond `most` spans, the oldest is dropped.
     """
 
     def __init__(self, *, most: int, hold: Callable[[HeldSpan], None]) -> None:
@@ -118,7 +117,7 @@ class OtherSpans:
         self.forked()
 
     def forked(self) -> None:
-        """Forget all spans in a forked child: the parent ends them."""
+        """Drop all spans in a forked child, because the parent ends them."""
         self._lock = threading.Lock()
         self._spans: OrderedDict[tuple[int, int], tuple[OtherSpan, int]] = OrderedDict()
         # Acquired without the condition's Python code, in which a signal handler may raise.
@@ -131,9 +130,9 @@ class OtherSpans:
         self._processors += 1
 
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
-        """Add an open span that will carry scores.
+        """Add an open span that will receive scores.
 
-        `waits` is called when the span ends and returns whether to wait for scores.
+        `waits` is called when the span ends. It returns whether to wait for scores.
         """
         other = OtherSpan(span, waits, self, processed=self._processors > 0)
         if not self._processors:
@@ -148,7 +147,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return the additions for a finished span now, or None if `export` follows later."""
+        """Return the additions for a finished span now, or None if `export` is called later."""
         other = self._take(span.get_span_context())
         if other is None:
             return {}, ()
@@ -169,13 +168,13 @@ class OtherSpans:
             self._changed.notify_all()
 
     def kept(self, wait: float = 0.0) -> list[OtherSpan]:
-        """Return the held spans, once there are none or after this many seconds."""
+        """Wait until no span is held, for at most this many seconds. Return the held spans."""
         with self._kept_lock:
             self._changed.wait_for(lambda: not self._kept, wait)
             return list(self._kept)
 
     def _take(self, context: SpanContext | None) -> OtherSpan | None:
-        """Return the span, and forget it when the last processor asks."""
+        """Return the span. Remove it when the last processor asks."""
         key = (0, 0) if context is None else _key(context)
         with self._lock:
             other, processors = self._spans.get(key, (None, 0))

@@ -1,4 +1,4 @@
-"""Hold RAG spans until they have scores, and end them with their true end time."""
+"""Holds RAG spans until their scores exist, and ends them with their real end time."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 class SpanHolder:
-    """Holds at most `max_held` spans, each at most `hold_timeout` seconds. Thread-safe.
+    """Holds at most `max_held` spans, each for at most `hold_timeout` seconds. Thread-safe.
 
-    Every span is ended exactly once.
+    Every span ends exactly once.
     """
 
     def __init__(self, *, hold_timeout: float, max_held: int, incidents: Incidents) -> None:
@@ -42,13 +42,13 @@ class SpanHolder:
         self.forked()
 
     def forked(self) -> None:
-        """Forget all spans in a forked child: the parent ends them."""
+        """Drop all spans in a forked child, because the parent ends them."""
         self._lock = threading.Lock()
         # Insertion order is deadline order, because every span waits equally long.
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:
-        """Hold a span once. End it if too many are held, or after `close`."""
+        """Hold a span once. If too many are held, or after `close`, end the span."""
         with self._lock:
             if held in self._held:
                 return
@@ -66,7 +66,10 @@ class SpanHolder:
         attributes: Attributes,
         links: Sequence[SpanContext] = (),
     ) -> bool:
-        """Set attributes and links on a held span, and end it; False if it had already ended."""
+        """Set attributes and links on a held span and end it.
+
+        Return False if it had already ended.
+        """
         with self._lock:
             if held not in self._held:
                 return False
@@ -92,7 +95,7 @@ class SpanHolder:
             self.end(held, {semconv.EVAL_STATUS: EvalStatus.TIMEOUT.value})
 
     def release_all(self, status: EvalStatus) -> None:
-        """End all held spans at once with a status that explains why."""
+        """End all held spans immediately, with a status that explains why."""
         with self._lock:
             held_spans = list(self._held)
             self._held.clear()
@@ -106,7 +109,6 @@ class SpanHolder:
         self.release_all(EvalStatus.SHUTDOWN)
 
     def __len__(self) -> int:
-        """Return the number of held spans."""
         return len(self._held)
 
     def end(
@@ -115,7 +117,6 @@ class SpanHolder:
         attributes: Attributes,
         links: Sequence[SpanContext] = (),
     ) -> None:
-        """End a span that is not held."""
         try:
             complete(held.span, attributes, links)
             held.span.end(held.end_time)
@@ -124,7 +125,7 @@ class SpanHolder:
 
 
 def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | None:
-    """Return the context of a span, or None if one of its ids is missing or malformed."""
+    """Return the context of a span, or None if an id is missing or malformed."""
     if trace_id is None or span_id is None:
         return None
     context = SpanContext(
@@ -139,7 +140,7 @@ def rag_span_of(sample: Sample) -> SpanContext | None:
 
 
 def around(span: SpanContext | None) -> Context:
-    """Return a fresh context in which a span is current, or an empty context for None."""
+    """Return a fresh context in which a span is current. None gives an empty context."""
     if span is None:
         return Context()
     return trace.set_span_in_context(NonRecordingSpan(span), Context())
@@ -151,7 +152,7 @@ def context_of(sample: Sample) -> Context:
 
 
 def _number(identifier: str) -> int:
-    """Return a hexadecimal id as a number; 0, an invalid id, if malformed."""
+    """Return a hexadecimal id as a number. A malformed id gives 0, which is invalid."""
     try:
         return int(identifier, 16)
     except ValueError:

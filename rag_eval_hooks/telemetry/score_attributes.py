@@ -1,4 +1,4 @@
-"""Scores as span attributes: the headline, verdicts, values, and reasons of failures."""
+"""Converts scores to span attributes: main result, verdicts, values, reasons of failures."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_grounded
 _STYLE: Final = ("lexical.source_citation",)
 """Metrics of the answer's style, not its correctness."""
 _FIELDS: Final = ("score", "pass", "label", "screening", "normalized", "sample_rate", "reason")
-"""Fields of each score on a span, the most important first: a full span omits the last ones."""
+"""Fields of each score on a span, most important first. A full span omits the last fields."""
 
 
 class Thresholds:
-    """Compares scores with thresholds, in the scale of each metric.
+    """Compares scores with thresholds, on the scale of each metric.
 
-    A score passes at its threshold or better: above, or below if lower is better.
+    A score passes if it reaches its threshold. If lower values are better, it must not exceed it.
     """
 
     def __init__(self, limits: Mapping[str, float], metrics: Iterable[Metric]) -> None:
@@ -38,7 +38,7 @@ class Thresholds:
             check_limit("thresholds", metric_id, limit, self._scales)
 
     def reason(self, metric_id: str, score: Score, *, content: bool) -> str:
-        """Return one line: the first failure, value and threshold, such as `at least 0.80`."""
+        """Return one line with the first failure, value and threshold, such as `at least 0.80`."""
         value, limit = f"{score.value:.2f}", self._limits.get(metric_id)
         if limit is not None:
             least = "least" if self._scales[metric_id].higher_is_better else "most"
@@ -47,17 +47,20 @@ class Thresholds:
         return f"{words or metric_id} ({value})"
 
     def missed_by(self, metric_id: str, score: Score) -> float:
-        """Return the share of the scale between a score and its threshold; 0 or less: it passes."""
+        """Return how far a score misses its threshold, as a share of the scale.
+
+        At most 0: passed.
+        """
         scale = self._scales[metric_id]
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance
 
     def is_rescaled(self, metric_id: str) -> bool:
-        """Return whether a metric's own scale is another than 0 (worst) to 1 (best)."""
+        """Return whether a metric's scale differs from 0 (worst) to 1 (best)."""
         return self._scales.get(metric_id, UNIT) != UNIT
 
     def verdicts(self, outcomes: Outcomes) -> dict[str, bool]:
-        """Return True (pass) or False for each scored metric that has a threshold."""
+        """Return pass (True) or fail (False) for each scored metric that has a threshold."""
         return {
             name: self.missed_by(name, outcome) <= 0.0
             for name in self._limits
@@ -65,10 +68,10 @@ class Thresholds:
         }
 
     def passed(self, outcomes: Outcomes, verdicts: Mapping[str, bool]) -> bool | None:
-        """Return True if the sample passes, False if it fails, None if that is unknown.
+        """Return True if the sample passes, False if it fails, None if unknown.
 
-        It fails if one metric fails. It is unknown if no metric with a threshold has a score, or if
-        such a score is missing.
+        One failing metric fails the sample. The result is unknown if a metric with a threshold
+        lacks a score that was possible, or if no such metric has a score.
         """
         if not all(verdicts.values()):
             return False
@@ -79,7 +82,7 @@ class Thresholds:
 
 
 def check_limit(setting: str, metric_id: str, limit: float, scales: Mapping[str, Scale]) -> None:
-    """Reject a limit of a metric that is not evaluated, and a limit outside its scale.
+    """Reject a limit on a metric that is not evaluated, or outside the metric's scale.
 
     Raises:
         ConfigError: The limit is invalid.
@@ -101,13 +104,13 @@ class ScoreAttributes:
         self._content = content
 
     def of(self, evaluation: Evaluation) -> Attributes:
-        """Return the attributes, most important first: a full span omits the last ones."""
+        """Return the attributes, most important first. A full span omits the last attributes."""
         name = self._first_to_read(evaluation)
         headline = {} if name is None else self._result(evaluation, name)
         return present({**_summary(evaluation), **headline, **dict(self._by_metric(evaluation))})
 
     def event(self, evaluation: Evaluation, name: str) -> Attributes:
-        """Return the log event attributes of one metric that has or should have a score."""
+        """Return the log event's attributes for a metric that has or should have a score."""
         about = self._result(evaluation, name)
         about[semconv.GEN_AI_RESPONSE_ID] = evaluation.sample.response_id
         if (score := evaluation.scores.get(name)) is not None:
@@ -122,7 +125,7 @@ class ScoreAttributes:
         return present(about)
 
     def _result(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
-        """Return one outcome with the names of the GenAI conventions."""
+        """Return one outcome under the names of the GenAI conventions."""
         about = {semconv.GEN_AI_EVALUATION_NAME: name}
         if (score := evaluation.scores.get(name)) is not None:
             return about | {
@@ -139,10 +142,10 @@ class ScoreAttributes:
         }
 
     def _first_to_read(self, evaluation: Evaluation) -> str | None:
-        """Return the worst failure, else the groundedness, else the first score of the list.
+        """Return the result to show first: the worst failure, the groundedness, or the first score.
 
-        Undecided groundedness comes before passing scores. Without any score, so does every
-        undecided metric.
+        Undecided groundedness comes before passing scores. If there is no score, any undecided
+        metric does.
         """
         scores = evaluation.scores
         if failed := [name for name, passes in evaluation.verdicts.items() if not passes]:
@@ -156,7 +159,7 @@ class ScoreAttributes:
         return self._thresholds.reason(name, score, content=self._content)
 
     def _by_metric(self, evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-        """Yield attributes grouped by kind: all scores, then all passes and so on, reasons last."""
+        """Yield attributes by field: all scores, then all passes and so on, reasons last."""
         rows = {name: self._row(evaluation, name) for name in evaluation.scores}
         for field in _FIELDS:
             yield from ((semconv.eval_key(name, field), row[field]) for name, row in rows.items())

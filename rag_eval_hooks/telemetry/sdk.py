@@ -1,4 +1,4 @@
-"""Parts of `setup_tracing` that need the OpenTelemetry SDK."""
+"""The part of `setup_tracing` that needs the OpenTelemetry SDK."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def resource_of(service_name: str | None) -> Resource:
 
 
 def tracer_provider(resource: Resource, endpoint: str | None, console: bool) -> TracerProvider:
-    """Return a provider with the requested exporters, without setting it globally."""
+    """Return a provider with the requested exporters. Does not set the global provider."""
     provider = TracerProvider(resource=resource)
     if endpoint is not None or not console:
         traces = None if endpoint is None else traces_at(endpoint)
@@ -52,7 +52,10 @@ def tracer_provider(resource: Resource, endpoint: str | None, console: bool) -> 
 
 
 def set_further_providers(resource: Resource, endpoint: str | None) -> list[Any]:
-    """Set and return the global metric and log providers that the application lacks."""
+    """Set the global metric and log providers that the application lacks.
+
+    Return the new providers.
+    """
     session = requests.Session()
     session.hooks["response"].append(_accept)
     base = None if endpoint is None else traces_at(endpoint).removesuffix("traces")
@@ -73,7 +76,7 @@ def set_further_providers(resource: Resource, endpoint: str | None) -> list[Any]
 
 
 def _accept(response: Any, *_: Any, **__: Any) -> Any:
-    """Treat a response as success if the receiver does not support this signal, such as metrics."""
+    """Treat a response as success if the receiver does not support this signal."""
     if response.status_code in _NOT_TAKEN:
         _logger.debug("%s does not accept this signal (%d)", response.url, response.status_code)
         response.status_code = 200

@@ -1,4 +1,4 @@
-"""All OpenTelemetry signals of a request and its evaluation, in the right order."""
+"""Sends all OpenTelemetry signals of a request and its evaluation, in the right order."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = ["Telemetry"]
 
 
 class Telemetry(Observer):
-    """Holds RAG spans, and publishes evaluations on spans, as log events and metrics.
+    """Holds RAG spans, and publishes evaluations as spans, log events and metrics.
 
-    An exception in one signal is counted and does not stop the others. A provider of
-    None means the global provider, even if it is set later.
+    An exception in one signal is counted and does not stop the others. If a provider is None, the
+    global provider is used, even if it is set later.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Telemetry(Observer):
         self._metrics = MetricRecorder(meter, judge=judge, incidents=incidents)
 
     def watch(self, observe: Callable[[Meter], None]) -> None:
-        """Let a function create additional instruments."""
+        """Register a function that creates additional instruments."""
         with self._edge("metrics"):
             observe(self._metrics.meter)
 
@@ -76,17 +76,16 @@ class Telemetry(Observer):
         return self._metrics
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Record the usage of an evaluation."""
         with self._edge("metrics"):
             self._metrics.used(sample, outcomes)
 
     def forked(self) -> None:
-        """Forget the parent's gates and spans."""
+        """Drop the parent's gates and spans."""
         self._metrics.forked()
         self.holder.forked()
 
     def judged(self, evaluation: Evaluation) -> Evaluation:
-        """Return an evaluation with pass and fail by the thresholds."""
+        """Return an evaluation with pass or fail for each threshold."""
         verdicts = self._thresholds.verdicts(evaluation.outcomes)
         passed = self._thresholds.passed(evaluation.outcomes, verdicts)
         return replace(evaluation, verdicts=verdicts, passed=passed)
@@ -99,7 +98,6 @@ class Telemetry(Observer):
             self._end_span(request.span, {})
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        """Send all signals of an evaluation."""
         if request.by_feedback:
             self._publish_late(evaluation)
         elif request.outcomes is not None:
@@ -138,7 +136,7 @@ class Telemetry(Observer):
         attributes: Attributes,
         links: Sequence[SpanContext],
     ) -> bool:
-        """End the held RAG span with the scores; return whether it has them."""
+        """End the held RAG span with the scores. Return whether it was still held."""
         if request.span is None:
             return False
         ending = _attributes_of(request, Ending.of(evaluation))
@@ -150,9 +148,9 @@ class Telemetry(Observer):
             self.holder.end(span, attributes)
 
     def _publish_late(self, evaluation: Evaluation) -> None:
-        """Publish an evaluation requested by feedback: evaluation spans, log events and metrics.
+        """Publish an evaluation that feedback requested, as spans, log events and metrics.
 
-        Metrics describe only sampled requests, so they exclude other scores.
+        The metrics exclude its scores, because they describe only sampled requests.
         """
         self._end(evaluation, self._start(evaluation, self._attributes.of(evaluation)))
         drawn = {k: v for k, v in evaluation.outcomes.items() if v.probability is not None}
@@ -185,7 +183,7 @@ class Telemetry(Observer):
 
 
 def _attributes_of(request: Request, ending: Ending) -> Attributes:
-    """Return the attributes that explain on a RAG span why it has no scores."""
+    """Return the attributes that say on a RAG span why it has no scores."""
     if ending.column is Column.SAMPLED_OUT:
         return {
             semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value,

@@ -1,4 +1,4 @@
-"""`setup_tracing`: configures OpenTelemetry's providers, only when called."""
+"""`setup_tracing`: configures OpenTelemetry providers when the application calls it."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def setup_tracing(
 ) -> TracerProvider:
     """Create providers with exporters and set them globally.
 
-    For applications without telemetry. An application with its own providers does not need this.
-    With OTLP, metrics and log events also get providers, unless the application has set its own. A
-    receiver that accepts only spans is not an error.
+    Use this in an application without OpenTelemetry providers. With OTLP, the call also creates
+    providers for metrics and log events, unless the application has set its own. A receiver may
+    accept only spans.
 
     Args:
-        endpoint: Base URL of an OTLP/HTTP receiver, such as `http://localhost:4318`. The default
-            comes from the `OTEL_EXPORTER_OTLP_*` variables, else it is `http://localhost:4318`.
+        endpoint: Base URL of an OTLP/HTTP receiver. The default comes from the
+            `OTEL_EXPORTER_OTLP_*` variables. Without them, it is `http://localhost:4318`.
         console: Whether to print spans.
-        service_name: Default service name, if neither `OTEL_SERVICE_NAME` nor
+        service_name: Default service name if neither `OTEL_SERVICE_NAME` nor
             `OTEL_RESOURCE_ATTRIBUTES` sets one.
 
     Returns:
-        The tracer provider. `RagEval.flush` and `shutdown` flush all providers, which shut down at
+        The tracer provider. `RagEval.flush` and `shutdown` flush all providers. They shut down at
         exit.
 
     Raises:
@@ -75,7 +75,7 @@ def global_providers() -> list[Any]:
 
 
 def flush_providers(timeout: float, providers: Iterable[Any] | None = None) -> bool:
-    """Flush providers in parallel. Providers without a flush lose nothing.
+    """Flush providers in parallel. A provider without a flush method needs none.
 
     Exporters may exceed their timeout, so the wait has its own limit. The default is the providers
     of `setup_tracing`. Returns whether all finished in time.

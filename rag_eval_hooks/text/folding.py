@@ -1,4 +1,4 @@
-"""Text as words: folding, tokens, stop words and counts for any script, without a model.
+"""Normalizes text and splits it into words, for any script and without a model.
 
 Every function is pure and accepts any text.
 """
@@ -22,7 +22,7 @@ def toml_of(name: str, package: str = "rag_eval_hooks.text") -> dict[str, Any]:
 
 
 def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]:
-    """Compile case-insensitive patterns by name, without parts. A list matches if any item does."""
+    """Compile case-insensitive patterns by name. A list matches if any of its patterns matches."""
     texts = {name: "|".join(one) if isinstance(one, list) else one for name, one in given.items()}
     parts = {part for text in texts.values() for part in _PART.findall(text)}
     whole = {name: _whole(text, texts) for name, text in texts.items() if name not in parts}
@@ -56,7 +56,7 @@ _ASCII_TOKEN = re.compile(rf"{_NUMBER}|[a-z0-9]+{_SUFFIX}")
 _TOKEN = re.compile(rf"[{CJK}]+|{_NUMBER}|(?:(?![{CJK}])[^\W_]|[{_SIGNS}])+{_SUFFIX}")
 _JOINED = re.compile(r"[0-9][.,][0-9]")
 SPACED = {code: " " for code in range(128) if not chr(code).isalnum()}
-"""Translation of ASCII text into words and spaces."""
+"""Translation table from ASCII text to words and spaces."""
 _WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
 _ANY_CJK = re.compile(f"[{CJK}]")
 
@@ -67,9 +67,10 @@ _RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
 
 
 def collapse_runs(text: str) -> str:
-    """Return a text without invisible characters and without long runs of one character.
+    """Return a text without invisible characters and without long repetitions of one character.
 
-    Backtracking patterns take quadratic time over such a run and hold the interpreter lock.
+    A backtracking pattern takes quadratic time over such a repetition and holds the interpreter
+    lock.
     """
     spaced = _SPACES.sub(lambda run: "\n\n" if "\n" in run[0] else " ", text.translate(_UNSEEN))
     return _RUN.sub(lambda run: run[0][:_LONGEST_RUN], spaced)
@@ -84,7 +85,7 @@ WORDS: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
     kind: {name: word_set(listed) for name, listed in lists.items()}
     for kind, lists in toml_of("words.toml").items()
 }
-"""Lists of folded words by kind, and by language or use."""
+"""Lists of normalized words by kind, and by language or use."""
 STOP_WORDS: Final = frozenset[str]().union(*WORDS["stop"].values())
 """Words without meaning, in English and German."""
 
@@ -97,8 +98,8 @@ def squash(text: str) -> str:
 def fold(text: str) -> str:
     """Return the text without case, accents, compatibility forms and surplus white space.
 
-    "Café" and "CAFE" fold to one text, so do full-width and plain letters, and Arabic with and
-    without vowel marks. Voicing marks of Japanese kana stay, because they distinguish words.
+    "Café" and "CAFE" become equal. So do full-width and plain letters, and Arabic with and without
+    vowel marks. Voicing marks of Japanese kana stay, because they distinguish words.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text.translate(_QUOTES).casefold())
@@ -107,15 +108,15 @@ def fold(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """Return folded words in order: numbers whole, Chinese, Japanese and Korean as bigrams.
+    """Return normalized words in order. Chinese, Japanese and Korean words become bigrams.
 
-    A possessive "'s" is cut off, other contractions stay one token ("don't").
+    Numbers stay whole. A possessive "'s" is removed; other contractions stay one token ("don't").
     """
     return folded_tokens(fold(text))
 
 
 def folded_tokens(folded: str) -> list[str]:
-    """Return the tokens of a folded text."""
+    """Return the tokens of a normalized text."""
     plain = folded.isascii()
     if plain and "'" not in folded and _JOINED.search(folded) is None:
         return folded.translate(SPACED).split()  # most texts, several times as fast
@@ -143,22 +144,21 @@ def has_cjk(text: str) -> bool:
 
 
 def without_cjk(text: str) -> str:
-    """Return the text with a comma for each run of Chinese, Japanese or Korean."""
+    """Return the text with each Chinese, Japanese or Korean sequence replaced by a comma."""
     return _ANY_CJK.sub(",", text) if not text.isascii() else text
 
 
 def content_tokens(text: str) -> list[str]:
-    """Return the content tokens: no stop words, no single Latin letters."""
+    """Return the tokens that are neither stop words nor single Latin letters."""
     return [token for token in tokens(text) if is_content(token)]
 
 
 def is_content(token: str) -> bool:
-    """Return whether a token is a content word."""
     return token not in STOP_WORDS and (len(token) > 1 or token.isdigit() or token > "\u02ff")
 
 
 def distinct(texts: Iterable[str]) -> list[str]:
-    """Return the texts with tokens in order, without repetitions of earlier texts."""
+    """Return the texts that have tokens, in order, without repetitions."""
     first: dict[tuple[str, ...], str] = {}
     for text in texts:
         first.setdefault(tuple(tokens(text)), text)
@@ -167,9 +167,9 @@ def distinct(texts: Iterable[str]) -> list[str]:
 
 
 def word_count(text: str) -> int:
-    """Return the number of words: runs between white space that hold a letter or digit.
+    """Return the number of words. A word is text between white space with a letter or digit.
 
-    A Chinese, Japanese or Korean character counts as one word each.
+    Each Chinese, Japanese or Korean character counts as one word.
     """
     return sum(_is_word(run) for run in _WORD.findall(fold(text)))
 
@@ -183,7 +183,7 @@ _ENDINGS = ("ations", "ation", "ingly", "ments", "ment", "ness", "ings", "ing", 
 
 
 def stem(token: str) -> str:
-    """Return a crude stem that inflections of a word share; ASCII words only."""
+    """Return an approximate stem that inflections of a word share. ASCII words only."""
     if len(token) < 5 or not token.isalpha() or not token.isascii():
         return _short_stem(token)
     for ending in _ENDINGS if token.endswith(_ENDINGS) else ():
@@ -202,14 +202,14 @@ def _short_stem(token: str) -> str:
 
 
 FUNCTION_WORDS: Final = WORDS["function"]
-"""Folded function words by code of the language."""
+"""Normalized function words by language code."""
 _FUNCTION_WORDS: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
 
 
 def language(words: Sequence[str]) -> str | None:
     """Return the code of the language with the most function words.
 
-    None if two languages tie, or no language has two.
+    Returns None if two languages tie, or if no language has two.
     """
     found = _FUNCTION_WORDS.intersection(words)
     counts = {code: len(found & known) for code, known in FUNCTION_WORDS.items()}
@@ -221,7 +221,7 @@ def language(words: Sequence[str]) -> str | None:
 R = TypeVar("R")
 
 _LONGEST: Final = 500
-"""Characters. A cache of thousands of longer texts would take gigabytes."""
+"""Maximum length in characters. A cache of thousands of longer texts would take gigabytes."""
 
 
 def cache_short(maxsize: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:

@@ -1,4 +1,4 @@
-"""Key terms of a text: keywords, phrases, and entities such as names, dates and numbers."""
+"""Finds key terms of a text: keywords, phrases, and entities such as names and dates."""
 
 # ruff: noqa: RUF001 - this module handles such characters
 
@@ -22,19 +22,19 @@ from rag_eval_hooks.text.numbers import Number, numbers
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
 Keyword: TypeAlias = str | Number
-"""A folded word or phrase, or a value."""
+"""A normalized word or phrase, or a number."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
 _GOES_ON = re.compile(r"%|[.,][0-9]")
-"""After digits that are only the start of a number: "118" of "118.5%"."""
+"""Follows digits that are only the start of a number: "118" of "118.5%"."""
 _MIN_LETTERS = 4
 
 
 def phrases(text: str) -> list[str]:
     """Return capitalized phrases as written, with the number after them, in order.
 
-    "Territory 118", "Rule C-1", "Taylor Momsen". Leading and trailing stop words, such
-    as a sentence-initial "The", are removed. A phrase does not cross punctuation.
+    Examples are "Territory 118", "Rule C-1" and "Taylor Momsen". Leading and trailing stop words,
+    such as a "The" that opens a sentence, are removed. A phrase does not cross punctuation.
     """
     text, end = without_cjk(text), 0
     runs: list[list[str]] = [[]]
@@ -62,11 +62,11 @@ def _trimmed(run: list[str]) -> list[str]:
 
 
 def keywords(text: str) -> list[Keyword]:
-    """Return distinct keywords of a text, in order of kind: phrases, numbers, words.
+    """Return distinct keywords of a text: first phrases, then numbers, then words.
 
-    Keywords are capitalized phrases, numbers and percentages as values, and words of four or more
-    letters except stop words. Numbers and words inside a phrase also count separately. Chinese,
-    Japanese and Korean words are character bigrams.
+    Keywords are capitalized phrases, numbers and percentages, and words of four or more letters
+    except stop words. Numbers and words inside a phrase also count separately. Chinese, Japanese
+    and Korean words are character bigrams.
     """
     every = tokens(text)
     # A phrase that splits a token, such as next to a stray combining mark, could never match.
@@ -83,7 +83,7 @@ def _is_keyword(token: str) -> bool:
 
 
 class Searched:
-    """A text searched for keywords and entities, as whole words and as values."""
+    """A text in which keywords and entities are searched, as whole words and as numbers."""
 
     def __init__(self, words: Sequence[str], values: frozenset[Number]) -> None:
         self._tokens = words
@@ -94,17 +94,17 @@ class Searched:
 
     @classmethod
     def of(cls, text: str) -> Searched:
-        """Return the text, ready to be searched."""
+        """Return the text, prepared for searches."""
         return cls(tokens(text), frozenset(numbers(text)))
 
     def holds(self, keyword: Keyword) -> bool:
-        """Return whether the text contains a keyword; "604" is not in "1604"."""
+        """Return whether the text contains a keyword. "1604" does not contain "604"."""
         if isinstance(keyword, Number):
             return keyword in self._numbers
         return self.holds_words(tokens(keyword))
 
     def holds_words(self, words: Sequence[str]) -> bool:
-        """Return whether the text contains words side by side and in order."""
+        """Return whether the text contains words next to each other and in order."""
         if not words or not all(word in self._places for word in words):
             return False
         offset, rarest = min(enumerate(words), key=lambda one: len(self._places[one[1]]))
@@ -115,7 +115,10 @@ class Searched:
         )
 
     def holds_entity(self, entity: str) -> bool:
-        """Return whether the text contains an entity. A bare number is compared as a value."""
+        """Return whether the text contains an entity.
+
+        A number without a unit is compared as a number.
+        """
         values = numbers(entity)
         if len(values) == 1 and not any(c.isalpha() for c in entity):
             return values[0] in self._numbers
@@ -123,11 +126,11 @@ class Searched:
 
 
 def entities(text: str) -> list[str]:
-    """Return distinct names, dates, places and numbers of a text as written, in order of kind.
+    """Return distinct names, dates, places and numbers of a text as written, grouped by kind.
 
-    Names are found by capital letters, so only in scripts with case. A capitalized word at a
-    sentence start counts unless the text also has it in lower case. A text of at most three words
-    without an entity is an entity itself.
+    Names are found by capital letters, so only in scripts with case. A capitalized word at the
+    start of a sentence counts unless the text also has it in lower case. A text of at most three
+    words without an entity counts as an entity.
     """
     dates = [measure.text for measure in measures(text) if measure.unit == "date"]
     rest = _without(text, dates)

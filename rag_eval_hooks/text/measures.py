@@ -1,4 +1,4 @@
-"""Quantities of a text: numbers with units, money, clock times and dates, as values."""
+"""Finds quantities in a text: numbers with units, money, clock times and dates."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rag_eval_hooks.text.numbers import number_spans, word_numbers
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One quantity.
+    """One quantity in a text.
 
     Attributes:
-        value: Number in its base unit: metres, grams, seconds, months, litres, bytes; minutes
-            since midnight for a clock time; NaN for a date.
-        unit: Base unit, currency, `clock`, `date`, or empty for a bare number.
-        text: As written, with its unit.
+        value: Number in the base unit. Base units are meters, grams, seconds, months, liters and
+            bytes. A clock time is minutes since midnight, and a date is NaN.
+        unit: Base unit, currency, `clock` or `date`. Empty for a number without a unit.
+        text: The quantity as written, with its unit.
         start: Start in the text.
         end: End in the text.
-        number: Number as written, before it is converted.
-        dates: For a date, the readings of it as (year, month, day), 0 for a part that is open.
-        rough: Whether the text calls it approximate.
-        bound: Whether the text gives it as a bound: "more than 50".
+        number: Number as written, before conversion.
+        dates: For a date, its possible meanings as (year, month, day). Unknown parts are 0.
+        rough: Whether the text calls the quantity approximate.
+        bound: Whether the text gives the quantity as a bound, such as "more than 50".
     """
 
     value: float
@@ -52,7 +52,6 @@ _LOOSE: Final[Mapping[str, Mapping[str, float]]] = _DATA["loose"]
 MONTHS: Final = {
     name: int(number) for number, names in _DATA["months"].items() for name in names.split("|")
 }
-"""Month numbers by name."""
 _PATTERNS: Final = compiled({**_DATA["patterns"], "month": sorted(MONTHS, key=len, reverse=True)})
 _SIGNS: Final = ("$", "€", "£", "¥")
 _SHORT: Final = {"k": 1e3, "m": 1e6, "bn": 1e9}
@@ -63,7 +62,7 @@ _NOON: Final = 720.0
 def measures(text: str) -> tuple[Measure, ...]:
     """Return the quantities of a text in order.
 
-    Number words count in English, German, French and Spanish; "Response 1", "[2]" and the numbers
+    Number words count in English, German, French and Spanish. "Response 1", "[2]" and the numbers
     of list items are labels, not quantities.
     """
     text = _PATTERNS["grouped"].sub(lambda match: match[0].replace(" ", "\u202f"), text)
@@ -162,7 +161,7 @@ def _numbers(text: str) -> Iterator[Measure]:
 
 
 def agree(said: Measure, stated: Measure) -> bool:
-    """Return whether a quantity follows from a stated one: equal, converted, or rounded."""
+    """Return whether a quantity equals a stated quantity, also after conversion or rounding."""
     if "date" in (said.unit, stated.unit):
         return _same_date(said, stated)
     if said.unit != stated.unit and said.unit and stated.unit:
@@ -188,7 +187,7 @@ def _is_rounded(said: Measure, one: float, two: float) -> bool:
 
 
 def _is_loosely(said: Measure, stated: Measure) -> bool:
-    """Return whether one unit has an ambiguous name, such as pound, that may mean the other."""
+    """Return whether a unit has an ambiguous name, such as pound, that may mean the other."""
     for one, two in ((said, stated), (stated, said)):
         size = _LOOSE.get(one.unit, {}).get(two.unit)
         if size is not None and math.isclose(one.value * size, two.value, rel_tol=0.004):

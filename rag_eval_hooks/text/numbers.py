@@ -1,4 +1,4 @@
-"""Numbers in a text as values: in digits, and in words of four languages."""
+"""Finds numbers in a text, written in digits or in words of four languages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rag_eval_hooks.text.folding import compiled, language, toml_of
 
 
 class Number(NamedTuple):
-    """A value that a text states. Equal values are equal in any notation."""
+    """A number in a text. Equal numbers are equal in any notation."""
 
     value: Decimal
     percent: bool = False
@@ -49,13 +49,14 @@ _TYPOGRAPHY = {
 
 
 def numbers(text: str) -> list[Number]:
-    """Return the numbers that a text states, in order, with repetitions.
+    """Return the numbers in a text, in order, with repetitions.
 
-    "$604" is 604, "1,000" 1000, "0.305 percent" is 0.305 %, "2.5 million" 2500000, "1990s" 1990.
-    The parser also reads a decimal comma that cannot group thousands ("0,305", "1,5", "1.000,50"),
-    digits of every script and the Unicode minus. The parser skips digits inside identifiers
-    ("A4b"), versions ("1.2.3"), and the markers of a numbered list of two or more items. A hyphen
-    after a digit or letter is not a sign.
+    "$604" is 604, "1,000" is 1000, "0.305 percent" is 0.305 %, "2.5 million" is 2500000, and
+    "1990s" is 1990. A comma is a decimal comma if it cannot group thousands ("0,305", "1,5",
+    "1.000,50"). Digits of every script and the Unicode minus count.
+
+    Digits in identifiers ("A4b"), versions ("1.2.3") and the markers of a numbered list do not
+    count. A hyphen after a digit or letter is not a sign.
     """
     return [number for _, _, number in number_spans(text)]
 
@@ -109,7 +110,7 @@ _WORD: Final = re.compile(r"\w+")
 def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
     """Yield start, end and value of each number written as a word, in order.
 
-    A lone "one" is mostly an article or a pronoun, so it does not count.
+    A single "one" does not count, because it is mostly an article or a pronoun.
     """
     words = _WORD.findall(text.casefold())
     if _OPENING.isdisjoint(words):

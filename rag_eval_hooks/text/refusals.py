@@ -1,9 +1,10 @@
-"""Refusals: answers that do not answer the question.
+"""Detects refusals: answers that do not answer the question.
 
 A sentence refuses if its main clause refuses: "I cannot determine ...", "the passages do not
-mention ...". "The tomb of the unknown soldier" and "the author is unknown" do not refuse. An answer
-refuses if it opens with a refusal and never answers, or if it is short and ends with a refusal.
-Word order is freer in German, French and Spanish, so kinds of words decide there: who does not know
+mention ...". "The author is unknown" does not refuse. An answer refuses if it opens with a refusal
+and never answers, or if it is short and ends with a refusal.
+
+German, French and Spanish have a freer word order. There, types of words decide: who does not know
 or say, which information is missing, which source is silent. In Chinese, Japanese and Arabic, a
 short answer is compared with common phrases.
 """
@@ -26,7 +27,7 @@ _ENGLISH: Final = compiled(_DATA.pop("english"))
 _KINDS: Final = [
     {name: word_set(words) for name, words in kinds.items()} for kinds in _DATA.values()
 ]
-"""Kinds of words in German, French and Spanish."""
+"""Types of words in German, French and Spanish."""
 _NOT: Final = re.compile(r"\bcan(?:not|'t)\b|n't\b")
 _LONGEST: Final = 300  # characters of a sentence that only refuses
 _LONG: Final = 5  # sentences; in an answer this long, a refusal at the end does not count
@@ -34,7 +35,7 @@ _LONG: Final = 5  # sentences; in an answer this long, a refusal at the end does
 
 @lru_cache(maxsize=64)  # several metrics check the same answer
 def refusal(answer: str) -> str | None:
-    """Return the folded sentence in which an answer refuses, or None."""
+    """Return the normalized sentence in which an answer refuses, or None."""
     written = sentences(answer)
     said = [fold(strip_marker(sentence)) for sentence in written]
     lists = any(strip_marker(sentence) != sentence for sentence in written)
@@ -60,7 +61,7 @@ def _refuses(sentence: str) -> bool:
 
 
 def _denies(sentence: str, kinds: Mapping[str, frozenset[str]]) -> bool:
-    """Return whether the first clause after the opening refuses, by its kinds of words."""
+    """Return whether the first clause after the opening refuses, by its types of words."""
     clauses = [re.findall(r"\w+", part) for part in re.split(r"[,;:]", sentence)]
     opens = kinds["sorry"] | kinds["cites"]
     while len(clauses) > 1 and (
@@ -99,5 +100,5 @@ def _answers(said: Sequence[str]) -> bool:
 
 
 def _tells(text: str) -> bool:
-    """Return whether a folded sentence is about the matter: neither a refusal nor an aside."""
+    """Return whether a normalized sentence gives information: neither a refusal nor an aside."""
     return not _refuses(text) and _ENGLISH["aside"].match(_opened(text)) is None

@@ -1,4 +1,4 @@
-"""Split sentences by rules: English, German, Chinese, Japanese, Arabic, Hindi, Markdown."""
+"""Splits text into sentences, by rules for seven languages and Markdown."""
 
 # ruff: noqa: RUF001 - this module handles such characters
 
@@ -26,7 +26,7 @@ _WRAP = 50  # characters; a shorter line without a full stop is a separate sente
 
 
 def sentences(text: str) -> list[str]:
-    """Return trimmed sentences of a text in order. List items and short lines are sentences.
+    """Return the sentences of a text in order. List items and short lines are sentences.
 
     Full stops in abbreviations, initials and decimals do not end a sentence. A full stop directly
     before a capital ("hotels.The") does, because scraped passages often lack the space. Only white
@@ -41,7 +41,7 @@ def strip_marker(sentence: str) -> str:
 
 
 def is_question(sentence: str) -> bool:
-    """Return whether the sentence ends in a question mark of any script."""
+    """Return whether the sentence ends with a question mark of any script."""
     return _QUESTION.search(sentence) is not None
 
 

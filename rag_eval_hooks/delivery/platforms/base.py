@@ -1,4 +1,4 @@
-"""Base of the platform sinks: one HTTP client, and the parts of a score."""
+"""Base class of platform sinks: HTTP client, and conversion of scores."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ _REFUSED_KEY: Final = (401, 403)
 
 
 class PlatformSink(Destination):
-    """Sends scores to a platform with a JSON API, in the background.
+    """Sends scores to a platform's JSON API, in the background.
 
-    A platform implements `send`. With a spool, scores stay there until the platform accepts them.
-    Credentials in the URL move to a header, because the client logs URLs.
+    A subclass implements `send`. With a spool, scores stay on disk until the platform accepts them.
+    Credentials in the URL are moved to a header, because the HTTP client logs URLs.
 
     Args:
         name: Name of the platform in counts and logs.
-        url: Base URL. Spooled results are sent only to their URL, which is stored as a hash.
-        content: Whether explanations may quote the application's texts. None: the setting
+        url: Base URL. Spooled results are sent only to the URL for which they were stored. The
+            spool stores a hash of the URL.
+        content: Whether explanations may quote the application's texts. None uses the setting
             `capture_content`.
         key: Bearer key, or None.
         auth: User and password, or None.
@@ -81,9 +82,9 @@ class PlatformSink(Destination):
         self._max_chars, self._no_span = max_chars, 0
 
     def books(self) -> Mapping[str, int]:
-        """Return the samples taken, sent, lost, waiting, and without a recorded span.
+        """Return counts of samples: taken, sent, lost, waiting, and without a recorded span.
 
-        With a spool, `spooled` counts the samples left there for any process.
+        With a spool, `spooled` counts samples left on disk for any process.
         """
         ends = ("sent", "lost", *(["spooled"] if "spooled" in self.counts else []))
         books = {name: self.counts[name] for name in ("taken", *ends)}
@@ -91,7 +92,7 @@ class PlatformSink(Destination):
         return {**books, "waiting": waiting, "no_span": self._no_span}
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
-        """Return whether a result has scores and a recorded span to attach them to."""
+        """Return whether a result has scores, and a recorded span to which they belong."""
         if isinstance(payload, Feedback) or not payload.scores:
             return False
         has_span = payload.sample.trace_id is not None and payload.sample.span_id is not None
@@ -114,7 +115,7 @@ class PlatformSink(Destination):
         )
 
     def call(self, method: str, path: str, **request: Any) -> Any:
-        """Return the JSON of the response, or None without a body. Thread-safe.
+        """Return the response's JSON, or None without a body. Thread-safe.
 
         Raises:
             RetryLater: The server is unreachable, busy (408, 425, 429), or failed (5xx).
@@ -156,7 +157,7 @@ class PlatformSink(Destination):
 
 
 def identifier(score: Score) -> str:
-    """Return the judge of a score. With span and name it identifies a repeated score."""
+    """Return the judge of a score. Span, name and identifier together identify a repeated score."""
     return score.annotator or semconv.TRACER_NAME
 
 
@@ -169,7 +170,7 @@ def _limit_reply(response: Any) -> None:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return `Retry-After` in seconds, or None for a date, which means the default pause."""
+    """Return `Retry-After` in seconds. None for a date, which means the default pause."""
     try:
         return max(0.0, float(text or ""))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Sends scores to Langfuse, by its public API."""
+"""`LangfuseSink` sends scores to Langfuse through its public API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LangfuseSink"]
 
 
 class LangfuseSink(PlatformSink):
-    """Writes each score with the ids of trace and RAG span, several samples per request.
+    """Writes each score with the ids of its trace and RAG span. One request holds several samples.
 
     Ids derive from span, name and identifier, so a repeated score replaces the first. Langfuse
     accepts scores before their spans.
@@ -26,11 +26,11 @@ class LangfuseSink(PlatformSink):
         url: URL of Langfuse, such as `https://cloud.langfuse.com`.
         public_key: The project's public key.
         secret_key: The project's secret key; never printed.
-        content: Whether comments may quote the application's texts. None: the setting
+        content: Whether comments may quote the application's texts. None uses the setting
             `capture_content`.
 
     Raises:
-        ConfigError: The URL has credentials.
+        ConfigError: The URL contains credentials.
         ImportError: The extra `platforms` is not installed.
     """
 
@@ -48,7 +48,7 @@ class LangfuseSink(PlatformSink):
         )
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Send all scores in one request. Langfuse names rejected scores."""
+        """Send all scores in one request. Langfuse's reply names rejected scores."""
         scores = [(n, one, name) for n, one in enumerate(payloads) for name in one.scores]
         body = [self._score(one, name) for _, one, name in scores]
         try:

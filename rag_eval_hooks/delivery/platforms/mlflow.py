@@ -1,4 +1,4 @@
-"""Scores as assessments in MLflow, by its REST API."""
+"""`MlflowSink` sends scores to MLflow as assessments, through its REST API."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _TRACES: Final = "api/3.0/mlflow/traces"
 _SPAN: Final = "rag_eval.span_id"
 _LABEL: Final = "rag_eval.label"
 _REQUESTS: Final = 96
-"""Requests in flight: one per score and one more per trace, in sequence."""
+"""Maximum number of requests per batch: one per trace, and one per score."""
 _Key: TypeAlias = tuple[str, str, str | None]
 
 
 class MlflowSink(PlatformSink):
-    """Writes each score as feedback on the trace, one request per score.
+    """Writes each score as feedback on the trace, with one request per score.
 
-    MLflow assigns its own assessment ids, so the trace is read first. An assessment with the same
-    name, source and span is updated; otherwise one is added.
+    MLflow assigns its own assessment ids, so the sink reads the trace first. It updates an
+    assessment with the same name, source and span, and otherwise adds one.
 
     Args:
         url: URL of the tracking server, such as `http://localhost:5000`.
-        token: The server's token, if the server requires a token; never printed.
-        content: Whether rationales may quote the application's texts. None: the setting
+        token: The server's token, if required; never printed.
+        content: Whether rationales may quote the application's texts. None uses the setting
             `capture_content`.
 
     Raises:
@@ -47,7 +47,7 @@ class MlflowSink(PlatformSink):
         super().__init__("mlflow", url, content, key=token)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Add or update the assessments of each trace, several traces at once."""
+        """Add or update the assessments of each trace, for several traces at once."""
         waiting, errors = deque(enumerate(payloads)), dict[int, SendError]()
 
         def work() -> None:

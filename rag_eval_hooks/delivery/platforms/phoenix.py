@@ -1,4 +1,4 @@
-"""Scores as annotations in Arize Phoenix, by its REST API."""
+"""`PhoenixSink` sends scores to Arize Phoenix as annotations, through its REST API."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["PhoenixSink"]
 
 
 class PhoenixSink(PlatformSink):
-    """Writes each score as an annotation of the RAG span, several samples per request.
+    """Writes each score as an annotation of the RAG span. One request holds several samples.
 
-    Phoenix has one annotation per span, name and identifier, so a repeated annotation replaces the
-    first. If Phoenix lacks the span, the sink retries. After the last try, Phoenix keeps the
+    Phoenix has one annotation per span, name and identifier, so a repeated score replaces the
+    first. If Phoenix lacks the span, the sink retries. After the last attempt, Phoenix keeps the
     annotation for ten minutes until the span arrives.
 
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.
-        api_key: The server's key, if the server requires a key; never printed.
-        content: Whether explanations may quote the application's texts. None: the setting
+        api_key: The server's key, if required; never printed.
+        content: Whether explanations may quote the application's texts. None uses the setting
             `capture_content`.
 
     Raises:
@@ -35,7 +35,7 @@ class PhoenixSink(PlatformSink):
         super().__init__("phoenix", url, content, key=api_key)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Post the annotations. One unknown span, which Phoenix names, fails the whole request."""
+        """Post the annotations. A single unknown span, which Phoenix names, fails the request."""
         try:
             self._post(payloads, sync=True)
         except SpanUnknown as error:
