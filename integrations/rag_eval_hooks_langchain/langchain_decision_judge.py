@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from langchain_core.decisions import BaseDecisionModel
 from langchain_core.decisions.types import Question
-from langchain_core.runnables import RunnableConfig
-from langsmith.run_helpers import tracing_context
 from pydantic import TypeAdapter
 
 from rag_eval_hooks.calls import Caller, Operation
@@ -15,11 +13,11 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.decision_judge import DecisionJudge, DecisionOptions
-from rag_eval_hooks.judges.decision_model import DecisionModel, Questions, system_one
+from rag_eval_hooks.judges.decision_model import DecisionModel, Questions
+from rag_eval_hooks_langchain.langchain_judge import unseen
 
 __all__ = ["LangChainDecisionJudge"]
 
-_UNSEEN: Final[RunnableConfig] = {"callbacks": []}
 _QUESTIONS: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Question])
 
 
@@ -30,15 +28,9 @@ class LangChainDecisionModel(DecisionModel):
         super().__init__(Caller(f"langchain:{model.model}", Operation.DECISION), limits)
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
-        request: Any = system_one(system, state, questions)
-        request["questions"] = _QUESTIONS.validate_python(request["questions"])
-        with tracing_context(enabled=False):
-            async with meter.sending(self.timeout):
-                if self._blocks:
-                    # LangChain would call it in the event loop's own pool.
-                    reply = await self.threads.run(lambda: self._model.invoke(request, _UNSEEN))
-                else:
-                    reply = await self._model.ainvoke(request, _UNSEEN)
+        asked = _QUESTIONS.validate_python(questions)
+        request: Any = {"state": f"{system}\n\n{state}", "questions": asked}
+        reply = await unseen(self, self._model, request, meter, blocks=self._blocks)
         used: Any = reply.usage or {}
         meter.replied(used.get("input_tokens"), used.get("output_tokens"), model=reply.model)
         return reply.model_dump(include={"answers"})["answers"]

@@ -17,7 +17,14 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.failures import ModeMissingError
 from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, OutputMode, only_text, reply_text
+from rag_eval_hooks.judges.chat import (
+    REASONS,
+    ChatAdapter,
+    ModelAdapter,
+    OutputMode,
+    only_text,
+    reply_text,
+)
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
@@ -62,16 +69,23 @@ class LangChainChat(ChatAdapter):
                 raise ModeMissingError(self.name, e) from None
         user = prompt.user if mode is OutputMode.JSON_SCHEMA else prompt.user_with_shape
         messages = [SystemMessage(prompt.system), HumanMessage(user)]
-        # Tracing by environment variables is off only for these calls.
-        with tracing_context(enabled=False):
-            async with meter.sending(self.timeout):
-                if _blocks(self._model):
-                    reply = await self.threads.run(lambda: model.invoke(messages, _UNSEEN))
-                else:
-                    reply = await model.ainvoke(messages, _UNSEEN)
+        reply = await unseen(self, model, messages, meter, blocks=_blocks(self._model))
         usage = getattr(reply, "usage_metadata", None) or {}
         meter.replied(usage.get("input_tokens"), usage.get("output_tokens"))
         return _text_of(reply)
+
+
+async def unseen(
+    adapter: ModelAdapter, model: _Model, request: Any, meter: Meter, *, blocks: bool
+) -> Any:
+    """Call a model without callbacks. A model that blocks runs on the adapter's threads."""
+    # Tracing by environment variables is off only for these calls.
+    with tracing_context(enabled=False):
+        async with meter.sending(adapter.timeout):
+            if blocks:
+                # LangChain would call it in the event loop's own pool.
+                return await adapter.threads.run(lambda: model.invoke(request, _UNSEEN))
+            return await model.ainvoke(request, _UNSEEN)
 
 
 class LangChainJudge(LLMJudge):

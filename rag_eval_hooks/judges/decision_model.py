@@ -36,7 +36,7 @@ class DecisionModel(ModelAdapter, ABC):
             JudgeError: The model is unreachable, timed out, or rejected the request.
         """
         named = {str(number): one for number, one in enumerate(questions, start=1)}
-        texts = (system, state, *(one.text for one in questions))
+        texts = (system, state, *(one["instructions"] for one in questions))
         try:
             call = self._calls.make(lambda meter: self.ask(system, state, named, meter), texts)
             answers = await call
@@ -92,7 +92,7 @@ class DecisionEndpoint(DecisionModel):
             asked = [_openai(name, one) for name, one in questions.items()]
             path, body = "/decisions", {"input": messages, "questions": asked}
         else:
-            path, body = "/systemone", system_one(system, state, questions)
+            path, body = "/systemone", {"state": f"{system}\n\n{state}", "questions": questions}
         reply = await self._endpoint.post(path, {**self._model, **body}, meter)
         return reply.get("answers") if isinstance(reply, dict) else None
 
@@ -100,24 +100,15 @@ class DecisionEndpoint(DecisionModel):
         await self._endpoint.aclose()
 
 
-def system_one(system: str, state: str, questions: Questions) -> dict[str, Any]:
-    """Return a request in the format of System One."""
-    asked: dict[str, Any] = {}
-    for name, (kind, text, options) in questions.items():
-        asked[name] = {"type": "noul" if kind == "predicate" else kind, "instructions": text}
-        if options:
-            asked[name]["criteria"] = dict.fromkeys(options) if kind == "choice" else [*options]
-    return {"state": f"{system}\n\n{state}", "questions": asked}
-
-
 def _openai(name: str, question: Question) -> dict[str, Any]:
-    kind, text, options = question
-    asked: dict[str, Any] = {"type": kind, "name": name, "instructions": text}
+    """Return a question of System One in OpenAI's format."""
+    kind, options = question["type"], question.get("criteria", ())
+    asked = {"type": kind, "name": name, "instructions": question["instructions"]}
+    if kind == "noul":
+        return {**asked, "type": "predicate"}
     if kind == "choice":
-        asked["choices"] = [{"value": option} for option in options]
-    elif kind == "score":
-        asked["levels"] = [{"label": option} for option in options]
-    return asked
+        return {**asked, "choices": [{"value": option} for option in options]}
+    return {**asked, "levels": [{"label": option} for option in options]}
 
 
 def _root(keywords: dict[str, Any], model: str) -> str | None:
@@ -150,13 +141,13 @@ def _read(question: Question, answer: Any) -> Answer | None:
         reply = _Reply.model_validate(answer)
     except ValidationError:
         return None
-    kind, _, options = question
-    if kind == "predicate":
+    kind, options = question["type"], [*question.get("criteria", ())]
+    if kind == "noul":
         if reply.type not in ("predicate", "noul") or reply.probability is None:
             return None
         return (reply.probability,)
     given = reply.probabilities or {}
-    names: Sequence[str] = options
+    names = options
     if isinstance(given, list):
         given = {f"{one.label or one.value}": one.probability for one in given}
     elif kind == "score":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.findings import (
     ChunkRelevance,
@@ -17,35 +17,35 @@ from rag_eval_hooks.prompts.ask import Ask
 from rag_eval_hooks.prompts.elements import AgreementElement, GEvalElement, View, content_of
 from rag_eval_hooks.prompts.specs import Unit
 
+Question: TypeAlias = dict[str, Any]
+"""A question in the format of System One, containing no text of the sample."""
 Answer: TypeAlias = tuple[float, ...]
-"""Probability of a predicate, or of each option of a choice or score, in order."""
+"""Probability of a statement, or of each option of a choice or score, in order."""
 _VERDICTS: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 _HALF: Final = 0.5
-
-
-class Question(NamedTuple):
-    """One question, containing no text of the sample."""
-
-    kind: Literal["predicate", "choice", "score"]
-    text: str
-    options: tuple[str, ...] = ()
 
 
 def questions(ask: Ask, key: str) -> list[Question]:
     """Return the questions about one item. The first decides the verdict."""
     spec, text = ask.spec, ask.question(key)
-    levels = tuple(f"{level:g}" for level in spec.levels)
+    levels = [f"{level:g}" for level in spec.levels]
     if ask.kind is Finding.GEVAL:
         names = GEvalElement.model_fields
-        return [Question("score", f"Score {name} alone: {text}", levels) for name in names]
+        return [_question("score", f"Score {name} alone: {text}", levels) for name in names]
     if levels:
-        return [Question("score", text, levels)]
+        return [_question("score", text, levels)]
     if not issubclass(spec.element, AgreementElement):
-        return [Question("predicate", text)]
+        return [_question("noul", text)]
     chunks = ask.chunks() if ask.has_contexts else {}
     told = [f"Chunk {number} states all of {key}." for number in chunks if len(chunks) > 1]
     told += [f"The chunks state a part of {key}, but not all."] if ask.is_partial else []
-    return [Question("choice", text, _VERDICTS), *(Question("predicate", one) for one in told)]
+    verdict = _question("choice", text, dict.fromkeys(_VERDICTS))
+    return [verdict, *(_question("noul", one) for one in told)]
+
+
+def _question(kind: str, text: str, options: Any = None) -> Question:
+    asked = {"type": kind, "instructions": text}
+    return asked if options is None else {**asked, "criteria": options}
 
 
 class Band(NamedTuple):
