@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.errors import BudgetError, InputError, JudgeError, wrong_type
+from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.findings import (
     EMBEDDED,
     TOKEN_SCORED,
@@ -22,7 +21,7 @@ from rag_eval_hooks.findings import (
     Verdict,
     made,
 )
-from rag_eval_hooks.incidents import Incidents, in_words, place_of, without_exit
+from rag_eval_hooks.incidents import Incidents, in_words, without_exit
 from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 from rag_eval_hooks.judges.calls.context import (
     OUT_OF_TIME,
@@ -32,6 +31,7 @@ from rag_eval_hooks.judges.calls.context import (
 )
 from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
 from rag_eval_hooks.judges.embeddings import embedded
+from rag_eval_hooks.judges.model_judge import expected_calls, findings_by
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.prompts import ABOUT, SPECS, with_bases
@@ -204,12 +204,12 @@ class FindingsCollector:
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
         """Reserve the calls of the entire sample, because half of its findings are useless."""
         budget = call_context().budget
-        expected = getattr(self._sources.judge, "expected_calls", None)
-        if budget is None or expected is None:
+        if budget is None:
             return nullcontext()
+        calls = expected_calls(self._sources.judge, self._open())
         sample = self._sample
         texts = (sample.question, sample.answer or "", sample.reference or "", *self._chunks)
-        return budget.sample(expected(self._open()), float(sum(map(tokens, texts))))
+        return budget.sample(calls, float(sum(map(tokens, texts))))
 
     def _open(self) -> frozenset[Finding]:
         kinds = (
@@ -248,19 +248,7 @@ class FindingsCollector:
             return await self._similarity(embedder, kind, answer, reference)
         if scorer is not None and kinds <= TOKEN_SCORED:
             return Findings(token_score=await scorer.score(answer, reference))
-        return await self._judged(kinds)
-
-    async def _judged(self, kinds: frozenset[Finding]) -> Findings:
-        judge = self._sources.judge
-        reply: Any = judge.make(self._sample, kinds, self._findings)
-        if not inspect.isawaitable(reply):
-            stated = f"make() of judge {judge.name} must be async and give Findings."
-            raise InputError(stated + place_of(judge.make))
-        findings = await reply
-        if not isinstance(findings, Findings):
-            name = f"the result of make() of judge {judge.name}"
-            raise wrong_type(name, "Findings", findings, place_of(judge.make).strip())
-        return findings
+        return await findings_by(self._sources.judge, self._sample, kinds, self._findings)
 
     async def _similarity(self, embedder: Embedder, kind: Finding, *pair: str) -> Findings:
         subject, *texts = pair

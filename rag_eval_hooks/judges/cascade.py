@@ -15,7 +15,7 @@ from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict, 
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
-from rag_eval_hooks.judges.model_judge import metered
+from rag_eval_hooks.judges.model_judge import findings_by
 from rag_eval_hooks.prompts import ABOUT
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
@@ -76,7 +76,7 @@ class Cascade:
         """Return a cascade in which `choose` has replaced names by judges."""
         given = (self.first, self.second)
         first, second = (choose(one) if isinstance(one, str) else one for one in given)
-        return Cascade(metered(first), metered(second), floor=self._floor)
+        return Cascade(first, second, floor=self._floor)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Return the first judge's findings, completed by the second judge."""
@@ -111,6 +111,10 @@ class Cascade:
                 by[kind] = makers[1:] if len(positions) == len(before) else makers
         joined = first.merged(Findings(usage=second.usage, warnings=second.warnings))
         return replace(joined, **found, by=by)
+
+    def expected_calls(self, _wanted: frozenset[Finding]) -> int:
+        """Return 0, because the number of doubtful verdicts is not known."""
+        return 0
 
     async def warm_up(self) -> None:
         for judge in (self.first, self.second):
@@ -174,7 +178,7 @@ async def _tried(
     if not wanted:
         return Findings()
     try:
-        return await judge.make(sample, wanted, known)
+        return await findings_by(judge, sample, wanted, known)
     except JudgeError as error:
         why = absence_of(error)
     except Exception as error:

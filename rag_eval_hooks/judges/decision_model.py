@@ -86,6 +86,7 @@ class DecisionEndpoint(DecisionModel):
         super().__init__(caller, options, scope=str(options.base_url))
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
+        body: dict[str, Any]
         # Uses the client's low-level method, because only openai 3 has `decisions`.
         if self._is_openai:
             messages = [{"role": "system", "content": system}, {"role": "user", "content": state}]

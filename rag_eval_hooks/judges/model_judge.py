@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -10,8 +11,9 @@ from itertools import chain
 from typing import Any, ClassVar, Final, TypeVar, cast
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
+from rag_eval_hooks.errors import ConfigError, InputError, JudgeError, JudgeTimeout, wrong_type
 from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges.answers import Answers, chunk_groups, joined
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.context import (
@@ -156,41 +158,47 @@ def check_count(field: str, value: object) -> None:
         raise ConfigError(field, value, "a whole number, 1 or more")
 
 
-class MeteredJudge:
-    """Applies the budget and observation to a user's judge, without changing the judge.
+async def findings_by(
+    judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
+) -> Findings:
+    """Return a judge's findings. A `make` counts as one call if the calls inside are invisible.
 
-    A `make` counts as one call, because the calls inside are invisible. Token counts come from the
-    usage that the findings report.
+    Raises:
+        JudgeError: No finding could be made.
+        InputError: `make` of a user's judge is not async or returns no `Findings`.
     """
-
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
-        self.name = judge.name
-        self.annotator_kind = judge.annotator_kind
-        self.version = judge.version
-        # Optional attributes and methods, such as `warm_up`.
-        for name in ("host", "one_call", "screening", "warm_up"):
-            if hasattr(judge, name):
-                setattr(self, name, getattr(judge, name))
-
-    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        with observed_call(Caller(self.name), is_request=False) as meter:
-            async with meter.sending():
-                findings = await self._judge.make(sample, wanted, known)
-            used = sum(findings.usage.values(), start=Usage())
-            meter.replied(round(used.input_tokens), round(used.output_tokens))
-            return findings
-
-    def expected_calls(self, wanted: frozenset[Finding]) -> int:
-        """Return one call for items, and one for verdicts about them."""
-        judged = wanted & SPECS.keys()
-        return len({kind in ABOUT for kind in judged})
-
-    async def aclose(self) -> None:
-        await self._judge.aclose()
+    if not _hides_calls(judge):
+        return await _made(judge, sample, wanted, known)
+    with observed_call(Caller(judge.name), is_request=False) as meter:
+        async with meter.sending():
+            findings = await _made(judge, sample, wanted, known)
+        used = sum(findings.usage.values(), start=Usage())
+        meter.replied(round(used.input_tokens), round(used.output_tokens))
+        return findings
 
 
-def metered(judge: Judge) -> Judge:
-    """Wrap a judge whose model calls are invisible. Return any other judge unchanged."""
-    counts = hasattr(judge, "expected_calls") or judge.annotator_kind is not AnnotatorKind.LLM
-    return judge if counts else MeteredJudge(judge)
+async def _made(
+    judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
+) -> Findings:
+    reply: Any = judge.make(sample, wanted, known)
+    if not inspect.isawaitable(reply):
+        stated = f"make() of judge {judge.name} must be async and give Findings."
+        raise InputError(stated + place_of(judge.make))
+    findings = await reply
+    if not isinstance(findings, Findings):
+        name = f"the result of make() of judge {judge.name}"
+        raise wrong_type(name, "Findings", findings, place_of(judge.make).strip())
+    return findings
+
+
+def expected_calls(judge: Judge, wanted: frozenset[Finding]) -> int:
+    """Return the number of calls that a budget must cover before the judge starts."""
+    if _hides_calls(judge):
+        # One call for items, and one for verdicts about them.
+        return len({kind in ABOUT for kind in wanted & SPECS.keys()})
+    count: int = judge.expected_calls(wanted) if hasattr(judge, "expected_calls") else 0
+    return count
+
+
+def _hides_calls(judge: Judge) -> bool:
+    return not hasattr(judge, "expected_calls") and judge.annotator_kind is AnnotatorKind.LLM

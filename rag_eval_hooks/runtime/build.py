@@ -42,7 +42,6 @@ from rag_eval_hooks.judges.callable_judge import CallableJudge, Function
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.calls.context import CallContext, in_call_context
 from rag_eval_hooks.judges.cascade import Cascade
-from rag_eval_hooks.judges.model_judge import metered
 from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose, chosen_by_default
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.metrics.question_checks import parse_checks
@@ -104,7 +103,7 @@ class Models:
             cascade.incidents = incidents
             made: Judge = cascade
         else:
-            made = metered(judge if isinstance(judge, Judge) else choose_judge(config))
+            made = judge if isinstance(judge, Judge) else choose_judge(config)
         scorer = self.token_scorer
         if not isinstance(scorer, TokenScorer):
             scorer = choose_token_scorer(config)

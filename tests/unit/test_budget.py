@@ -22,7 +22,6 @@ from rag_eval_hooks.judges.calls.budget import Budget, Reservation, budget_of
 from rag_eval_hooks.judges.calls.context import Meter, ModelCalls, in_call_context
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
-from rag_eval_hooks.judges.model_judge import metered
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.score import AnnotatorKind
@@ -189,14 +188,6 @@ def test_wrong_budget_is_refused_at_start(settings: dict[str, Any], field: str) 
     with pytest.raises(ConfigError) as caught:
         budget_of(RagEvalConfig(**settings), Own(), None, Incidents())
     assert caught.value.field == field
-
-
-@pytest.mark.parametrize("name", ["host", "screening", "warm_up"])
-def test_metered_judge_keeps_optional_methods(name: str) -> None:
-    judge = Own()
-    assert not hasattr(metered(judge), name)
-    setattr(judge, name, value := object())
-    assert getattr(metered(judge), name) is value
 
 
 def test_cost_limit_needs_prices_only_of_paid_models() -> None:
