@@ -24,8 +24,7 @@ from rag_eval_hooks import Sample
 from tests.matrix.llama_index.fixtures import only, opened, samples, texts
 from tests.matrix.llama_index.flows import Flow, flow, store
 from tests.matrix.llama_index.kit import Corpus, Draw, in_turn, pick
-from tests.support.size import size
-from tests.support.variation import seeds
+from tests.support.variation import run_seed
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
@@ -36,29 +35,21 @@ pytestmark = [
 JsonSerializer = pytest.importorskip(
     "llama_index.core.workflow.context_serializers", reason="this version stores no context"
 ).JsonSerializer
-WAYS = ("usual name", "name of the input", "declared name", "event again", "rows")
+WAYS = ("usual name", "name of the input", "event again")
 
 
 def flow_of(made: Flow, way: str) -> Any:
     """A workflow that retrieves, waits for somebody, then answers."""
-    begin: Any = StartEvent
-    draw = made.draw
-    if way == "declared name":
-        fields = {"__annotations__": {made.asked: str}, "__module__": __name__}
-        # A stored event is made again by the name of its class.
-        begin = globals()["Ask"] = type("Ask", (StartEvent,), fields)
+    draw, begin = made.draw, StartEvent
     kept_as, texts_at = "question" if way == "usual name" else made.asked, draw.name()
 
     async def search(ctx: Any, ev: Any) -> Any:
-        found = await made.texts()
         await store(ctx).set(kept_as, getattr(ev, made.asked))
-        rows = [{draw.name(): n, "text": text} for n, text in enumerate(found.split("\n\n"))]
-        await store(ctx).set(texts_at, rows if way == "rows" else found)
+        await store(ctx).set(texts_at, await made.texts())
         return InputRequiredEvent(prefix="May I?")
 
     async def reply(ctx: Any, ev: Any) -> Any:
-        kept = await store(ctx).get(texts_at)
-        found = "\n\n".join(row["text"] for row in kept) if way == "rows" else kept
+        found = await store(ctx).get(texts_at)
         return StopEvent(result=await made.tell(found, await store(ctx).get(kept_as)))
 
     async def again(ctx: Any, ev: Any) -> Any:
@@ -104,13 +95,12 @@ def parts(sample: Sample) -> tuple[str, list[str], str | None, str]:
 
 @pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "elsewhere"])
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seed", seeds(size(2, 10)))
 def test_workflow_that_goes_on_from_a_stored_context_is_scored_once(
-    seed: int, way: str, is_elsewhere: bool
+    way: str, is_elsewhere: bool
 ) -> None:
     """With the first run's question and what it retrieved."""
     with opened() as world:
-        made = Flow(Draw(seed, "run", world))
+        made = Flow(Draw(run_seed(), "run", world))
         shown = made.corpus.shown()
         made.answer, run = shown[1], flow_of(made, way)
         stored = asyncio.run(stopped(run, **{made.asked: made.question}))
@@ -123,23 +113,21 @@ def test_workflow_that_goes_on_from_a_stored_context_is_scored_once(
         with opened() as world:
             assert asyncio.run(resumed(run, stored)) == made.answer
             assert world.evals.stats().incidents == {}
-            if way in ("name of the input", "rows"):
+            if way == "name of the input":
                 # A name that means nothing, of which this process has never heard.
                 assert {s.question for s in samples(world)} <= {"", made.question}
                 return
             last = only(world)
     # Elsewhere only the store tells of them, here the retriever of the first run.
-    is_joined = is_elsewhere and way not in ("event again", "rows")
-    kept = ["\n\n".join(shown)] if is_joined else shown
+    kept = ["\n\n".join(shown)] if is_elsewhere and way != "event again" else shown
     assert parts(last) == (made.question, kept, made.answer, "ok")
 
 
-@pytest.mark.parametrize("seed", seeds(size(2, 10)))
-def test_texts_of_tools_before_an_interrupt_are_contexts_in_another_process(seed: int) -> None:
+def test_texts_of_tools_before_an_interrupt_are_contexts_in_another_process() -> None:
     from llama_index.core.agent.workflow import FunctionAgent
 
     with opened() as world:
-        draw = Draw(seed, "run", world)
+        draw = Draw(run_seed(), "run", world)
         corpus, question, answer = Corpus(draw), draw.question(), draw.answer()
         found = "\n\n".join(corpus.shown())
         names = [draw.name(), draw.name()]
