@@ -6,7 +6,6 @@ python docs/shapes_table.py
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -16,7 +15,7 @@ END = "<!-- End of the output of `python docs/shapes_table.py`. -->\n"
 
 
 def page() -> str:
-    """Return the page as it should be, with a row for each group of shapes."""
+    """Return the page as it should be, with a row for each shape."""
     text, mark, rest = PAGE.read_text(encoding="utf-8").partition(MARK)
     return text + mark + _table() + END + rest.partition(END)[2]
 
@@ -25,18 +24,13 @@ def _table() -> str:
     sys.path.insert(0, str(ROOT))
     from tests.matrix.frameworks import shapes
 
-    groups = defaultdict(list)
-    for shape in shapes("langchain"):
-        groups[shape.group].append(shape)
-    lines = ["", "| group | captured automatically | rightly gives no sample | needs code |"]
-    lines.append("|---|---|---|---|")
-    for group, members in groups.items():
-        written = [f"{one.name}: `{one.write}`" for one in members if one.write]
-        unwritten = [one for one in members if not one.write]
-        captured = [one.name for one in unwritten if one.expected(one.ways[0])]
-        none = [one.name for one in unwritten if one.name not in captured]
-        cells = ("; ".join(cell) for cell in (captured, none, written))
-        lines.append(f"| {group} | {' | '.join(cells)} |")
+    lines = ["", "| group | pipeline or event | expected result |", "|---|---|---|"]
+    for shape in sorted(shapes("langchain"), key=lambda one: one.group):
+        is_captured = shape.expected(shape.ways[0])
+        result = "captured" if is_captured else "no sample"
+        if shape.write:
+            result = f"captured with `{shape.write}`"
+        lines.append(f"| {shape.group} | {shape.name} | {result} |")
     return "\n".join(lines) + "\n\n"
 
 

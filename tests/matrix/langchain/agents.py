@@ -234,7 +234,7 @@ agents("no retrieval in a conversation with artifacts", captured=False, inputs=r
 
 
 @agents(group=TEAMS)
-def handed_over_to_an_agent() -> Any:
+def hand_over_to_an_agent() -> Any:
     module = import_module("langgraph.graph")
     command = import_module("langgraph.types").Command
 

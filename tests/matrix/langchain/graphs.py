@@ -197,7 +197,7 @@ def a_stream_closed_early(world: World, way: str) -> None:
 
 
 @graphs(group=TEAMS)
-def graphs_in_graphs_in_graphs() -> Any:
+def three_nested_graphs() -> Any:
     app = line({"retrieve": searched}).compile()
     for _ in range(2):
         app = line({"inner": app}).compile()
@@ -209,7 +209,7 @@ def graphs_in_graphs_in_graphs() -> Any:
     contexts=lambda question: ["\n\n".join(kit.top(question))],
     answer=lambda question: kit.answer_to(question, kit.top(question)),
 )
-def a_joined_text_under_a_name_of_documents() -> Any:
+def a_joined_text_under_the_key_of_documents() -> Any:
     """A node searches, and joins what it found to one text under a name of documents."""
 
     def find(state: Any) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def a_joined_text_under_a_name_of_documents() -> Any:
 
 
 @graphs(group=TEAMS)
-def a_state_of_pydantic() -> Any:
+def a_pydantic_state() -> Any:
     fields: dict[str, Any] = {
         kit.ASKED: (str, ...),
         kit.FOUND: (list[Any], []),

@@ -88,7 +88,7 @@ def documents_given_by_the_caller() -> Any:
 
 
 @lcel(spans=MODEL_ONLY)
-def all_in_one_plain_function() -> Any:
+def the_whole_pipeline_in_one_plain_function() -> Any:
     def ask(question: str) -> dict[str, Any]:
         documents = kit.store().similarity_search(question, k=2)
         return {kit.SAID: kit.ask(question, documents), "sources": documents}
@@ -103,7 +103,7 @@ def rerank_in_a_lambda() -> Any:
 
 
 @lcel(contexts=lambda question: [])
-def a_formatter_that_hands_on_no_document() -> Any:
+def a_formatter_that_drops_every_document() -> Any:
     return prompted(kit.base() | (lambda documents: kit.joined(documents[:0])))
 
 
@@ -130,7 +130,7 @@ ONE_FAILS = [kit.due(), kit.due(kit.QUESTIONS[1], answer=None, status=Status.ERR
 
 
 @kit.scene("LCEL", ONE_FAILS, ("batch", "abatch"))
-def batch_with_one_failing(world: World, way: str) -> None:
+def a_batch_with_one_failing_request(world: World, way: str) -> None:
     def fails(text: str) -> str:
         if text == said(kit.QUESTIONS[1]):
             raise LookupError("no tickets")
@@ -200,7 +200,7 @@ def retriever_alone(world: World, way: str) -> None:
 
 
 @application(*map(kit.due, kit.QUESTIONS), write='RagEvalCallbackHandler(evals, root="rag")')
-def the_run_that_is_the_interaction_by_name(world: World, way: str) -> None:
+def the_run_to_score_by_its_name(world: World, way: str) -> None:
     """Each call of the chain of this name is one interaction, whatever stands around it."""
     chain = plain().with_config(run_name="rag")
 

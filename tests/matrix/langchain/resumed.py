@@ -105,7 +105,7 @@ def never_resumed(world: World, way: str) -> None:
 
 
 @scene(due(Status.ERROR, **WAITED), due())
-def recovery_after_an_error(world: World, way: str) -> None:
+def a_run_that_recovers_after_an_error(world: World, way: str) -> None:
     tries: list[int] = []
 
     def flaky(state: Any) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def another_process() -> Iterator[World]:
 
 
 @scene(due())
-def resumed_in_another_process(world: World, way: str) -> None:
+def a_graph_resumed_in_another_process(world: World, way: str) -> None:
     app = approving()
     with another_process() as other:
         called(other, way, app, ASKED)
@@ -153,7 +153,7 @@ def two_graphs_of_the_same_code_in_one_thread(world: World, way: str) -> None:
 
 
 @scene(due(), due())
-def on_from_a_checkpoint(world: World, way: str) -> None:
+def a_run_that_continues_from_a_checkpoint(world: World, way: str) -> None:
     """A finished graph goes on once more from the middle of its history."""
     app, told = waiting(searched, generate), thread(world)
     call_graph(app, ASKED, told, way)
