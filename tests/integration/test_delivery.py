@@ -1,0 +1,528 @@
+"""A result or sink that fails, hangs, is refused or late affects no other, and is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from rag_eval_hooks import RagEval, Sample, backoff
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery import outbox
+from rag_eval_hooks.delivery.platforms.base import PlatformSink
+from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.sink import Rejected, RetryLater, SendError, SpanUnknown
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.score import Score
+from tests.servers.platform_server import Answer, PlatformServer, Request, well
+from tests.support.delivery import PLATFORMS, Dispatched
+from tests.support.size import size
+from tests.waiting import until
+
+CLAIM = {"claim": "The moon is made of cheese.", "supported": False, "reason": "in no chunk"}
+OUTCOMES = {
+    "ragas.faithfulness": Score(value=0.25, normalized=0.25, explanation={"claims": [CLAIM]}),
+    "lexical.exact_match": Score(value=1.0, normalized=1.0, label="True"),
+}
+HASTY = {"SINK_RETRY_SECONDS": 0.4}
+
+
+def evaluation(number: int) -> Evaluation:
+    ids = {"trace_id": f"{number + 1:032x}", "span_id": f"{number + 1:016x}"}
+    sample = Sample(question="q", sample_id=f"s{number}", **ids)
+    return Evaluation(sample=sample, outcomes=OUTCOMES, probability=1.0, start=1, end=2)
+
+
+class Opened(Dispatched):
+    """A dispatcher of results by number."""
+
+    def number(self, *numbers: int) -> None:
+        self.put(*map(evaluation, numbers))
+
+
+@pytest.fixture
+def begin() -> Iterator[Callable[..., Opened]]:
+    opened: list[Opened] = []
+
+    def make(*sinks: Any, **how: Any) -> Opened:
+        opened.append(Opened(*sinks, **{"SINK_SECONDS": 60.0, "capture_content": True, **how}))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+
+
+class Scripted(PlatformSink):
+    """A platform whose answer to each request is a function of its span ids."""
+
+    def __init__(self, answer: Callable[[Sequence[str]], None], batch_size: int = 64) -> None:
+        super().__init__("scripted", "http://localhost")
+        self.answer, self.batch_size = answer, batch_size
+        self.taken: Counter[str] = Counter()
+        self.sizes: list[int] = []
+
+    def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
+        spans = [str(int(one.sample.span_id or "", 16) - 1) for one in payloads]
+        self.sizes.append(len(spans))
+        self.answer(spans)
+        self.taken.update(spans)
+        return {}
+
+
+FAILURES: dict[str, BaseException] = {
+    "later": RetryLater("HTTP 500"),
+    "unknown": SpanUnknown(),
+    "reject": Rejected("HTTP 422", is_for_all=False),
+    "raise": KeyError("client"),
+}
+
+
+class Deliveries(RuleBasedStateMachine):
+    """Results of a process, or of several in turn that share a spool, for a fickle platform.
+
+    Each result is sent once, or its loss is counted, whatever its requests met before.
+    """
+
+    @initialize(batch_size=st.sampled_from([1, 3, 64]), is_durable=st.booleans())
+    def start(self, batch_size: int, is_durable: bool) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(backoff, "_FIRST", 0.002)
+        self.patch.setattr(outbox, "_POLL_S", 0.05)
+        self.folder = tempfile.TemporaryDirectory()
+        self.spool = Path(self.folder.name) / "spool" if is_durable else None
+        self.batch_size = batch_size
+        self.number = 0
+        # What the platform answers to a request with the result, until it passes.
+        self.fates: dict[str, list[str]] = {}
+        self.taken: Counter[str] = Counter()
+        self.lost = 0
+        self.open()
+
+    def open(self) -> None:
+        self.sink = Scripted(self.answer, self.batch_size)
+        self.sink.taken = self.taken
+        self.one = Opened(self.sink, folder=self.spool, SINK_SECONDS=60.0)
+
+    def answer(self, spans: Sequence[str]) -> None:
+        for span in spans:
+            if self.fates[span]:
+                name = self.fates[span][0]
+                # A bad result stays bad; other failures pass.
+                del self.fates[span][: name not in ("reject", "raise")]
+                raise FAILURES[name]
+
+    @rule(fates=st.lists(st.lists(st.sampled_from(sorted(FAILURES)), max_size=4), max_size=20))
+    def put(self, fates: list[list[str]]) -> None:
+        for fate in fates:
+            self.fates[str(self.number)] = list(fate)
+            self.number += 1
+            self.one.number(self.number - 1)
+
+    @rule()
+    def flush(self) -> None:
+        until(lambda: self.one.dispatch.flush(300) and self.sink.books()["waiting"] == 0)
+
+    @precondition(lambda self: self.spool is not None)
+    @rule()
+    def restart(self) -> None:
+        self.one.close()
+        self.lost += self.sink.books()["lost"]
+        self.open()
+
+    @invariant()
+    def books_add_up(self) -> None:
+        if hasattr(self, "one"):
+            assert self.sink.books()["waiting"] >= 0
+
+    def teardown(self) -> None:
+        if not hasattr(self, "one"):
+            return
+        bad = {span for span, fate in self.fates.items() if {"reject", "raise"} & {*fate}}
+        until(lambda: len(self.taken) == self.number - len(bad) and self._lost() == len(bad))
+        assert set(self.taken.values()) <= {1}
+        assert not bad & self.taken.keys()
+        self.one.close()
+        self.patch.undo()
+        self.folder.cleanup()
+
+    def _lost(self) -> int:
+        return self.lost + self.sink.books()["lost"]
+
+
+TestDeliveries = Deliveries.TestCase
+TestDeliveries.settings = settings(
+    max_examples=size(10, 60),
+    stateful_step_count=8,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.parametrize(
+    ("failure", "batch_size"), [(SpanUnknown(), 64), (RetryLater("HTTP 500"), 1)]
+)
+def test_result_that_waits_for_a_retry_delays_no_other(
+    failure: SendError, batch_size: int, begin: Callable[..., Opened]
+) -> None:
+    is_well = threading.Event()
+
+    def answer(spans: Sequence[str]) -> None:
+        if "0" in spans and not is_well.is_set():
+            raise failure
+
+    sink = Scripted(answer, batch_size)
+    one = begin(sink)
+    one.number(*range(100))
+    until(lambda: len(sink.taken) == 99 and sink.books()["waiting"] == 1)
+    is_well.set()
+    assert one.dispatch.flush(300)
+    assert sink.books()["sent"] == 100
+
+
+def test_a_sink_that_is_down_is_probed_by_one_result_at_a_time(
+    begin: Callable[..., Opened],
+) -> None:
+    is_well = threading.Event()
+
+    def answer(spans: Sequence[str]) -> None:
+        if not is_well.is_set():
+            raise RetryLater("ConnectError")
+
+    sink = Scripted(answer)
+    one = begin(sink)
+    one.number(*range(500))
+    until(lambda: sink.sizes[-3:] == [1, 1, 1])
+    is_well.set()
+    assert one.dispatch.flush(300)
+    assert sink.books()["sent"] == 500
+    assert set(sink.taken.values()) == {1}
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(
+    seconds=st.lists(st.sampled_from([0.0, 0.05, 0.3]), min_size=1, max_size=4),
+    is_async=st.booleans(),
+)
+def test_flush_waits_for_stored_results_of_a_call_beyond_its_time_limit(
+    seconds: list[float], is_async: bool
+) -> None:
+    """A slow call with a spool is no failure: `True` says that each result is delivered."""
+    delivered: list[str] = []
+
+    def slow(evaluation: Evaluation) -> None:
+        time.sleep(seconds[len(delivered)])
+        delivered.append(evaluation.sample.sample_id)
+
+    async def slow_later(evaluation: Evaluation) -> None:
+        slow(evaluation)
+
+    with tempfile.TemporaryDirectory() as folder:
+        sink = slow_later if is_async else slow
+        one = Opened(sink, folder=Path(folder, "spool"), SINK_SECONDS=0.1)
+        one.number(*range(len(seconds)))
+        assert one.dispatch.flush(300)
+        assert delivered == [f"s{number}" for number in range(len(seconds))]
+        one.close()
+
+
+class Store:
+    """A sink that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+        self.closed = 0
+
+    def deliver(self, evaluation: Evaluation) -> None:
+        self.got.append(evaluation)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Thumbs(Store):
+    """A sink of feedback alone."""
+
+    deliver = None  # type: ignore[assignment]
+
+    async def feedback(self, feedback: Feedback) -> None:
+        self.got.append(feedback)
+
+
+def test_a_sink_is_called_by_its_signature(begin: Callable[..., Opened]) -> None:
+    """One argument is the evaluation, two are sample and outcomes; feedback goes to its sinks.
+
+    Sinks of one kind have names of their own, the same in every process with the same order.
+    """
+    got: dict[str, list[Any]] = {"one": [], "two": [], "optional": [], "any": [], "append": []}
+    store, thumbs = Store(), Thumbs()
+
+    def one(evaluation: Evaluation) -> None:
+        got["one"].append(evaluation)
+
+    def two(sample: Sample, outcomes: Any) -> None:
+        got["two"].append((sample, outcomes))
+
+    def optional(sample: Sample, outcomes: Any = None) -> None:
+        got["optional"].append((sample, outcomes))
+
+    def everything(*args: Any) -> None:
+        got["any"].append(args)
+
+    sinks = [one, functools.partial(two), optional, everything, got["append"].append]
+    opened = begin(*sinks, store, thumbs, Store())
+    result, told = evaluation(1), Feedback(score=1)
+    names = ["CallableSink", *(f"CallableSink#{n}" for n in (2, 3, 4, 5)), "Store", "Store#2"]
+    assert [job.consumer for job in opened.dispatch.jobs(result, 0.0)] == names
+    opened.put(result)
+    opened.dispatch.put_feedback(told)
+    assert opened.dispatch.flush(300)
+    pair = (result.sample, result.outcomes)
+    assert got == {
+        "one": [result], "two": [pair], "optional": [pair], "any": [pair], "append": [result],
+    }  # fmt: skip
+    assert (store.got, thumbs.got, opened.counts()) == ([result], [told], {})
+    opened.close()
+    until(lambda: store.closed == thumbs.closed == 1)
+
+
+def test_a_sink_is_called_one_at_a_time_in_one_thread(begin: Callable[..., Opened]) -> None:
+    threads: set[int] = set()
+    flying: list[Any] = []
+
+    async def sink(evaluation: Evaluation) -> None:
+        threads.add(threading.get_ident())
+        assert not flying
+        flying.append(evaluation)
+        await asyncio.sleep(0)
+        flying.clear()
+
+    one = begin(sink)
+    with ThreadPoolExecutor(5) as callers:
+        list(callers.map(one.number, range(100)))
+    assert one.dispatch.flush(300)
+    assert (len(threads), one.counts()) == (1, {})
+
+
+def test_platform_that_fails_for_a_while_gets_every_score(begin: Callable[..., Opened]) -> None:
+    """The same is sent again until it is taken. A sample without a span has no place there."""
+    failures = iter([500, 503, 429])
+
+    def answer(request: Request) -> Answer:
+        failed = next(failures, None)
+        return well(request) if failed is None else Answer(failed, {"error": "busy"})
+
+    with PlatformServer(answer) as server:
+        one = begin(sink := PLATFORMS["mlflow"](server.url))
+        for numbers in ((1,), (2, 3)):
+            one.number(*numbers)
+            assert one.dispatch.flush(300)
+        one.put(replace(evaluation(4), sample=Sample(question="q")))
+        assert one.dispatch.flush(300)
+    assert sink.books() == {"taken": 3, "sent": 3, "lost": 0, "waiting": 0, "no_span": 1}
+    retries = {f"sink {sink.name}, HTTP {status}: Retry": 1 for status in (500, 503, 429)}
+    assert one.counts() == retries
+
+
+LASTING = [
+    ("phoenix", lambda _: Answer(500, {"error": "broken"}), "HTTP 500"),
+    ("mlflow", lambda request: replace(well(request), after=1.0), "ReadTimeout"),
+    ("langfuse", None, "ConnectError"),
+    ("mlflow", lambda _: Answer(401, {"error": "sk-secret"}), "HTTP 401"),
+    ("mlflow", lambda _: Answer(404, {"error_code": "RESOURCE_DOES_NOT_EXIST"}), "no such span"),
+    ("langfuse", lambda _: Answer(207, {"accepted": 1, "rejected": 1}), "some scores rejected"),
+]
+
+
+@pytest.mark.parametrize(("kind", "answer", "reason"), LASTING)
+def test_platform_that_never_takes_a_score_counts_its_loss_with_the_cause(
+    kind: str,
+    answer: Callable[[Request], Answer] | None,
+    reason: str,
+    begin: Callable[..., Opened],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Given up in time; a wrong key at once. No key stands in logs, counts or texts."""
+    caplog.set_level(logging.DEBUG, logger="rag_eval_hooks")
+    server = PlatformServer(answer or well)
+    one = begin(sink := PLATFORMS[kind](server.url), SINK_SECONDS=0.3, **HASTY)
+    if answer is None:
+        with server:
+            pass
+        one.number(1, 1)
+        assert one.dispatch.flush(300)
+    else:
+        with server:
+            one.number(1, 1)
+            assert one.dispatch.flush(300)
+        assert server.requests[0].headers["authorization"]
+        assert reason not in ("HTTP 401", "some scores rejected") or len(server.requests) <= 2
+    assert sink.books()["lost"] == 2
+    assert one.counts()[f"sink {sink.name}, {reason}: Lost"] == 2
+    assert "sk-secret" not in caplog.text + repr(sink) + repr(one.counts())
+
+
+def test_hanging_platform_bounds_memory_and_counts_every_loss(
+    begin: Callable[..., Opened],
+) -> None:
+    """No more than the limit waits; the rest is refused. Closing counts what is left."""
+    end = threading.Event()
+
+    def answer(request: Request) -> Answer:
+        end.wait(120)
+        return well(request)
+
+    with PlatformServer(answer) as server:
+        one = begin(sink := PLATFORMS["langfuse"](server.url), SINK_QUEUE_CHARS=10_000)
+        one.number(*[1] * 200)
+        books = sink.books()
+        assert 0 < books["waiting"] * 1000 <= 10_000
+        assert books["lost"] == 200 - books["waiting"]
+        assert books["taken"] == books["sent"] + books["lost"] + books["waiting"]
+        one.close()
+        one.number(1)
+        assert sink.books()["lost"] == sink.books()["taken"] == 201
+        end.set()
+    assert one.counts() == {
+        f"sink {sink.name}, outbox full: Lost": books["lost"],
+        f"sink {sink.name}, shutdown: Lost": books["waiting"],
+        f"sink {sink.name}, closed: Lost": 1,
+    }
+
+
+def test_pause_that_a_platform_asks_for_is_read() -> None:
+    waits = {"7": 7.0, "0.5": 0.5, "-3": 0.0, "Wed, 21 Oct 2026 07:28:00 GMT": None, "soon": None}
+    headers = iter([*((("Retry-After", text),) for text in waits), ()])
+    found = []
+    with PlatformServer(lambda _: Answer(429, {}, next(headers))) as server:
+        sink = PhoenixSink(server.url)
+        sink.open(60.0)
+        for _ in range(len(waits) + 1):
+            with pytest.raises(RetryLater) as caught:
+                sink.call("GET", "")
+            found.append(caught.value.wait)
+        sink.close()
+    assert found == [*waits.values(), None]
+
+
+def test_phoenix_sends_known_spans_and_the_others_in_the_end_without_a_span(
+    begin: Callable[..., Opened],
+) -> None:
+    """Phoenix refuses a request with an unknown span and names it: the others are sent at once."""
+    taken: dict[int, str] = {}
+
+    def answer(request: Request) -> Answer:
+        spans = {int(one["span_id"], 16) - 1 for one in request.body["data"]}
+        if 3 in spans and "sync=true" in request.path:
+            return Answer(404, {"detail": f"Spans with IDs {4:016x} do not exist."})
+        taken.update(dict.fromkeys(spans, request.path))
+        return Answer(body={"data": []})
+
+    with PlatformServer(answer) as server:
+        one = begin(sink := PhoenixSink(server.url))
+        one.number(*range(20))
+        until(lambda: len(taken) == 19)
+        one.close()
+        assert taken[3] == "/v1/span_annotations?sync=false"
+    assert (sink.books()["sent"], one.counts()) == (20, {})
+
+
+def test_client_that_cannot_be_made_is_tried_again(begin: Callable[..., Opened]) -> None:
+    tries = iter([True])
+
+    class Mine(Scripted):
+        def open(self, timeout: float) -> None:
+            if next(tries, False):
+                raise OSError("no certificates")
+
+    one = begin(sink := Mine(lambda _: None), **HASTY)
+    one.number(1, 2, 3)
+    assert one.dispatch.flush(300)
+    assert (sink.books()["lost"], sink.books()["sent"]) == (0, 3)
+
+
+@pytest.mark.parametrize("kind", PLATFORMS)
+def test_platform_sink_after_failed_constructor_or_shutdown_is_usable_again(kind: str) -> None:
+    """A notebook's cell that is run again builds a new RagEval around the same sink."""
+    page = Sample(question="q", answer="see page 1", trace_id="a" * 32, span_id="b" * 16)
+    with PlatformServer(well) as server:
+        sink = PLATFORMS[kind](server.url)
+        for wrong in ({"thresholds": {"ragas.nope": 1}}, {"spool": "/no/such/folder/spool"}):
+            with pytest.raises(ConfigError):
+                RagEval(["lexical"], sinks=[sink], config=RagEvalConfig(**wrong))
+        for sent in (1, 1):
+            with RagEval(["lexical.source_citation"], sinks=[sink]) as evals:
+                with pytest.raises(ConfigError):
+                    RagEval(["lexical"], sinks=sink)
+                evals.submit(page)
+                assert evals.flush(300)
+                assert sink.books()["sent"] == sent
+
+
+def test_langfuse_request_matches_its_own_client(begin: Callable[..., Opened]) -> None:
+    """Path, keys and fields of a score are those of the real client's `create_score`."""
+    langfuse = pytest.importorskip("langfuse")
+    with PlatformServer(well) as server:
+        client = langfuse.Langfuse(
+            public_key="pk",
+            secret_key="sk-secret",
+            base_url=server.url,
+            tracer_provider=pytest.importorskip("opentelemetry.sdk.trace").TracerProvider(),
+        )
+        client.create_score(
+            name="ragas.faithfulness",
+            value=0.25,
+            trace_id="a" * 32,
+            observation_id="b" * 16,
+            score_id="c" * 32,
+            data_type="NUMERIC",
+            comment="why",
+            metadata={"identifier": "openai:m"},
+        )
+        client.flush()
+        client.shutdown()
+        (theirs,) = [request for request in server.requests if "scores" in request.path]
+        one = begin(PLATFORMS["langfuse"](server.url))
+        for _ in range(2):
+            one.number(1)
+            assert one.dispatch.flush(300)
+        first, ours = server.requests[-2:]
+    # Sent again, a score replaces itself.
+    assert [score["id"] for score in first.body] == [score["id"] for score in ours.body]
+    assert (ours.method, ours.path) == (theirs.method, theirs.path)
+    for header in ("authorization", "x-langfuse-public-key", "content-type"):
+        assert ours.headers[header] == theirs.headers[header]
+    (model,), (faithful, exact) = theirs.body, ours.body
+    assert faithful.keys() == model.keys() - {"environment"}
+    assert exact.keys() == faithful.keys() - {"comment"}
+    for key in exact.keys() - {"value", "metadata"}:
+        assert isinstance(exact[key], type(model[key]))
+
+
+def test_settings_name_sinks_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    with PlatformServer(well) as server:
+        monkeypatch.setenv("RAG_EVAL_SINKS", f"phoenix:{server.url},langfuse:{server.url}")
+        monkeypatch.setenv("RAG_EVAL_SINK_KEYS", "phoenix=one,langfuse=pk:two")
+        ids = {"trace_id": "a" * 32, "span_id": "b" * 16}
+        with RagEval(metrics=["lexical.source_citation"]) as evals:
+            evals.submit(Sample(question="q", answer="see page 1", **ids))
+            assert evals.flush(300)
+        kinds = {request.headers["authorization"].split()[0] for request in server.requests}
+    assert kinds == {"Basic", "Bearer"}
