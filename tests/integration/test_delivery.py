@@ -44,7 +44,7 @@ HASTY = {"SINK_RETRY_SECONDS": 0.4}
 
 
 def evaluation(number: int) -> Evaluation:
-    ids = {"trace_id": f"{number + 1:032x}", "span_id": f"{number + 1:016x}"}
+    ids: dict[str, Any] = {"trace_id": f"{number + 1:032x}", "span_id": f"{number + 1:016x}"}
     sample = Sample(question="q", sample_id=f"s{number}", **ids)
     return Evaluation(sample=sample, outcomes=OUTCOMES, probability=1.0, start=1, end=2)
 
@@ -520,7 +520,7 @@ def test_settings_name_sinks_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     with PlatformServer(well) as server:
         monkeypatch.setenv("RAG_EVAL_SINKS", f"phoenix:{server.url},langfuse:{server.url}")
         monkeypatch.setenv("RAG_EVAL_SINK_KEYS", "phoenix=one,langfuse=pk:two")
-        ids = {"trace_id": "a" * 32, "span_id": "b" * 16}
+        ids: dict[str, Any] = {"trace_id": "a" * 32, "span_id": "b" * 16}
         with RagEval(metrics=["lexical.source_citation"]) as evals:
             evals.submit(Sample(question="q", answer="see page 1", **ids))
             assert evals.flush(300)

@@ -36,7 +36,7 @@ from tests.support.telemetry_world import HALF, SECRET, OpenWorld, World, attrib
 
 RAG, SEARCH, OURS = "invoke_workflow help", "retrieval store", "evaluation help"
 REASON = "1 of 2 claims unsupported: claim 2 (0.50, at least 0.80)"
-EVENT: Mapping[str, Any] = {
+EVENT: dict[str, Any] = {
     "gen_ai.evaluation.name": "ragas.faithfulness",
     "gen_ai.evaluation.score.value": 0.5,
     "gen_ai.evaluation.score.label": "fail",
@@ -44,7 +44,7 @@ EVENT: Mapping[str, Any] = {
     "rag.eval.pass": False,
     "rag.eval.sample_rate": 1.0,
 }
-RESULT: Mapping[str, Any] = {
+RESULT: dict[str, Any] = {
     **EVENT,
     "rag.eval.status": "ok",
     "rag.eval.failed": ("ragas.faithfulness",),
@@ -63,7 +63,7 @@ CLAIMS = {
     ]
 }
 PLACED = {"gen_ai.workflow.name": "help", "session.id": "s1"}
-EVALUATION: Mapping[str, Any] = {
+EVALUATION: dict[str, Any] = {
     **PLACED,
     **RESULT,
     "openinference.span.kind": "EVALUATOR",
@@ -81,7 +81,7 @@ EVALUATION: Mapping[str, Any] = {
         "reason": "ratio",
     },
 }
-REQUEST: Mapping[str, Any] = {
+REQUEST: dict[str, Any] = {
     **PLACED,
     "gen_ai.operation.name": "invoke_workflow",
     "gen_ai.conversation.id": "s1",
@@ -260,7 +260,8 @@ def test_which_spans_are_ours_to_write(open_world: OpenWorld, mode: str, names: 
     with world.spans.provider.get_tracer("app").start_as_current_span("outer"):
         world.ask()
     found, target = tree(world), "outer" if mode == "none" else RAG
-    assert (found.keys(), found[OURS][0]) == (names | {"outer"}, target)
+    assert found.keys() == names | {"outer"}
+    assert found[OURS][0] == target
     assert [one.span_id for one in world.events()] == [world.spans.one(target).context.span_id]
 
 
