@@ -16,7 +16,7 @@ from rag_eval_hooks.metrics import ALL_METRICS, Metric
 PAGE = Path(__file__).with_name("metrics.md")
 CLAIMS = "supported claims of the {} / claims of the {} with a sure verdict"
 FORMULAS = {
-    "ragas.answer_relevancy": "sum of cosine(question, generated question) over three generated questions / 3; 0 if the mean is negative or the answer is noncommittal, here (0.84 + 0.79 + 0.95) / 3",
+    "ragas.answer_relevancy": "sum of cosine(question, generated question) over three generated questions / 3; 0 if negative, or if the answer is noncommittal, here (0.84 + 0.79 + 0.95) / 3",
     "ragas.faithfulness": CLAIMS.format("answer", "answer") + ", here 1 / 2",
     "ragas.context_precision": "sum over useful chunks k of (useful chunks among the first k) / k, divided by the useful chunks, here (1/1 + 2/3) / 2",
     "ragas.context_precision_without_reference": "as for `ragas.context_precision`, but a chunk is useful if it helps to give the answer, here (1/1 + 2/3) / 2",
@@ -26,11 +26,11 @@ FORMULAS = {
     "graphrag.ragas_faithfulness": "100 x " + CLAIMS.format("answer", "answer") + ", here 100 x 1 / 2",
     "graphrag.ragas_context_precision": "100 x useful chunks / chunks, here 100 x 2 / 3",
     "graphrag.ragas_context_recall": "100 x " + CLAIMS.format("reference", "reference") + ", here 100 x 2 / 2",
-    "graphrag.ragas_answer_relevance": "100 x sum of cosine(question, generated question) over three generated questions / 3; 0 if the mean is negative, here 100 x (0.84 + 0.79 + 0.95) / 3",
+    "graphrag.ragas_answer_relevance": "100 x sum of cosine(question, generated question) over three generated questions / 3; 0 if negative, here 100 x (0.84 + 0.79 + 0.95) / 3",
     "graphrag.ragas_score": "sum of weight x part / sum of weights, over the parts that have a value",
     "graphrag.factual_accuracy_percentage": "0.5 x correctness + 0.3 x completeness + 0.2 x consistency, here 0.5 x 55 + 0.3 x 70 + 0.2 x 100",
     "graphrag.semantic_similarity_percentage": "100 x cosine(answer, reference); 0 if the cosine is negative, here 100 x 0.9137",
-    "graphrag.bert_score_f1": "100 x 2 x precision x recall / (precision + recall); 0 if negative. Precision is the mean of the best cosine of each answer token with a reference token; recall is the mean for each reference token",
+    "graphrag.bert_score_f1": "100 x 2 x precision x recall / (precision + recall); 0 if negative. Precision is the mean over answer tokens of the best cosine with a reference token. Recall is the mean over reference tokens of the best cosine with an answer token",
     "graphrag.answer_class": "100 if the class is CORRECT, else 0",
     "whitepaper.correctness": "the judge's rating, 1 to 5",
     "whitepaper.faithfulness": "1 + 4 x " + CLAIMS.format("answer", "answer") + ", here 1 + 4 x 1 / 2",
@@ -62,7 +62,7 @@ DIFFERENCES = {
     "ragas.context_precision_without_reference": f"{RATED} A refusal has no score (`undefined`).",
     "ragas.context_recall": NAN,
     "ragas.context_entity_recall": "Entities match if they are equal without case, accents and spacing; ragas requires exact equality. Without entities there is no score (`undefined`); ragas returns 0.",
-    "ragas.noise_sensitivity": "Claims that no context supports count as errors, too. The score's `parts` are `relevant`, `irrelevant` and `unsupported`; ragas computes `relevant` or `irrelevant` alone. The judge rates whether a chunk is relevant; in ragas, a chunk is relevant if a claim of the reference follows from it.",
+    "ragas.noise_sensitivity": "Claims that no context supports count as errors, too. The score's `parts` are `relevant`, `irrelevant` and `unsupported`; ragas computes `relevant` or `irrelevant` alone. The judge rates whether a chunk is relevant. In ragas, a chunk is relevant if a claim of the reference follows from the chunk.",
     "nvidia.answer_accuracy": BOTH_INVALID,
     "nvidia.context_relevance": BOTH_INVALID,
     "nvidia.response_groundedness": BOTH_INVALID,
