@@ -1,4 +1,4 @@
-"""Likely causes of exceptions in the application's functions, in words without content."""
+"""Finds likely causes of exceptions in the application's functions, without quoting texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIXES: Final = {
     "NoneType": "a field that the sample lacks is None; check it first",
     "coroutine": "await it first",
 }
-"""How to use an object that a message names by its type."""
+"""How to use an object whose type an error message names."""
 _TYPED: Final = (
     r"'\w+' object (is not \w+|does not support [\w ]+|has no attribute '\w+')",
     r"object of type '\w+' has no len\(\)",
@@ -41,7 +41,7 @@ _TYPED: Final = (
     r"expected string or bytes-like object, got '\w+'",
     r"object \w+ can't be used in 'await' expression",
 )
-"""Python's messages that contain only type names."""
+"""Python's error messages that name only types."""
 _PLAIN: Final = {
     r"division by zero": "check the number first",
     r"(list|tuple|string) index out of range": "it has fewer items",
@@ -60,13 +60,13 @@ _PLAIN: Final = {
         "the client belongs to another event loop; create it inside the function"
     ),
 }
-"""Starts of messages that are equal for all values, and what to do."""
+"""Beginnings of error messages that quote no values, with the fix for each."""
 _MESSAGE: Final = re.compile("|".join((*_TYPED, *_PLAIN)))
 _OFFLINE: Final = re.compile(r"Connect|Timeout|Network")
 
 
 def named(error: BaseException) -> str:
-    """Return an exception's type, with its likely cause from names that appear in the code."""
+    """Describe an exception by its type and its likely cause, with names from the code."""
     kind = type(error).__name__
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if not frames:
@@ -119,5 +119,5 @@ def _fix(message: str) -> str:
 
 
 def is_our_frame(frame: FrameType) -> bool:
-    """Return whether one of our packages runs in a frame."""
+    """Return whether a frame runs our code."""
     return str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks")

@@ -1,4 +1,4 @@
-"""Celery applications of both sides: queue, timeouts, and result backend."""
+"""Celery applications for both sides: the application that sends samples, and the workers."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ __all__ = ["QUEUE", "TASK", "Fleet", "fleet_of", "visibility_timeout"]
 TASK: Final = "rag_eval_hooks.evaluate"
 QUEUE: Final = "rag_eval"
 _TIMEOUT_S: Final = 10.0
-"""Seconds to wait for one reply of the broker or the result backend."""
+"""Seconds to wait for a reply of the broker or the result backend."""
 _KEEP_S: Final = 86_400
-"""Seconds that a result waits for its application, like results for sinks."""
+"""Seconds for which the backend keeps a result that the application has not read."""
 _REDIS: Final = ("redis", "rediss", "sentinel")
 _AMQP: Final = ("amqp", "amqps", "pyamqp")
 
 
 def visibility_timeout(config: RagEvalConfig) -> float:
-    """Return the seconds after which a sample without a result is sent again.
+    """Return the seconds after which the application sends a sample without a result again.
 
-    Longer than the slowest evaluation: `sample_timeout` for the sample, `SINK_RETRY_SECONDS` for
-    sinks.
+    This exceeds the slowest evaluation: `sample_timeout` for the sample and `SINK_RETRY_SECONDS`
+    for sinks.
     """
     return config.sample_timeout + limits.SINK_RETRY_SECONDS + _TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """URLs of the workers' broker and result backend."""
+    """URLs of the broker and the result backend."""
 
     broker: str
     backend: str
     config: RagEvalConfig
 
     def app(self, *, with_backend: bool = True) -> Celery:
-        """Return a new Celery application. Without a backend it only sends tasks."""
+        """Return a new Celery application. Without a backend, it can only send tasks."""
         try:
             from celery import Celery
         except ImportError as error:

@@ -1,4 +1,4 @@
-"""The application's side: send samples, and wait for their results."""
+"""Sends samples from the application, and waits for their results."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = ["Publisher"]
 
 _POLL_S: Final = 0.1
 _PAUSE_S: Final = 1.0
-"""Seconds between two reads of the result backend, also after a failed read."""
+"""Seconds between two reads of the result backend."""
 _STORED_S: Final = 2.0
-"""Seconds after which the outbox has stored a sample, so that memory can drop it."""
+"""Seconds after which the outbox has stored a sample, so that memory can release it."""
 _NAMESPACE: Final = uuid.UUID("5a1e8a3c-54d7-4f0b-9c55-5d1f3a0f7e21")
 
 
 class Publisher:
-    """Sends the samples of one process, with coroutines that run in one event loop.
+    """Sends the samples of one process. All coroutines run in one event loop.
 
     Args:
         fleet: Broker and result backend.
         incidents: Counts failures.
-        mark: Mark of the samples' redaction.
+        mark: Identifies the samples' redaction settings.
     """
 
     def __init__(self, fleet: Fleet, incidents: Incidents, mark: str) -> None:
@@ -61,14 +61,14 @@ class Publisher:
     async def evaluate(
         self, blank: Evaluation, decision: Decision, accepted: float
     ) -> Evaluation | Ending:
-        """Send a sample and wait for its result without a time limit.
+        """Send a sample and wait for its result, without a timeout.
 
         A sample without a result is sent again after the visibility timeout. Its task id is the
-        same in every process, so that an existing result is found.
+        same in every process, so that any process finds an existing result.
 
         Returns:
-            The evaluation with its outcomes, or the ending of the sample: `dropped` as `broker` if
-            the broker did not accept it.
+            The evaluation with its outcomes, or the sample's outcome. A sample that the broker
+            rejects is `dropped` as `broker`.
         """
         sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))

@@ -1,4 +1,4 @@
-"""Worker: `celery -A rag_eval_hooks_celery.tasks worker`, with the settings of the process."""
+"""The worker, started by `celery -A rag_eval_hooks_celery.tasks worker`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_TRIES: Final = 3
 
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:
-    """Return this process's settings as a worker, and its fleet."""
+    """Return the worker's settings, and its fleet."""
     config = RagEvalConfig(run_on="thread")
     return config, fleet_of(config)
 
@@ -46,7 +46,7 @@ def _evals() -> RagEval:
 
 @app.task(name=TASK, bind=True)
 def evaluate(task: Task[Any, Any], text: str) -> str:
-    """Evaluate a sample, unless its result exists. Returns after the sinks have it."""
+    """Evaluate a sample, unless its result exists. Return after all sinks have the result."""
     task_id = str(task.request.id)
     meta = task.backend.get_task_meta(task_id, cache=False)
     if meta["status"] == states.SUCCESS:

@@ -1,4 +1,4 @@
-"""Tasks and results on the wire: JSON of a versioned shape."""
+"""Messages between application and workers, as versioned JSON."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SCHEMA: Final = 1
 
 
 def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: str) -> str:
-    """Return the message for a sample accepted at this time (seconds since the epoch)."""
+    """Return the message for a sample. `accepted` is in seconds since the epoch."""
     return sample_to_text(sample, decision, mark, schema=_SCHEMA, accepted=accepted)
 
 
 def request_from_wire(text: str, redactor: Redactor) -> Request:
-    """Return the request of a sample, with the application's decision."""
+    """Return the request in a message, with the application's sampling decision."""
     data = json.loads(text)
     if not 1 <= data["schema"] <= _SCHEMA:
         raise ValueError(f"Schema {data['schema']!r} is newer than this worker.")
@@ -36,7 +36,7 @@ def request_from_wire(text: str, redactor: Redactor) -> Request:
 
 
 def result_to_text(ending: Ending) -> str:
-    """Return the message for the outcome of a sample in a worker."""
+    """Return the message for a sample's outcome."""
     plain: dict[str, Any] = {"schema": _SCHEMA, "column": ending.column, "reason": ending.reason}
     if (evaluation := ending.evaluation) is not None:
         outcomes = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
@@ -45,7 +45,7 @@ def result_to_text(ending: Ending) -> str:
 
 
 def result_from_text(text: str) -> dict[str, Any] | Ending:
-    """Return the fields of an evaluation in a message, or the ending of the sample."""
+    """Return the evaluation's fields in a message, or the sample's outcome if not evaluated."""
     data = json.loads(text)
     if "outcomes" not in data:
         return Ending(Column(data["column"]), str(data["reason"]))

@@ -1,8 +1,8 @@
-"""rag_eval_hooks for LangChain: `RagEvalCallbackHandler(evals)` as a callback.
+"""Captures LangChain and LangGraph: pass `RagEvalCallbackHandler(evals)` as a callback.
 
-`enable(evals)` captures every run of the process, `disable()` stops. `record_contexts(documents)`
-records documents inside a run. `RagEvalMiddleware(evals)` captures the agents that use it and needs
-`langchain`. `LangChainJudge(model)` uses a LangChain chat model as the judge,
+`enable(evals)` captures every run of the process, until `disable()`. `record_contexts(documents)`
+records documents inside a run. `RagEvalMiddleware(evals)` captures the agents that use it; it needs
+the package `langchain`. `LangChainJudge(model)` uses a LangChain chat model as the judge, and
 `LangChainDecisionJudge(model)` a decision model.
 """
 
@@ -41,11 +41,10 @@ _LAZY: Final = {
     "LangChainDecisionJudge": ("langchain_decision_judge", "langchain-core>=1.8"),
     "RagEvalMiddleware": ("middleware", "langchain>=1"),
 }
-"""Module and requirement of names that the oldest supported LangChain cannot import."""
+"""Module and requirement of each name that the oldest supported LangChain cannot import."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a lazy name."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, needs = _LAZY[name]

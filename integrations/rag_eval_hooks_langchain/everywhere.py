@@ -1,4 +1,4 @@
-"""`enable`: capture every run of the process, and searches that no callback reports.
+"""`enable`: captures every run of the process, including searches that no callback reports.
 
 While enabled, the search methods of all vector store classes report to the handler like a
 retriever. A search inside a retriever only reports its `k`.
@@ -29,7 +29,7 @@ from rag_eval_hooks_langchain.surroundings import AMBIENT, ask_ambient, current_
 __all__ = ["disable", "enable"]
 
 _SEARCH = re.compile(r"a?(search|(similarity|max_marginal_relevance)_search\w*)")
-"""Names of the search methods of a store."""
+"""Names of a vector store's search methods."""
 _OTHER = (
     "No run of LangChain reached rag_eval_hooks_langchain.enable(). For LlamaIndex, write: "
     "from rag_eval_hooks_llama_index import enable"
@@ -39,18 +39,18 @@ _OTHER_USES = ("select_examples", "aselect_examples", "lookup", "alookup")
 """LangChain methods that search for examples or cached replies, not contexts."""
 _inside: ContextVar[bool] = ContextVar("rag_eval_search", default=False)
 _replaced: list[tuple[type, str, Any]] = []
-"""Replaced search methods, by class and name."""
+"""Replaced search methods, with their class and name."""
 
 
 def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbackHandler:
     """Capture every run of the process without passing a handler.
 
-    Direct searches of a vector store are captured too. No callback reports these, so `enable`
-    replaces the search methods until `disable`. A run with its own handler of the same `evals` is
-    captured once. Enabling again replaces the earlier handler.
+    Captures direct searches of a vector store, too. No callback reports such searches, so `enable`
+    replaces the stores' search methods until `disable`. A run with its own handler of the same
+    `evals` is captured once. Enabling again replaces the earlier handler.
 
     Args:
-        evals: Receiver of the interactions.
+        evals: The evaluator that receives the requests.
         **options: The options of `RagEvalCallbackHandler`.
 
     Returns:
@@ -62,7 +62,7 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
         evals.incidents.mistake("enable() replaces another RagEval", advice)
     disable()
     evals.recorder.by_hand.everywhere.add(FRAMEWORK)
-    # Nobody passes this handler in a call.
+    # The application passes this handler in no call.
     evals.recorder.handlers.pop(handler.place, None)
     evals.recorder.enabled[handler.place] = ("llama_index.core", _OTHER)
     ask_ambient()
@@ -110,7 +110,7 @@ def _reporting(method: Callable[..., Any], handler: RagEvalCallbackHandler) -> C
     signature = inspect.signature(method)
 
     def arguments(*args: Any, **kwargs: Any) -> Mapping[str, Any]:
-        """Return the arguments of a search by name, or none if the call is invalid."""
+        """Return a search's arguments by name, or none if the call is invalid."""
         with suppress(TypeError):
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()

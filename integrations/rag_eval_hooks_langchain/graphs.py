@@ -1,7 +1,7 @@
-"""LangGraph: steps, turns of a conversation, resumed threads, documents in a state.
+"""Handles LangGraph: steps, turns of a conversation, resumed threads, documents in a state.
 
-A cached node does not run, a resumed run starts in the middle, and another process's documents are
-only in the checkpoint. So each model call searches the state for documents.
+A cached node does not run, a resumed run starts in the middle, and documents of another process
+exist only in the checkpoint. So each model call searches the state for documents.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ _START = "__start__"
 
 @dataclass(slots=True)
 class ChainState:
-    """State of an open chain run."""
-
     # A copy of its input.
     given: Any = None
     # Its output is a state, which may contain entries of earlier runs.
@@ -65,7 +63,7 @@ _NO_STATE = ChainState()
 
 
 def state_of(run: Run | None) -> ChainState:
-    """Return the state of a run, or an empty read-only state if it is no open chain run."""
+    """Return the state of an open chain run. For another run, return an empty read-only state."""
     return run.state if run is not None and isinstance(run.state, ChainState) else _NO_STATE
 
 
@@ -73,8 +71,8 @@ def state_of(run: Run | None) -> ChainState:
 def with_graph_events(kind: type[Any]) -> type[Any]:
     """Return a handler class to which LangGraph reports interrupts.
 
-    LangGraph reports only to its own handler class, whose module takes a quarter of a second to
-    import. So it is imported when a handler is created.
+    LangGraph reports only to its own handler class. Importing its module takes a quarter of a
+    second, so it is imported when a handler is created.
     """
     try:
         from langgraph.callbacks import GraphCallbackHandler
@@ -86,12 +84,12 @@ def with_graph_events(kind: type[Any]) -> type[Any]:
 
 
 def is_step(tags: Sequence[str] | None) -> bool:
-    """Return whether a run is a step of a graph, so that the run around it has a state."""
+    """Return whether a run is a step of a graph, so that the enclosing run has a state."""
     return any(tag.startswith("graph:step:") for tag in tags) if tags else False
 
 
 def only_steers(error: BaseException) -> bool:
-    """Return whether an exception only steers a graph: an interrupt or a command to its parent."""
+    """Return whether an exception only steers a graph: an interrupt, or a command to its parent."""
     return any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__)
 
 
@@ -108,7 +106,7 @@ def resumes(inputs: Any) -> bool:
 
 
 def outermost(run: Run) -> Run:
-    """Return the outermost run around a run."""
+    """Return the outermost run that contains a run."""
     while run.parent is not None and not run.outermost:
         run = run.parent
     return run
@@ -118,10 +116,10 @@ def outermost(run: Run) -> Run:
 
 
 def begin_step(recorder: Recorder, run: Run, event: Mapping[str, Any]) -> None:
-    """Note LangGraph's information about a starting inner chain run and its graph.
+    """Record LangGraph's information about a starting inner chain run and its graph.
 
-    A stopped interaction is recognized by its step's checkpoint, which LangGraph names again when
-    it resumes.
+    The step's checkpoint identifies an interrupted request, because LangGraph names the checkpoint
+    again when the request resumes.
     """
     parent, state, metadata = run.parent, state_of(run), event.get("metadata") or {}
     if parent is None:
@@ -161,7 +159,7 @@ def _begin_turn(recorder: Recorder, step: Run, graph: Run, *, first: bool) -> No
 
 
 def resume_at(recorder: Recorder, graph: Run, checkpoint: str | None) -> None:
-    """Continue the interaction that stopped at the checkpoint where a graph resumes."""
+    """Continue the request that stopped at the checkpoint where a graph resumes."""
     conversation = thread_of(graph.name, graph.interaction.metadata)
     if conversation is None or not graph.outermost:
         return
@@ -171,7 +169,7 @@ def resume_at(recorder: Recorder, graph: Run, checkpoint: str | None) -> None:
 
 
 def _node_of(checkpoint: str | None) -> str | None:
-    """Return the node of the outermost graph for a checkpoint."""
+    """Return the outermost graph's node for a checkpoint."""
     node, _, rest = (checkpoint or "").partition(":")
     return node if rest else None
 
@@ -187,16 +185,16 @@ def _nodes(interaction: Interaction) -> set[str | None]:
 def unseen_documents(
     call: Run, messages: Sequence[Message], keys: Collection[str], longest: int
 ) -> Iterator[tuple[Run, Origin, Lists]]:
-    """Yield lists of documents in the state of a model call, with its step.
+    """Yield lists of documents in the state of a model call, with the step of each list.
 
-    Without a thread, nothing is older than the run, so all count. Otherwise they may come from an
-    earlier turn, and count if the answering call shows them.
+    Without a thread, the state has nothing older than the run, so all documents count. Otherwise a
+    document may come from an earlier turn, and counts only if the answering call shows it.
 
     Args:
         call: A model call. Outside a graph's steps there are no documents.
-        messages: Input of a chat model; empty for a plain model.
-        keys: Names of lists of documents.
-        longest: Maximum length kept per text.
+        messages: Input of a chat model. Empty for a plain model.
+        keys: State keys whose list counts as documents.
+        longest: Maximum number of characters kept per text.
     """
     step = next((run for run in call.ancestors() if run.checkpoint), None)
     if step is None or (state := state_of(step)).given is None:
@@ -227,7 +225,7 @@ def _artifacts(messages: Sequence[Message], keys: Collection[str]) -> Iterator[t
 
 
 def _unknown(lists: Lists, interaction: Interaction, longest: int) -> Lists:
-    """Return the new documents, possibly cut."""
+    """Return the documents that are not known yet, possibly cut."""
     seen = (found for found in interaction.lists if not found.is_guessed)
     known = {context.text for found in seen for context in found.contexts} if lists else set()
     new = (tuple(c for c in one if c.text[:longest] not in known) for one in lists)

@@ -1,4 +1,4 @@
-"""Callback handler to pass to LangChain, or to enable for a whole process.
+"""`RagEvalCallbackHandler`, the callback handler for LangChain.
 
 Each method copies the event's values; another thread reads the copy.
 """
@@ -32,28 +32,29 @@ CONTEXTS_EVENT = "rag_eval.contexts"
 
 
 class RagEvalCallbackHandler(RunHandler):
-    """Captures RAG interactions of LangChain runs. Pass it in `config={"callbacks": [...]}`.
+    """Captures RAG requests from LangChain runs. Pass it in `config={"callbacks": [...]}`.
 
-    One handler serves any number of chains, threads and tasks concurrently. It only does dictionary
-    work, changes no object of the application, and never raises.
+    One handler serves any number of chains, threads and tasks concurrently. It never raises and
+    changes no object of the application.
 
-    `question`, `contexts` and `answer` replace the automatic choice by a key or a function. If a
-    function raises, it is counted and the automatic choice applies.
+    `question`, `contexts` and `answer` replace automatic detection by a key or a function. If a
+    function raises, the failure is counted and automatic detection applies.
 
     Args:
-        evals: Receiver of the interactions.
+        evals: The evaluator that receives the requests.
         question: Key or function of the outermost run's input.
-        contexts: Key or function of a step's output; the last such output wins. Its value becomes
-            the contexts, regardless of the prompt.
+        contexts: Key or function of a step's output. The last output with a match becomes the
+            contexts, whether or not a prompt shows them.
         answer: Key or function of the outermost run's output.
-        root: Name of the run that is an interaction, instead of the outermost run. Runs outside are
+        root: Name of the run that is a request, instead of the outermost run. Runs outside it are
             ignored.
-        document_keys: State keys whose list is a retrieval even if it is empty or has texts or
-            mappings. Lists of documents count under any key. None means the default keys, where
-            emptying a list before any retrieval is only a reset.
+        document_keys: State keys whose list counts as a retrieval, even if it is empty or has texts
+            or mappings. Lists of LangChain documents count under any key. None means the default
+            keys. Under these, an empty list before any retrieval does not count.
         retrieval_tools: Names of the only tools whose text counts as context if they return no
-            documents. None means every tool, if nothing else was found.
-        as_context: Converts an application's object, no dict, to its text, a `Context`, or None.
+            documents. None means that every tool counts if nothing else was retrieved.
+        as_context: Function that converts an application's object to its text or a `Context`. It
+            returns None for other objects and is not called for dicts.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -62,13 +63,13 @@ class RagEvalCallbackHandler(RunHandler):
     run_inline: Any = InlineUnlessWithheld()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Create a handler to which LangGraph also reports interrupts, if available."""
+        """Create a handler. If LangGraph is installed, the handler also receives interrupts."""
         kind: Any = cls
         made: Self = super().__new__(graphs.with_graph_events(kind))
         return made
 
     def __deepcopy__(self, memo: object = None) -> Self:
-        """Return the same handler, so that a copied config captures into the same evaluator."""
+        """Return the same handler, so that a copied config uses the same evaluator."""
         return self
 
     __copy__ = __deepcopy__
@@ -77,7 +78,7 @@ class RagEvalCallbackHandler(RunHandler):
 
     @run_edge
     def on_chain_start(self, serialized: dict[str, Any] | None, inputs: Any, **event: Any) -> None:
-        """Start a chain run. The input of an outermost run has the question."""
+        """Start a chain run. The input of an outermost run contains the question."""
         run = self._start(RunKind.CHAIN, serialized, event)
         if run is None:
             return
@@ -100,7 +101,7 @@ class RagEvalCallbackHandler(RunHandler):
 
     @end_edge
     def on_chain_end(self, run: Run, outputs: Any, **event: Any) -> None:
-        """Finish a chain run, whose output may have documents or, for a root, the answer."""
+        """Finish a chain run. Its output may contain documents and, for a root, the answer."""
         state = state_of(run)
         # A stream reports its input only at its end.
         streamed = [event["inputs"]] if "inputs" in event else []
@@ -140,16 +141,16 @@ class RagEvalCallbackHandler(RunHandler):
     def on_retriever_start(
         self, serialized: dict[str, Any] | None, query: Any, **event: Any
     ) -> None:
-        """Start a retrieval."""
         run = self._start(RunKind.RETRIEVER, serialized, event)
         if run is not None:
             self._reader.defer(run, "on_retriever_start", self._reader.query, query)
 
     @end_edge
     def on_retriever_end(self, run: Run, documents: Any, **_extra: Any) -> None:
-        """Finish a retrieval with its documents, if any.
+        """Finish a retrieval with its documents.
 
-        An iterator belongs to the application; reading it would consume its documents.
+        An iterator of documents is not read, because reading would consume the application's
+        documents.
         """
         if isinstance(documents, list | tuple):
             self._reader.defer(run, "on_retriever_end", self._reader.found, documents)
@@ -160,7 +161,7 @@ class RagEvalCallbackHandler(RunHandler):
     def on_chat_model_start(
         self, serialized: dict[str, Any] | None, messages: list[Any], **event: Any
     ) -> None:
-        """Start a chat model call, with batches of messages."""
+        """Start a chat model call with batches of messages."""
         run = self._start(RunKind.MODEL, serialized, event)
         if run is not None:
             self._reader.defer(run, "on_llm_start", self._reader.prompt, messages)
@@ -168,18 +169,18 @@ class RagEvalCallbackHandler(RunHandler):
     def on_llm_start(
         self, serialized: dict[str, Any] | None, prompts: list[str], **event: Any
     ) -> None:
-        """Start a plain model call, with a batch of texts."""
+        """Start a plain model call with a batch of texts."""
         self.on_chat_model_start(serialized, prompts, **event)
 
     @end_edge
     def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
-        """Finish a model call. A streamed reply arrives here as a whole."""
+        """Finish a model call. A streamed reply arrives here as one text."""
         replies = [one for batch in response.generations for one in batch]
         self._reader.later(run, "on_llm_end", self._reader.reply, replies)
 
     @host_edge
     def on_llm_new_token(self, *_: Any, run_id: Any, **__: Any) -> None:
-        """Note at the first token that a model streams."""
+        """Record at the first token that a model streams."""
         run = self._recorder.get(key_of(run_id))
         if run is not None and semconv.GEN_AI_REQUEST_STREAM not in run.facts:
             run.facts = {**run.facts, semconv.GEN_AI_REQUEST_STREAM: True}
@@ -192,7 +193,6 @@ class RagEvalCallbackHandler(RunHandler):
     def on_tool_start(
         self, serialized: dict[str, Any] | None, input_str: Any, **event: Any
     ) -> None:
-        """Start a tool call."""
         run = self._start(RunKind.TOOL, serialized, event)
         if run is None:
             return
@@ -204,7 +204,7 @@ class RagEvalCallbackHandler(RunHandler):
 
     @end_edge
     def on_tool_end(self, run: Run, output: Any, **_extra: Any) -> None:
-        """Finish a tool call, whose output or artifact may have documents, else a text."""
+        """Finish a tool call. Its output or artifact may contain documents, or else a text."""
         self._reader.choose(run, "contexts", output)
         self._reader.defer(run, "on_tool_end", self._reader.result, output)
 
@@ -219,7 +219,6 @@ class RagEvalCallbackHandler(RunHandler):
 
     @host_edge
     def on_resume(self, event: Any) -> None:
-        """Continue the interaction of an interrupted graph."""
         run = self._recorder.get(key_of(event.run_id))
         if run is not None:
             graphs.resume_at(self._recorder, run, event.checkpoint_id)
@@ -241,17 +240,17 @@ class RagEvalCallbackHandler(RunHandler):
 def record_contexts(documents: Any) -> bool:
     """Record documents that the running step gives to the model.
 
-    For retrieval that no event shows: a search in a middleware, a call of a service, hand-made
-    text. Call it in a node, tool, middleware or lambda. The model's prompt still decides which
-    documents count.
+    Use this for retrieval that no event shows: a search in a middleware, a call to a service, or
+    text from your code. Call it in a node, tool, middleware or lambda. A document becomes a context
+    only if the model's prompt shows it.
 
-    In an `evals.interaction(...)` outside any run it does the same as `it.contexts`.
+    In an `evals.interaction(...)` block outside any run, it is the same as `it.contexts`.
 
     Args:
-        documents: One or several texts, LangChain documents, pairs with a score, or mappings.
+        documents: One or several texts, LangChain documents, (document, score) pairs, or mappings.
 
     Returns:
-        Whether our handler or an interaction received them.
+        Whether a handler or a block recorded them.
     """
     run_id = current_run_id()
     ours = [h for h in current_handlers() if isinstance(h, RagEvalCallbackHandler)]

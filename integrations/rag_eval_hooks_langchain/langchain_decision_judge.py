@@ -1,4 +1,4 @@
-"""A judge over any LangChain decision model."""
+"""`LangChainDecisionJudge`: a judge over any LangChain decision model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LangChainDecisionModel(DecisionModel):
 
 
 class LangChainDecisionJudge(DecisionJudge):
-    """`DecisionJudge` over a LangChain decision model, hidden from all callbacks.
+    """Uses a LangChain decision model as the judge. No callback sees its calls.
 
     Args:
         model: The decision model; it needs langchain-core 1.8 or newer.

@@ -1,4 +1,4 @@
-"""A judge over any LangChain chat model."""
+"""`LangChainJudge`: a judge over any LangChain chat model."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _METHODS: Final[Mapping[OutputMode, str]] = {
     OutputMode.TOOL: "function_calling",
     OutputMode.JSON_OBJECT: "json_mode",
 }
-"""Methods of `with_structured_output`."""
+"""Method of `with_structured_output` for each output mode."""
 _UNSEEN: Final[RunnableConfig] = {"callbacks": []}
 
 
 class LangChainChat(ChatAdapter):
     """A LangChain chat model, copied without its callbacks and caches.
 
-    Structured output comes from `with_structured_output` (JSON Schema, tool call or JSON mode),
-    else by text, in this order until the model accepts one.
+    It requests structured output through `with_structured_output`: JSON Schema, then tool calls,
+    then JSON mode. If the model accepts none of them, it requests text.
     """
 
     def __init__(self, model: _Model, limits: CallLimits) -> None:
@@ -89,7 +89,7 @@ async def unseen(
 
 
 class LangChainJudge(LLMJudge):
-    """`LLMJudge` over a LangChain chat model.
+    """Uses a LangChain chat model as the judge.
 
     No callback sees its calls: neither the model's callbacks, nor a running chain's, nor LangSmith.
     Global handlers of LangChain's debug mode still see them.
@@ -120,7 +120,7 @@ def _model_name(model: _Model) -> str:
 
 
 def _blocks(model: _Model) -> bool:
-    """Return whether a model is only synchronous; LangChain would call it in its own pool."""
+    """Return whether a model has no async call. LangChain would run it in its own thread pool."""
     if not isinstance(model, BaseChatModel):
         return False
     kind = type(model)
@@ -128,7 +128,7 @@ def _blocks(model: _Model) -> bool:
 
 
 def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
-    """Return the model with a request for structured output, without LangChain's lenient parser."""
+    """Return the model with a request for structured output. Replies are parsed by our parser."""
     shape = _without_numbers(prompt.schema) if mode is OutputMode.TOOL else prompt.schema
     schema = {"title": prompt.name, "description": "The reply.", **shape}
     keywords: dict[str, Any] = {"method": _METHODS[mode]}
@@ -150,7 +150,7 @@ def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
 
 
 def _without_numbers(schema: Any) -> Any:
-    """Remove enums of numbers, which Gemini's tools reject; the prompt's text names them."""
+    """Remove enums of numbers, which Gemini's tools reject. The prompt's text names them."""
     if isinstance(schema, list):
         return [_without_numbers(part) for part in schema]
     if not isinstance(schema, Mapping):

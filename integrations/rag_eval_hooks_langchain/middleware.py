@@ -36,7 +36,7 @@ class _State(AgentState[Any]):  # type: ignore[misc]
 
 
 class RagEvalMiddlewareClass(type):
-    """Class of `RagEvalMiddleware`, which LangChain asks where the class is passed."""
+    """Metaclass that reports that `RagEvalMiddleware` was passed as a class, not an object."""
 
     wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")
 
@@ -47,8 +47,8 @@ class RagEvalMiddleware(
 ):
     """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
 
-    A run that a callback handler of the same `evals` also sees is captured once. For runs that wait
-    for a person, use `RagEvalCallbackHandler`, which has the same arguments.
+    If a callback handler of the same `evals` also sees a run, it is captured once. For agents that
+    wait for a person, use `RagEvalCallbackHandler` instead. Both have the same arguments.
     """
 
     state_schema = _State
@@ -61,14 +61,14 @@ class RagEvalMiddleware(
         self._recorder.handlers[self._callbacks.place] = True
 
     def __getattr__(self, name: str) -> Any:
-        """Return the handler's attributes, so that it also works as a callback."""
+        """Return the handler's attributes, so that the middleware also works as a callback."""
         if name.startswith(("on_", "ignore_")) or name in ("raise_error", "run_inline"):
             return getattr(self._callbacks, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @host_edge
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """Start a request, unless a handler sees it."""
+        """Start a request, unless a callback handler sees the run."""
         if self._recorder.knows(current_run_id()):
             return None
         metadata = getattr(current_manager(), "metadata", None) or {}
@@ -86,7 +86,6 @@ class RagEvalMiddleware(
         return {"rag_eval_run": run_id}
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """Start a request, unless a handler sees it."""
         return self.before_agent(state, runtime)
 
     @host_edge
@@ -98,16 +97,13 @@ class RagEvalMiddleware(
             self._callbacks.on_chain_end(_this_turn(state), run_id=run_id)
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
-        """Finish the request with the agent's last message."""
         self.after_agent(state, runtime)
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Capture a model or tool call."""
         with self._inside(request):
             return handler(request)
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Capture a model or tool call."""
         with self._inside(request):
             return await handler(request)
 
@@ -115,7 +111,7 @@ class RagEvalMiddleware(
 
     @contextmanager
     def _inside(self, request: Any) -> Iterator[None]:
-        """Let the handler see the call as part of LangGraph's current step."""
+        """Report the call to the handler as part of LangGraph's current step."""
         root = request.state.get("rag_eval_run")
         step_id = getattr(current_manager(), "parent_run_id", None)
         if root is None or step_id is None:

@@ -1,4 +1,4 @@
-"""Read copies of runs' inputs and outputs, and note question, answer and documents."""
+"""Reads copies of runs' inputs and outputs: question, answer and documents."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = ["Reader"]
 
 
 class Reader(BaseReader):
-    """Reads runs off the request's thread."""
+    """Reads runs outside the application's thread."""
 
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, vocabulary.form_of)
@@ -67,7 +67,7 @@ class Reader(BaseReader):
             self.whole_input(run, inputs)
 
     def whole_input(self, run: Run, inputs: Any) -> None:
-        """Record the input of an outermost run, if unknown."""
+        """Record the entire input of an outermost run, if still unknown."""
         if not run.query:
             inputs = state_update(inputs)
             self._recorder.question(run, self._question_in(run, inputs))
@@ -75,7 +75,7 @@ class Reader(BaseReader):
             self._note_given_documents(run, inputs)
 
     def input_of_chain(self, run: Run, inputs: Any) -> None:
-        """Note rows and texts that a caller passed to a run without a step that found them."""
+        """Record rows and texts that a caller passed to a run and no step retrieved."""
         state, graph = state_of(run), run.parent
         state.given = inputs
         if graph is None:
@@ -124,7 +124,7 @@ class Reader(BaseReader):
         Args:
             run: The run.
             outputs: Its output.
-            *streamed: Its input, reported at the end of a stream.
+            *streamed: Its input, which a stream reports at its end.
         """
         state = state_of(run)
         given = streamed[0] if streamed else state.given
@@ -156,7 +156,7 @@ class Reader(BaseReader):
         self._recorder.alternatives(run, others, found, last)
 
     def _note_found(self, run: Run, outputs: Any, given: Any) -> None:
-        """Note documents in an output, and texts and rows of a step's output."""
+        """Record the documents in an output, and the texts and rows in a step's output."""
         is_step, keys = state_of(run.parent).is_graph, self._keys(run)
         # A step that empties a list before any retrieval may only reset the state.
         resets = is_step and self.options_of(run).document_keys is None
@@ -193,7 +193,7 @@ class Reader(BaseReader):
             self._recorder.documents(run, contexts, origin, named=is_named)
 
     def _note_written(self, run: Run, outputs: Any, given: Any) -> None:
-        """Keep the entries of a step with a text: the graph's last such step may report."""
+        """Keep what a step wrote, because the graph's last step with a text may be the answer."""
         graph = run.parent
         if run.checkpoint is not None and graph is not None and graph.parent is None:
             values = fresh(entries(state_update(outputs)) or {}, given)
@@ -203,19 +203,18 @@ class Reader(BaseReader):
     # Retrievers and models.
 
     def query(self, run: Run, query: Any) -> None:
-        """Record a retriever's query."""
         asked = question_of(query)
         self._recorder.question(run, str(query) if asked is None and query is not None else asked)
 
     def found(self, run: Run, documents: Any) -> None:
-        """Record a retriever's results: documents, or pairs with a score."""
+        """Record a retriever's results: documents, or (document, score) pairs."""
         contexts = contexts_in(documents) if documents else ()
         if contexts is None:
             raise TypeError(type(documents[0]).__name__)
         self._recorder.documents(run, contexts)
 
     def prompt(self, run: Run, batches: Any) -> None:
-        """Record a model's prompt, and any documents in it that no recorded retrieval returned."""
+        """Record a model's prompt, and documents in it that no recorded retrieval returned."""
         if isinstance(batches, Opaque):
             run.interaction.left_out.add("prompt")
             return
@@ -248,7 +247,7 @@ class Reader(BaseReader):
         self._recorder.for_span(run, arguments=as_json(inputs) or written)
 
     def result(self, run: Run, output: Any) -> None:
-        """Record the documents in a tool's output or artifact, else its texts."""
+        """Record the documents in a tool's output or artifact, or else its texts."""
         is_message = isinstance(output, Message)
         if is_message and output.call_id:
             run.facts = {**run.facts, semconv.GEN_AI_TOOL_CALL_ID: output.call_id}
@@ -282,7 +281,10 @@ def _has_retrieved_before(run: Run) -> bool:
 
 
 def _message_of(output: Any) -> Any:
-    """Return the message of a tool's output, or the output; None for a failure or handover."""
+    """Return the message in a tool's output, or the output itself.
+
+    None for a failure or handover.
+    """
     update = state_update(output)
     if update is not output:
         messages = None if output.hands_over else (entries(update) or {}).get("messages")

@@ -1,4 +1,4 @@
-"""Starts and ends of LangChain's runs: the run of an event and its metadata."""
+"""Starts and finishes runs from LangChain's events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FRAMEWORKS_TAG = re.compile(
 
 
 def run_edge(method: F) -> F:
-    """Wrap a run's event: an exception is counted, and the interaction is marked incomplete."""
+    """Wrap a run's event. An exception is counted, and the request is marked as incomplete."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **event: Any) -> None:
@@ -60,7 +60,7 @@ def run_edge(method: F) -> F:
 
 
 def end_edge(method: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the end of a run: the run ends even if its output cannot be copied."""
+    """Wrap the end of a run. The run ends even if its output cannot be copied."""
 
     @run_edge
     @functools.wraps(method)
@@ -78,7 +78,7 @@ def end_edge(method: Callable[..., None]) -> Callable[..., None]:
 
 
 class _NotIgnored:
-    """`ignore_*` of a handler: false. For the class, which cannot capture, it warns."""
+    """Handler attributes `ignore_*`: always false. If read from the class, a warning is logged."""
 
     def __get__(self, handler: object, owner: type) -> bool:
         is_asked = "langchain" in str(sys._getframe(1).f_globals.get("__name__"))
@@ -89,7 +89,7 @@ class _NotIgnored:
 
 
 class RunHandler(BaseCallbackHandler):
-    """Handler that keeps the runs of one evaluator."""
+    """Callback handler that follows the runs for one evaluator."""
 
     wrap_tool_call = Misplaced("is no middleware. Write: middleware=[RagEvalMiddleware(evals)]")
     copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
@@ -111,7 +111,7 @@ class RunHandler(BaseCallbackHandler):
     def _start(
         self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
     ) -> Run | None:
-        """Start a run, unless it is sampled out, outside the named root, or its start was lost."""
+        """Start a run, unless it is sampled out, outside the named root, or has a lost start."""
         self._recorder.handlers[self.place] = True
         run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
         if self._left_out and self._left_out.starts(run_id, parent_id, kind):
@@ -161,7 +161,7 @@ class RunHandler(BaseCallbackHandler):
             interaction.add_tags(_users_tags(tags))
 
     def _has_lost(self, parent_id: Hashable | None, tags: Sequence[str]) -> bool:
-        """Return whether an unseen run started while this handler should have been called."""
+        """Return whether a run started without an event that this handler should have received."""
         if not self._recorder.is_unknown(parent_id) or is_suppressed():
             return False
         if is_step(tags):
@@ -186,10 +186,10 @@ class RunHandler(BaseCallbackHandler):
 
 
 def _note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:
-    """Note session, user, reference and so on from a step, if the root lacked them.
+    """Record session, user, reference and so on from a step, if the root lacks them.
 
-    Inside a manual interaction, all metadata of a call count. LangChain 1.0 and later keep
-    `configurable` out of the metadata, but a run's config has it.
+    Inside a manual block, all metadata of a call counts. LangChain 1.0 and later omit
+    `configurable` from the metadata, but a run's config has it.
     """
     interaction = run.interaction
     if metadata and (run.outermost or not _OWN_KEYS.isdisjoint(metadata)):

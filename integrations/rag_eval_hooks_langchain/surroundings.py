@@ -1,4 +1,4 @@
-"""The caller's run, handlers and config, and how LangChain finds and calls a handler."""
+"""Finds the caller's run, handlers and config in LangChain, and registers handlers."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = [
 
 
 def key_of(run_id: Any) -> Hashable | None:
-    """Return the key of a run, equal for a UUID and its text; None without a run.
+    """Return a run's key, equal for a UUID and its text. None without a run.
 
-    Hosts pass their own ids, often as text, to recognize a request.
+    Applications pass their own run ids, often as text, to identify a request.
     """
     # A UUID hashes and compares in Python, its integer in C, in a quarter of the time.
     if isinstance(run_id, UUID):
@@ -52,21 +52,21 @@ def current_manager() -> Any:
 
 
 def current_run_id() -> Hashable | None:
-    """Return the key of that run, or None."""
+    """Return the key of LangChain's current run, or None."""
     return key_of(getattr(current_manager(), "parent_run_id", None))
 
 
 def current_handlers() -> Sequence[BaseCallbackHandler]:
-    """Return the handlers of that run."""
+    """Return the handlers of LangChain's current run."""
     return getattr(current_manager(), "handlers", None) or ()
 
 
 class InlineUnlessWithheld:
-    """`run_inline` of a handler: true, except for one caller that would then skip other handlers.
+    """Handler attribute `run_inline`: true, except if LangChain would then skip other handlers.
 
-    Inline handlers save async runs a worker thread per event. However, for plain models,
-    `on_llm_start` of langchain-core's async manager calls inline handlers *instead of* all others.
-    There the value is false, so that all handlers are called, unless another handler is inline.
+    Inline handlers save async runs a worker thread per event. But `on_llm_start` of
+    langchain-core's async manager calls inline handlers *instead of* all other handlers. For this
+    caller the value is false unless another handler is inline.
     """
 
     def __get__(self, handler: Any, owner: type | None = None) -> bool:
@@ -85,7 +85,7 @@ class InlineUnlessWithheld:
 
 
 class _Ambient:
-    """Stand-in for the context variable that LangChain reads at the start of every run.
+    """Replaces the context variable that LangChain reads at the start of every run.
 
     Attributes:
         everywhere: The handler for every run of the process, or None.
@@ -106,7 +106,7 @@ AMBIENT = _Ambient()
 
 @functools.cache
 def ask_ambient() -> None:
-    """Make LangChain ask for the ambient handler permanently: a hook cannot be removed."""
+    """Make LangChain ask for our handler permanently, because a hook cannot be removed."""
     register_configure_hook(cast("ContextVar[Any]", AMBIENT), inheritable=True)
 
 
@@ -127,17 +127,18 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
         lambda handler, run_id: handler._runs[run_id]._otel_span
     ),
 }
-"""Lookup of another instrumentor's span by run id, by package and class of its handler.
+"""How to find another instrumentor's span by run id, by package and class of its handler.
 
-Only OpenInference's is public, so a lookup may find nothing; then the scores are on the evaluation
-span."""
+Only OpenInference's way is public, so a lookup may find nothing. Then the scores go to the
+evaluation span.
+"""
 
 
 def vendor_span(root: Run) -> tuple[bool, Span | None]:
     """Return whether another instrumentor is active for the current run, and its root span.
 
     Args:
-        root: The outermost run around the current one; its id is the integer of a UUID.
+        root: The outermost run that contains the current run. Its id is a UUID's integer.
     """
     if not isinstance(root.id, int):
         return False, None

@@ -1,4 +1,4 @@
-"""Copies and attributes of LangChain's and LangGraph's objects."""
+"""Copies LangChain's and LangGraph's objects, and reads their span attributes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["class_name", "form_of", "reply_facts", "reply_text", "start_facts", 
 _MAX_METADATA = 200
 """Maximum number of copied metadata entries per document."""
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
-"""GenAI roles for LangChain's different names."""
+"""GenAI roles for LangChain's roles of another name."""
 _LANGCHAIN_IDS = ("run-", "lc_")
 """Prefixes of ids that LangChain gives to messages without a provider's id."""
 
@@ -33,7 +33,7 @@ _LANGCHAIN_IDS = ("run-", "lc_")
 
 
 def form_of(kind: type) -> Form | None:
-    """Return how to copy an object of a class; None for other frameworks' classes."""
+    """Return how to copy an object of a class, or None for other frameworks' classes."""
     for base, form in _FORMS:
         if issubclass(kind, base):
             return form
@@ -109,7 +109,7 @@ _FORMS: tuple[tuple[type, Form], ...] = (
 
 
 def class_name(serialized: Mapping[str, Any] | None) -> str | None:
-    """Return the name of a tool, or the class behind an unnamed run."""
+    """Return the name of a tool, or the class of an unnamed run."""
     described = serialized or {}
     path = described.get("id")
     name = path[-1] if path else described.get("name")
@@ -117,7 +117,7 @@ def class_name(serialized: Mapping[str, Any] | None) -> str | None:
 
 
 def reply_text(reply: Generation | None) -> str | None:
-    """Return the text of a reply, or None, for example if it only calls a tool."""
+    """Return a reply's text, or None, for example if it only calls a tool."""
     if isinstance(reply, ChatGeneration):
         return content_text(reply.message.content) or None
     return None if reply is None else reply.text or None
@@ -154,17 +154,17 @@ def _endings(reply: Generation) -> Sequence[Any]:
 
 
 def _provider_id(message_id: str | None) -> str | None:
-    """Return the id of a message unless LangChain invented it."""
+    """Return a message's id, unless LangChain generated it."""
     return None if str(message_id).startswith(_LANGCHAIN_IDS) else message_id
 
 
 def start_facts(
     kind: str, name: str, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
 ) -> Facts:
-    """Return the span attributes of a run from its start event.
+    """Return a run's span attributes from its start event.
 
     A model has its provider, name, temperature and server, a tool its name and call, a retriever
-    its store, and an agent that is an outermost chain its name.
+    its store, and an outermost agent its name.
     """
     metadata = event.get("metadata") or {}
     facts: Mapping[str, Any]

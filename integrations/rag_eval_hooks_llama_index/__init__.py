@@ -1,6 +1,6 @@
-"""rag_eval_hooks for LlamaIndex: `enable(evals)` captures every RAG interaction.
+"""Captures LlamaIndex: `enable(evals)` captures every RAG request of the process.
 
-`disable()` stops. `LlamaIndexJudge(llm)` uses a LlamaIndex LLM as the judge.
+`disable()` stops the capture. `LlamaIndexJudge(llm)` uses a LlamaIndex LLM as the judge.
 """
 
 from __future__ import annotations
@@ -39,20 +39,21 @@ def enable(
     watch_streams: bool = True,
     **options: Unpack[CaptureKeywords],
 ) -> Instrumentation:
-    """Capture every RAG interaction of LlamaIndex in this process.
+    """Capture every RAG request of LlamaIndex in this process.
 
-    Registers a handler with the instrumentation's root dispatcher. The handler never raises.
-    Calling again with equal arguments changes nothing; other arguments replace the registration.
+    Registers a handler with the root dispatcher of LlamaIndex's instrumentation. The handler never
+    raises. A second call with equal arguments changes nothing. Other arguments replace the
+    registration.
 
     Args:
-        evals: Receiver of the interactions.
+        evals: The evaluator that receives the requests.
         question: Key or function of the outermost call's arguments.
-        watch_streams: Replace the `response_gen` of a streaming response by a generator that passes
-            everything on and records the text. Otherwise streamed answers are unknown.
+        watch_streams: Replace the `response_gen` of a streaming response by a generator that also
+            records the text. If false, streamed answers are not captured.
         **options: See `CaptureOptions`.
 
     Returns:
-        The registration; its `disable()` removes it.
+        The registration. Its `disable()` removes it.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -72,7 +73,7 @@ def enable(
 
 
 def disable() -> None:
-    """Take `enable` back for calls that start later. Idempotent."""
+    """Stop capturing calls that start later. Idempotent."""
     for registration in _registrations():
         registration.disable()
 

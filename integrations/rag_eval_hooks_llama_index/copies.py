@@ -1,4 +1,4 @@
-"""Question, answer and sources in copies of calls' arguments and results."""
+"""Finds question, answer and sources in copies of calls' arguments and results."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def question_of(value: Any) -> str | None:
 
 
 def texts_in(value: Any) -> list[str]:
-    """Return the texts in a copy that are no documents, in order."""
+    """Return the texts in a copy that are not documents, in order."""
     return [text for text in readings.texts_in_input(value) if text.strip()]
 
 
 def only(texts: Sequence[str]) -> str | None:
-    """Return the text of a list with one item; None for other lists."""
+    """Return the text of a list with one item, or None for other lists."""
     return texts[0] if len(texts) == 1 else None
 
 
@@ -68,7 +68,7 @@ def answer_of(value: Any) -> str | None:
 
 
 def is_no_question(root: Run) -> bool:
-    """Return whether a root was asked nothing, and neither retriever nor model was: preparation."""
+    """Return whether a root has no question and called neither retriever nor model."""
     asked = root.query or root.interaction.asked
     kinds = {run.kind for run in root.interaction.runs}
     return not asked and kinds.isdisjoint((RunKind.RETRIEVER, RunKind.MODEL))
@@ -83,7 +83,8 @@ def nodes_in(value: Any) -> list[NodeContext] | None:
 def retrieved(source: Context, retrieved: Iterable[Context], question: str) -> Context | None:
     """Return a source if it was retrieved, the document that it wraps in a prompt, or None.
 
-    Some engines split documents into numbered pieces; others put generated texts among the sources.
+    Some engines split documents into numbered pieces. Other engines put generated texts among the
+    sources.
     """
     wholes = {one.text.strip(): one for one in retrieved if one.text.strip()}
     if any(source.id == context.id for context in retrieved):
@@ -100,7 +101,7 @@ def retrieved(source: Context, retrieved: Iterable[Context], question: str) -> C
 
 
 def tool_texts(value: Any, levels: int = _LEVELS) -> Iterator[str]:
-    """Yield what tools said before, as an agent's store keeps it."""
+    """Yield texts of earlier tool calls from an agent's store."""
     if isinstance(value, Message):
         if value.role == "tool":
             yield value.text

@@ -1,4 +1,4 @@
-"""LlamaIndex evaluators as our metrics, and our metrics as LlamaIndex evaluators."""
+"""Converts LlamaIndex evaluators to our metrics, and our metrics to LlamaIndex evaluators."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def llama_index_metric(
     """Return a metric that calls a LlamaIndex evaluator.
 
     Args:
-        evaluator: Its `aevaluate` gets query, response, contexts and, if the sample has one,
-            `reference`.
-        id: `<suite>.<metric>`; by default `llama_index.` and the class's name.
-        needs: Fields without which the evaluator is not called.
-        scale: Scale of the scores. Default: 1 to 5 for `CorrectnessEvaluator`, 0 to 1 for others. A
+        evaluator: A LlamaIndex evaluator. Its `aevaluate` receives query, response, contexts and
+            the sample's `reference`, if any.
+        id: `<suite>.<metric>`. The default is `llama_index.` and the class's name.
+        needs: Fields that the sample must have. Otherwise the evaluator is not called.
+        scale: Scale of the scores. The default is 1 to 5 for `CorrectnessEvaluator`, else 0 to 1. A
             result with only `passing` gets the high or low end.
         timeout: Timeout in seconds.
 
@@ -90,7 +90,7 @@ class SuiteEvaluator(BaseEvaluator):
 
     Args:
         evals: A `RagEval` with this metric. Its `stats` do not count these evaluations.
-        metric: The id, such as `ragas.faithfulness`.
+        metric: The metric's id, such as `ragas.faithfulness`.
         threshold: Normalized score, 0 to 1, from which a result passes.
 
     Raises:
@@ -107,7 +107,7 @@ class SuiteEvaluator(BaseEvaluator):
         return {}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
-        """Do nothing: there are no prompts."""
+        """Do nothing, because there are no prompts."""
 
     async def aevaluate(
         self,
@@ -116,13 +116,13 @@ class SuiteEvaluator(BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """Return the result. Without a score it is invalid, with the reason.
+        """Evaluate an answer. A result without a score is invalid and contains the reason.
 
         Args:
             query: The question.
             response: The answer.
             contexts: Texts of the contexts.
-            **kwargs: `reference`, if any; other keywords are ignored.
+            **kwargs: `reference`, if any. Other keywords are ignored.
         """
         sample = Sample(
             question=query or "",

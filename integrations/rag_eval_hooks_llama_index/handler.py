@@ -1,4 +1,4 @@
-"""Our handler of LlamaIndex's spans and events."""
+"""Our handler for LlamaIndex's spans and events."""
 
 from __future__ import annotations
 
@@ -59,16 +59,15 @@ class Instrumentation(ModelEvents):
 
     @property
     def evals(self) -> RagEval:
-        """Evaluator that interactions go to."""
+        """The evaluator that receives the requests."""
         return self._evals
 
     @property
     def options(self) -> tuple[CaptureOptions, bool]:
-        """Options passed to `enable`."""
+        """The options passed to `enable`."""
         return self._options
 
     def enable(self) -> None:
-        """Add the handler."""
         root = get_dispatcher()
         root.add_span_handler(self)
         root.add_event_handler(self)
@@ -77,7 +76,7 @@ class Instrumentation(ModelEvents):
         self._recorder.enabled[self._place] = ("langchain_core", _OTHER)
 
     def disable(self) -> None:
-        """Remove the handler; open interactions are abandoned at their time limit. Idempotent."""
+        """Remove the handler. Open requests are abandoned at their time limit. Idempotent."""
         root = get_dispatcher()
         root.span_handlers = [one for one in root.span_handlers if one is not self]
         root.event_handlers = [one for one in root.event_handlers if one is not self]
@@ -87,7 +86,7 @@ class Instrumentation(ModelEvents):
     def paused(self) -> AbstractContextManager[None]:
         """Capture nothing that starts in the block, including its new tasks and threads.
 
-        Concurrent requests are still captured. An open interaction stays complete.
+        Concurrent requests are still captured. An open request stays complete.
         """
         return paused()
 
@@ -102,7 +101,6 @@ class Instrumentation(ModelEvents):
         tags: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Start the run of a span."""
         try:
             self._enter(id_, bound_args.arguments, instance, parent_id, tags)
         except Exception as error:  # noqa: BLE001 - the host's edge
@@ -147,7 +145,7 @@ class Instrumentation(ModelEvents):
         instance: Any,
         parent_id: str | None,
     ) -> bool:
-        """Return whether a call without a parent may be a request or part of a manual one."""
+        """Return whether a call without a parent may be a request or part of a manual request."""
         if self._parents.ignores(span_id, parent_id, arguments, instance):
             return False
         root = self._reader.options_of(self._recorder.around(None)).root
@@ -156,7 +154,7 @@ class Instrumentation(ModelEvents):
         return not self._parents.began_unseen(span_id, parent_id, arguments)
 
     def _kind(self, role: Role, parent_id: str | None) -> RunKind:
-        """Return the kind of a run. A tool call inside itself (sync in async) is a chain."""
+        """Return a run's kind. A tool call inside itself (sync inside async) is a chain."""
         parent = self._recorder.get(parent_id) if role is Role.TOOL else None
         is_inner = parent is not None and parent.kind is RunKind.TOOL
         return RunKind.CHAIN if is_inner else role.kind
@@ -173,7 +171,7 @@ class Instrumentation(ModelEvents):
     def _copy_arguments(
         self, run: Run, role: Role, arguments: Mapping[str, Any], instance: Any
     ) -> None:
-        """Copy a call's arguments, if they may contain a question, to be read later."""
+        """Copy a call's arguments for later reading, if they may contain a question."""
         reader, defer = self._reader, self._reader.defer
         if role is Role.TOOL and self._recorder.span_content:
             defer(run, "arguments", reader.tool_arguments, dict(arguments))
@@ -200,7 +198,7 @@ class Instrumentation(ModelEvents):
         result: Any | None = None,
         **kwargs: Any,
     ) -> None:
-        """Finish the run of a span, or follow the generator that it returned."""
+        """Finish the run of a span, or follow the generator that the span returned."""
         try:
             self._exit(id_, bound_args.arguments, instance, result)
         except Exception as error:  # noqa: BLE001 - the host's edge
@@ -277,15 +275,12 @@ class Instrumentation(ModelEvents):
             self._recorder.settle(run)
 
     def new_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """Do nothing: the recorder keeps the runs."""
         return None
 
     def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """Do nothing."""
         return None
 
     def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """Do nothing."""
         return None
 
 
@@ -294,6 +289,6 @@ def _may_resume(flow: Run) -> bool:
 
 
 def _without_stream(given: Any) -> Any:
-    """Return a response without its generator, which its reader may drop."""
+    """Return a response without its generator, which the application may drop."""
     sources = getattr(given, "source_nodes", None)
     return Response(None, sources) if isinstance(sources, list) else None

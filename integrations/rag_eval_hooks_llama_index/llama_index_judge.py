@@ -1,4 +1,4 @@
-"""A judge over any LlamaIndex LLM."""
+"""`LlamaIndexJudge`: a judge over any LlamaIndex LLM."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
 class LlamaIndexChat(ChatAdapter):
     """A LlamaIndex LLM, copied without its callbacks.
 
-    The judge requests structured output by a tool call if the LLM supports functions, else by text.
-    LlamaIndex's structured LLMs return parsed objects without the original reply and its tokens, so
-    they are not used.
+    If the LLM supports function calls, it requests structured output by a tool call, else by text.
+    LlamaIndex's structured LLMs are not used, because they return parsed objects without the
+    original reply and its token counts.
     """
 
     def __init__(self, llm: LLM, limits: CallLimits) -> None:
@@ -47,7 +47,6 @@ class LlamaIndexChat(ChatAdapter):
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Call the LLM."""
         llm = self._llm
         messages = [
             ChatMessage(role=MessageRole.SYSTEM, content=prompt.system),
@@ -79,13 +78,13 @@ class LlamaIndexChat(ChatAdapter):
 
 
 class LlamaIndexJudge(LLMJudge):
-    """`LLMJudge` over a LlamaIndex LLM.
+    """Uses a LlamaIndex LLM as the judge.
 
     The application's callback managers do not see its calls. LlamaIndex's global instrumentation
-    handlers do, in a context that suppresses OpenTelemetry's instrumentations.
+    handlers do see them, in a context that suppresses OpenTelemetry's instrumentation.
 
     Args:
-        llm: The LLM, whose temperature and other settings stay unchanged.
+        llm: The LLM. Its temperature and other settings stay unchanged.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The LLM
             makes its own retries.
 
@@ -102,7 +101,7 @@ class LlamaIndexJudge(LLMJudge):
 
 
 class _Shape(BaseTool):
-    """Tool that describes the shape of a reply and never runs."""
+    """A tool that describes a reply's format and is never run."""
 
     def __init__(self, prompt: Prompt) -> None:
         self._metadata = ToolMetadata(

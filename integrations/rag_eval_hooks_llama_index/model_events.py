@@ -1,4 +1,4 @@
-"""LlamaIndex's events: model calls, each in a separate span, and cancelled workflows."""
+"""Handles LlamaIndex's events: model calls in separate spans, and cancelled workflows."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _METHODS = {
     # From the workflows package, which some versions lack.
     "SpanCancelledEvent": "cancelled",
 }
-"""Methods of the handler by the name of an event's class; other events are ignored."""
+"""Method of the handler for each event class. Other events are ignored."""
 
 
 class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
     """Records model calls.
 
-    LlamaIndex swallows handlers' exceptions, so they are counted first. Values are copied at once;
-    another thread reads them.
+    LlamaIndex swallows handlers' exceptions, so each method counts its own. Values are copied
+    immediately, and another thread reads the copies.
     """
 
     def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
@@ -62,13 +62,13 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
         return cls.__name__
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        """Handle an event of a call; single tokens are ignored."""
+        """Handle an event of a call. Events of single tokens are ignored."""
         method = _METHODS.get(type(event).__name__)
         if method is not None:
             getattr(self, method)(event)
 
     def model_called(self, event: Any) -> None:
-        """Record a model's call; inside another model's call it is that one."""
+        """Record a model call. A call inside another model's call is the same call."""
         try:
             run = self._model_run(event.span_id)
             if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):
@@ -108,20 +108,20 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
 
     @host_edge
     def model_failed(self, event: Any) -> None:
-        """Record that a model's stream broke, or was closed by its reader."""
+        """Record that a model's stream failed or that its reader closed it."""
         run = self._recorder.get(event.span_id)
         if run is not None and run.kind is RunKind.MODEL:
             self._recorder.fail(run, event.exception)
 
     @host_edge
     def cancelled(self, event: Any) -> None:
-        """Mark a cancelled workflow or step as failed: LlamaIndex ends its span as successful."""
+        """Mark a cancelled workflow or step as failed. LlamaIndex ends its span as successful."""
         run = self._recorder.get(event.span_id)
         if run is not None:
             self._recorder.fail(run, asyncio.CancelledError())
 
     def _model_run(self, span_id: str | None) -> Run | None:
-        """Return the run of a model's span, or None. A span without a start is noted."""
+        """Return the run of a model's span, or None. A span without a start is recorded."""
         run = self._recorder.get(span_id)
         if run is None and self._reader.options.root is None:
             self._parents.began_unseen(str(span_id), span_id, {})

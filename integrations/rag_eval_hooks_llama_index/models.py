@@ -1,4 +1,4 @@
-"""Span attributes of runs, and model replies, from LlamaIndex's objects."""
+"""Reads span attributes and model replies from LlamaIndex's objects."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def object_facts(role: Role, instance: Any) -> Facts:
 
 
 def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
-    """Return the id of a tool call, from the agent's step that contains it."""
+    """Return a tool call's id, from the agent's step that contains the call."""
     if run.kind is not RunKind.TOOL:
         ids = iter([getattr(arguments["ev"], "tool_id", None) if "ev" in arguments else None])
     else:
@@ -64,11 +64,11 @@ def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
 
 
 def model_facts(described: Mapping[str, Any], span_id: str | None) -> Facts:
-    """Return the provider and model that a model's settings name, and whether the call streams.
+    """Return provider and model from a model's settings, and whether the call streams.
 
     Args:
         described: The model's settings.
-        span_id: Class and method of the call, and an id.
+        span_id: The span's id, which contains class and method of the call.
     """
     method = str(span_id).partition("-")[0].rpartition(".")[2]
     streams = method.removeprefix("a").startswith("stream")
@@ -83,7 +83,6 @@ def model_facts(described: Mapping[str, Any], span_id: str | None) -> Facts:
 
 
 def reply_facts(response: Any) -> Facts:
-    """Return model, tokens, id and finish reason of a reply."""
     raw = field(response, "raw")
     holders = [field(response, "additional_kwargs"), raw, field(raw, "usage")]
     return facts_of(
@@ -100,7 +99,6 @@ def reply_facts(response: Any) -> Facts:
 
 
 def tool_calls_of(response: Any) -> list[dict[str, Any]]:
-    """Return id, name and arguments of the tool calls in a reply."""
     blocks = getattr(getattr(response, "message", None), "blocks", None) or ()
     return [
         {"id": block.tool_call_id, "name": block.tool_name, "arguments": block.tool_kwargs}
@@ -124,14 +122,14 @@ def result_text(result: Any) -> str | None:
 
 
 def metadata_of(tags: Any) -> dict[str, Any]:
-    """Return metadata from instrument tags, without LlamaIndex's own tags."""
+    """Return the metadata in instrument tags, without LlamaIndex's own tags."""
     held = tags.items() if isinstance(tags, READABLE_MAPPING) else ()
     named = {str(key): value for key, value in held}
     return {k: v for k, v in named.items() if not k.startswith("llamaindex.") and k != "tags"}
 
 
 def labels_of(tags: Any) -> tuple[str, ...]:
-    """Return the free labels in the instrument tag `tags`."""
+    """Return the labels in the instrument tag `tags`."""
     labels = tags.get("tags") if isinstance(tags, READABLE_MAPPING) else None
     if isinstance(labels, list | tuple | set | frozenset):
         return tuple(map(str, labels))

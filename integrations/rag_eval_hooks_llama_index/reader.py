@@ -1,4 +1,4 @@
-"""Read copies of LlamaIndex's spans and events, off the request's thread."""
+"""Reads copies of LlamaIndex's spans and events, outside the application's thread."""
 
 from __future__ import annotations
 
@@ -42,14 +42,12 @@ __all__ = ["Call", "Reader"]
 _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
 _QUERIES = ("query", "aquery")
 _MAX_ALONE = 10_000
-"""Remembered nodes of retrievers outside any call."""
+"""Maximum number of remembered nodes from retrievers outside any call."""
 _MAX_WORKFLOWS = 1_000
-"""Workflows with remembered question fields."""
+"""Maximum number of workflows whose question fields are remembered."""
 
 
 class Call(NamedTuple):
-    """A finished call."""
-
     role: Role
     method: str
     streams: bool
@@ -58,7 +56,7 @@ class Call(NamedTuple):
 
 
 class Reader(BaseReader):
-    """Notes the content of copies on runs, and remembers what later requests need."""
+    """Records the texts in copies on runs, and remembers what later requests need."""
 
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, form_of)
@@ -70,7 +68,6 @@ class Reader(BaseReader):
     # Inputs.
 
     def tool_arguments(self, run: Run, given: Mapping[str, Any]) -> None:
-        """Record a tool call's arguments for its span."""
         self._recorder.for_span(run, arguments=models.arguments_text(given))
 
     def query(self, run: Run, given: Mapping[str, Any], role: Role) -> None:
@@ -99,7 +96,7 @@ class Reader(BaseReader):
     def step(self, run: Run, event: Any, state: Mapping[str, Any]) -> None:
         """Record the state with which a workflow without a question continues.
 
-        An earlier run, maybe in another process, left it in the store of its context and in the
+        An earlier run, perhaps in another process, left the state in its context's store and in the
         events of its steps.
         """
         root = run.interaction.root
@@ -131,7 +128,7 @@ class Reader(BaseReader):
 
         Args:
             run: The run of the call.
-            result: A copy of its output.
+            result: A copy of the call's output.
             given: Arguments of a postprocessor, by name.
             state: The store of a step's workflow, by name.
             call: The call.
@@ -180,7 +177,7 @@ class Reader(BaseReader):
     def _note(
         self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS, **how: Any
     ) -> None:
-        """Record contexts, and the text that each node has in a prompt."""
+        """Record contexts, and the text of each node in a prompt."""
         shown = {
             place: context.shown
             for place, context in enumerate(contexts)
@@ -193,7 +190,7 @@ class Reader(BaseReader):
         return documents_in(value, keys=_DOCUMENT_KEYS if keys is None else keys, artifacts=False)
 
     def _distinctive(self, run: Run, value: Any) -> list[Sequence[Context]]:
-        """Return the lists of texts in a copy that are long enough to be recognized."""
+        """Return lists of texts in a copy that are long enough to be recognized."""
         lists = (*self._lists(run, value), *rows_in(value))
         long = ([one for one in contexts if is_distinctive_text(one.text)] for contexts in lists)
         return [contexts for contexts in long if contexts]
@@ -208,7 +205,9 @@ class Reader(BaseReader):
             remember(self._alone, node.id, None, _MAX_ALONE)
 
     def _note_sources(self, run: Run, reply: Reply, call: Call) -> None:
-        """Record the sources of a response; a lone synthesizer's only if retrieved before.
+        """Record a response's sources.
+
+        A synthesizer alone counts only if they were retrieved before.
 
         Index building summarizes nodes without a retrieval.
         """
@@ -233,7 +232,7 @@ class Reader(BaseReader):
             self._note(run, kept, Origin.SOURCES)
 
     def _note_step(self, run: Run, result: Any, role: Role) -> None:
-        """Note documents and texts in the result of a step, unless the framework made it."""
+        """Record documents and texts in a step's result, unless the framework created it."""
         if nodes := nodes_in(result):
             self._note(run, nodes)
             return
@@ -251,7 +250,7 @@ class Reader(BaseReader):
                 self._note(run, texts, Origin.STEP)
 
     def _note_state(self, run: Run, state: Mapping[str, Any]) -> None:
-        """Note texts that a step left in its workflow's store, each once."""
+        """Record each text that a step left in its workflow's store."""
         known = run.interaction.step_texts
         values = (value for value in state.values() if not is_of_framework(value))
         for contexts in (one for value in values for one in self._distinctive(run, value)):
@@ -260,7 +259,7 @@ class Reader(BaseReader):
                 self._note(run, new, Origin.STEP)
 
     def _note_tool(self, run: Run, output: Any) -> None:
-        """Record the text of a tool, which may have searched without an event."""
+        """Record a tool's text, because the tool may have searched without an event."""
         named = self.is_named_tool(run)
         if not isinstance(output, Message) or output.failed:
             return
@@ -277,7 +276,6 @@ class Reader(BaseReader):
     # Models.
 
     def prompt(self, run: Run, given: Any) -> None:
-        """Record a model's prompt."""
         if isinstance(given, Opaque):
             run.interaction.left_out.add("prompt")
         elif isinstance(given, str):
@@ -287,7 +285,7 @@ class Reader(BaseReader):
             self._recorder.prompt(run, [message.text for message in given], roles)
 
     def reply(self, run: Run, response: Any) -> None:
-        """Record the details of a model's reply."""
+        """Record model, tokens and tool calls of a model's reply."""
         calls = models.tool_calls_of(response)
         arguments = [one["arguments"] for one in calls]
         self._recorder.reply(run, models.reply_facts(response), arguments)

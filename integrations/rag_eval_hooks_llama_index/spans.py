@@ -1,4 +1,4 @@
-"""LlamaIndex's spans: roles, enclosing runs, and spans that are not requests."""
+"""Classifies LlamaIndex's spans: their role, their parent run, and spans of no request."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ __all__ = [
 ]
 
 _ID_CHARS = 37
-"""A dash and a UUID, at the end of every span id."""
+"""Length of the dash and UUID at the end of every span id."""
 _MAX_IGNORED = 10_000
-"""Remembered spans that are not requests; the oldest is forgotten."""
+"""Maximum number of remembered spans that are not requests. Beyond it, the oldest is removed."""
 _CORE = "llama_index.core."
 
 
@@ -59,15 +59,15 @@ class Role(Enum):
     TOOL = auto()
     MODEL = auto()
     WRITER = auto()
-    """Reads a chat's stream for its user, in a separate thread or task."""
+    """Reads a chat's stream for its user, on a separate thread or task."""
     WORKFLOW = auto()
     SYNTHESIS = auto()
     PART = auto()
-    """Part of an embedding, a query or document preparation, without content."""
+    """Part of an embedding, a query or document preparation, without texts."""
 
     @property
     def kind(self) -> RunKind:
-        """Kind of its run. A model's run becomes one only when the model is called."""
+        """The run's kind. A model's run gets its kind when the model is called."""
         return _RUN_KINDS.get(self, RunKind.CHAIN)
 
 
@@ -100,7 +100,7 @@ _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
     (BaseEmbedding, Role.PART, ()),
     (TransformComponent, Role.PART, ()),
 )
-"""Base classes with their relevant methods (none: all methods). The first match decides."""
+"""Base classes with their relevant methods (none means all). The first match decides."""
 
 _STEPS_OF_REQUESTS = frozenset(
     {
@@ -111,12 +111,13 @@ _STEPS_OF_REQUESTS = frozenset(
         *("complete", "acomplete", "structured_predict", "astructured_predict"),
     }
 )
-"""Methods that LlamaIndex wraps in spans. Not `run`: in old versions a workflow's run span stays
-current in the code that started it."""
+"""Methods that LlamaIndex wraps in spans. `run` is excluded, because in old versions a workflow's
+span stays current in the code that started it.
+"""
 
 
 class Described(NamedTuple):
-    """Traits of a span, from its name and its object's class."""
+    """Properties of a span, from its name and its object's class."""
 
     role: Role
     owner: str
@@ -142,7 +143,7 @@ def _role_of(owner: type, method: str) -> Role:
 
 
 def name_of(role: Role, instance: Any) -> str | None:
-    """Return a tool's name, else the class name; None for a function."""
+    """Return a tool's name, or else the class name. None for a function."""
     if role is Role.TOOL and isinstance(name := field(instance.metadata, "name"), str):
         return name
     return None if instance is None else type(instance).__name__
@@ -159,7 +160,7 @@ def is_written_by_framework(tool: Any) -> bool:
 
 
 class SpanParents:
-    """Finds the runs of spans, by spans and by streams being read."""
+    """Finds the parent run of a span, through spans and through streams that are being read."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -179,7 +180,7 @@ class SpanParents:
         return next((str(run.id) for run in runs if run.end is None), known)
 
     def of(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
-        """Return the run of a starting span, or None for a root.
+        """Return the parent run of a starting span, or None for a root.
 
         Args:
             parent_id: LlamaIndex's parent id.
@@ -217,7 +218,7 @@ class SpanParents:
     def began_unseen(
         self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any]
     ) -> bool:
-        """Return whether a call belongs to a request that ended or whose start was lost.
+        """Return whether a call belongs to a request that has ended or whose start was lost.
 
         Other calls may start anywhere, for example in a span from before capture was enabled.
         """
@@ -235,7 +236,7 @@ class SpanParents:
         return True
 
     def lose(self, span_id: str, parent_id: str | None) -> None:
-        """Record a call whose start was lost; no call inside becomes a request."""
+        """Record a call whose start was lost. No call inside becomes a request."""
         self._recorder.lost(span_id, parent_id)
         for lost in (span_id, parent_id):
             if lost is not None and not self._recorder.knows(lost):
@@ -255,7 +256,7 @@ def _stands_alone(role: Role, instance: Any) -> bool:
 
 
 def _is_step_of_request(span_id: str) -> bool:
-    """Return whether a span belongs to a LlamaIndex request, by the name in its id."""
+    """Return whether a span belongs to a LlamaIndex request, judged by the name in its id."""
     return span_id[:-_ID_CHARS].rpartition(".")[2] in _STEPS_OF_REQUESTS
 
 
@@ -268,7 +269,7 @@ _TOOLS = (
 )
 """Module prefixes of evaluators, dataset generators, and summary building."""
 _NEAR = 25
-"""Frames between a tool and its call: few, because the call is outermost."""
+"""Maximum number of frames between a tool and its call. Few, because the call is outermost."""
 _GENERATING = "generate only questions based on the below query"
 """Part of the dataset generators' prompt template."""
 
@@ -276,7 +277,7 @@ _GENERATING = "generate only questions based on the below query"
 def _is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:
     """Return whether an offline tool made a call without a parent.
 
-    A tool that runs calls in tasks is not on their stack, so its query or template decides.
+    A tool that runs calls in tasks is not on their stack, so the query or the template decides.
     """
     query = arguments.get("query")
     if (query.query_str if isinstance(query, QueryBundle) else query) == DEFAULT_SUMMARY_QUERY:
@@ -296,7 +297,7 @@ def openinference_span(root: Run) -> tuple[bool, Span | None]:
     """Return whether another instrumentor writes spans, and its span of a root.
 
     Its handler is on LlamaIndex's root dispatcher. Its private map from span ids to spans may be
-    missing; then scores are only on the evaluation span.
+    missing. Then scores appear only on the evaluation span.
     """
     for handler in get_dispatcher().span_handlers:
         if type(handler).__module__.startswith("openinference.instrumentation.llama_index."):

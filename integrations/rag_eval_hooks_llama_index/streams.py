@@ -1,7 +1,7 @@
-"""Streamed answers: the stream of a call, the end of its reading, and the text read.
+"""Follows streamed answers: a call's stream, the end of its reading, and the text.
 
-The application may read it at any time, in any thread or task. The stream of a response is watched.
-A bare generator cannot be replaced, so its text is unknown.
+The application may read a stream at any time, in any thread or task. A generator is inserted into a
+streaming response. A plain generator cannot be replaced, so its text is unknown.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _STREAMED = (Generator, AsyncGenerator, *STREAMING, StreamingAgentChatResponse)
 
 
 class StreamedAnswers:
-    """Keeps interactions open until their streamed answers are read.
+    """Keeps requests open until the application has read their streamed answers.
 
     Args:
-        recorder: Recorder of the interactions.
-        watch_streams: Read streams of responses through our generator; otherwise their answers are
-            unknown.
+        recorder: Recorder of the requests.
+        watch_streams: Insert our generator into streaming responses. If false, their answers are
+            not captured.
     """
 
     def __init__(self, recorder: Recorder, *, watch_streams: bool) -> None:
@@ -44,9 +44,9 @@ class StreamedAnswers:
         self._makers = weakref.WeakKeyDictionary()
 
     def note(self, run: Run, given: Any) -> bool:
-        """Record a run's result; return whether it is a stream.
+        """Record a run's result. Return whether the result is a stream.
 
-        The interaction of an outermost run stays open until its stream finishes.
+        An outermost run's request stays open until its stream finishes.
         """
         if not _is_subclass(given.__class__, _STREAMED):
             return False
@@ -102,7 +102,7 @@ def _is_subclass(kind: type, bases: tuple[type, ...]) -> bool:
 
 
 def _bare_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
-    """Follow a generator that cannot be watched: the last inner model call has the status."""
+    """Follow a generator that cannot be watched. The last inner model call gives its status."""
 
     def ending() -> Status | None:
         if not is_over(generator()):
@@ -115,9 +115,9 @@ def _bare_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status 
 
 
 def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
-    """Follow a model's stream that the application reads after the outer run ended.
+    """Follow a model's stream that the application reads after the outer run has ended.
 
-    A stream that had already finished does not count: the application may have retried.
+    A stream that finished before does not count, because the application may have retried.
     """
     waited = False
 
@@ -136,9 +136,9 @@ def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status
 
 
 def _chat_ending(run: Run, source: Callable[[], Any]) -> Status | None:
-    """Return how a chat engine's stream ended: LlamaIndex reads it in a separate run.
+    """Return how a chat engine's stream ended. LlamaIndex reads the stream in a separate run.
 
-    Old versions let the user read it, or read it in a thread without a run.
+    In old versions, the user reads the stream, or a thread without a run does.
     """
     writer = _last_inside(run, lambda inner: inner.name == _WRITER)
     model = _last_inside(run, lambda inner: inner.kind is RunKind.MODEL)
@@ -157,7 +157,7 @@ def _chat_ending(run: Run, source: Callable[[], Any]) -> Status | None:
 
 
 def _taken_over(run: Run, last: Run) -> Status:
-    """Copy text and failure of the last inner run; return its status."""
+    """Copy text and failure of the last inner run, and return its status."""
     run.text = None if run.text_unknown else last.text
     if last.error_type is None:
         return Status.OK

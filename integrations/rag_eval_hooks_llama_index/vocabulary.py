@@ -1,4 +1,4 @@
-"""Bounded copies of LlamaIndex's objects, made on the request's thread to be read later."""
+"""Copies LlamaIndex's objects within limits, in the application's thread."""
 
 from __future__ import annotations
 
@@ -47,8 +47,6 @@ _OPAQUE = Opaque()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContext(Context):
-    """Copy of a node."""
-
     # A copy with its metadata, if the prompt shows metadata.
     node: BaseNode | None = field(default=None, compare=False, repr=False)
 
@@ -69,14 +67,12 @@ def plain(contexts: Iterable[Context]) -> list[Context]:
 
 @dataclass(slots=True, eq=False)
 class Reply(Message):
-    """Copy of an engine's or synthesizer's response."""
-
     sources: Sequence[Any] = ()
     streams: bool = False
 
 
 def form_of(kind: type) -> Form | None:
-    """Return how to copy an object of a class; None for other frameworks' classes."""
+    """Return how to copy an object of a class, or None for other frameworks' classes."""
     for bases, form in _FORMS:
         if issubclass(kind, bases):
             return form
@@ -84,7 +80,7 @@ def form_of(kind: type) -> Form | None:
 
 
 def is_of_framework(value: Any) -> bool:
-    """Return whether a copy came from LlamaIndex's events or messages, or a list of them."""
+    """Return whether a copy comes from LlamaIndex's events or messages, or is a list of them."""
     if isinstance(value, list):
         return bool(value) and all(map(is_of_framework, value))
     is_event = isinstance(value, Record) and _is_framework_class(value.kind)
@@ -93,7 +89,10 @@ def is_of_framework(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _is_framework_class(kind: type) -> bool:
-    """Return whether a class is LlamaIndex's; an application may have a package `workflows`."""
+    """Return whether a class is LlamaIndex's.
+
+    An application may also have a package `workflows`.
+    """
     module = kind.__module__
     if module.startswith("llama_index."):
         return True

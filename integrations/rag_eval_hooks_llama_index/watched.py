@@ -1,7 +1,7 @@
-"""Read a streamed answer through a generator that passes everything on.
+"""Reads a streamed answer through a generator that passes everything on.
 
-It records the text, and links calls during the reading to the answer: models may be called only
-then, outside every span.
+The generator records the text. It also links calls during the reading to the answer, because models
+may be called only then, outside every span.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def current_stream() -> Run | None:
 class Reading:
     """One reading of a stream.
 
-    It has a weak reference to the stream's run, so that an unread answer does not keep everything
-    captured with it.
+    It refers weakly to the stream's run. So an unread answer does not keep captured texts in
+    memory.
     """
 
     def __init__(self, run: Callable[[], Run | None], most: int, *, is_own: bool) -> None:
@@ -54,13 +54,13 @@ class Reading:
 
     @property
     def text(self) -> str | None:
-        """Text so far; None if it yielded other objects, or nothing before it was closed."""
+        """Text so far. None if the stream yielded other objects, or was closed before any text."""
         is_known = self.status is Status.OK or (self._parts and not self._is_own)
         return "".join(self._parts) if self._is_text and is_known else None
 
     @property
     def is_over(self) -> bool:
-        """Whether the stream finished, or can no longer be read."""
+        """Whether the stream has finished or can no longer be read."""
         return self.status is not None or is_over(self.generator())
 
     @contextmanager
@@ -85,7 +85,7 @@ class Reading:
             self._parts.append(kept)
 
     def end(self, error: BaseException) -> None:
-        """Record the end, by what the generator raised."""
+        """Record the end, with the exception that the generator raised."""
         is_whole = isinstance(error, StopIteration | StopAsyncIteration)
         self.ended = time.time_ns()
         self.status = Status.OK if is_whole else status_after(type(error))
@@ -137,10 +137,10 @@ async def _read_async(inner: Any, reading: Reading) -> AsyncGenerator[Any, Any]:
 
 
 def watch(response: Any, run: Callable[[], Run | None], most: int) -> Reading | None:
-    """Make the `response_gen` of a streaming response note the text read.
+    """Make the `response_gen` of a streaming response record the text.
 
-    None if the stream cannot be replaced: it can be read repeatedly, or is the application's own
-    object, which may be more than an iterator.
+    Returns None if the stream cannot be replaced. Such a stream can be read repeatedly, or is the
+    application's own object, which may be more than an iterator.
     """
     inner = response.response_gen
     readers = ((Iterator, _read), (AsyncIterator, _read_async))
@@ -161,6 +161,6 @@ def watch(response: Any, run: Callable[[], Run | None], most: int) -> Reading | 
 
 
 def is_over(generator: Any) -> bool:
-    """Return whether a generator, sync or async, finished, was closed, or was dropped."""
+    """Return whether a generator, sync or async, has finished or was closed or dropped."""
     frames = (getattr(generator, name, None) for name in ("gi_frame", "ag_frame"))
     return all(frame is None for frame in frames)

@@ -1,4 +1,4 @@
-"""Live workflows: their input and the content of their stores."""
+"""Reads inputs and stores of running workflows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FlowState:
 
 
 def start_fields(workflow: Any) -> tuple[str, ...]:
-    """Return the field names of a workflow's declared start event."""
+    """Return the field names of a workflow's start event."""
     names = ("start_event_class", "_start_event_class")
     declared = next(filter(None, (getattr(workflow, name, None) for name in names)), None)
     return tuple(getattr(declared, "model_fields", ()))
@@ -36,12 +36,12 @@ def is_given_input(arguments: Mapping[str, Any]) -> bool:
 
 
 def live_fields(event: Any) -> dict[str, Any]:
-    """Return the declared and free fields of an event, or none for other objects."""
+    """Return an event's declared and additional fields, or none for other objects."""
     return {**vars(event), **dict(event.items())} if isinstance(event, Event) else {}
 
 
 class _Kept:
-    """A live value, in place of its serialized form."""
+    """A live value in place of its serialized form."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

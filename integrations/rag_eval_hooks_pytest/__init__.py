@@ -1,4 +1,4 @@
-"""pytest plugin: the fixture `rag_eval`, and a report of the evaluated samples.
+"""A pytest plugin with the fixture `rag_eval` and a report of the evaluated samples.
 
 ```python
 def test_opening_hours(rag_eval):
@@ -31,7 +31,6 @@ _OPTION, _MARKER = "--rag-eval-report", "rag_eval"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option for the report."""
     parser.getgroup("rag-eval-hooks").addoption(
         _OPTION,
         metavar="FILE",
@@ -45,7 +44,7 @@ def _results(config: pytest.Config) -> Path | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and start an empty results file, which xdist workers share."""
+    """Register the marker, and start an empty results file that xdist workers share."""
     config.addinivalue_line(
         "markers", f"{_MARKER}: set on every test that uses the fixture {_MARKER}"
     )
@@ -57,14 +56,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the fixture, so that `-m "not rag_eval"` excludes them."""
+    """Mark the tests that use the fixture, so that `-m "not rag_eval"` deselects them."""
     for item in items:
         if _MARKER in getattr(item, "fixturenames", ()):
             item.add_marker(_MARKER)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the report, once for all workers."""
     results = _results(session.config)
     if results is None or hasattr(session.config, "workerinput") or not results.exists():
         return
@@ -75,7 +73,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def rag_eval(request: pytest.FixtureRequest) -> Iterator[ScoresInTests]:
-    """Evaluator of this session, configured by environment and file."""
+    """The evaluator of this session, configured by environment variables and the settings file."""
     from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
 
     scores = ScoresInTests(_results(request.config))

@@ -1,4 +1,4 @@
-"""Assertions on scores, for tests of an application."""
+"""Assertions on scores, for an application's tests."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class ScoresInTests:
     """Evaluates samples in a test session and asserts their scores.
 
     Args:
-        results: File to append every evaluation to, or None.
-        evals: The evaluator. Default: configured by environment and file.
+        results: File to which every evaluation is appended, or None.
+        evals: The evaluator. The default is configured by environment variables and the settings
+            file.
     """
 
     def __init__(self, results: Path | None = None, evals: RagEval | None = None) -> None:
@@ -48,18 +49,18 @@ class ScoresInTests:
         """Assert that scores reach their limits.
 
         Args:
-            sample: The sample, or a mapping as for `RagEval.evaluate`.
-            **limits: Limit by metric, in its own scale. The name is an id or its part after the
-                dot: `faithfulness=0.8`, or `**{"graphrag.score": 70}`. If lower is better, the
-                limit is a maximum.
+            sample: The sample, or a mapping that `RagEval.evaluate` accepts.
+            **limits: Limit by metric, on the metric's own scale. A name is a metric id or the part
+                after its dot: `faithfulness=0.8`, or `**{"graphrag.score": 70}`. If lower values
+                are better, the limit is a maximum.
 
         Returns:
             The outcomes by metric id.
 
         Raises:
-            AssertionError: A score is worse or missing. The text has each claim, verdict and quote.
-            ConfigError: A name matches no or several measured metrics, or a limit is outside the
-                scale.
+            AssertionError: A score misses its limit or does not exist. The message has each claim,
+                verdict and quote.
+            ConfigError: A name matches no metric or several, or a limit is outside the scale.
             InputError: A limit is missing or not a number.
         """
         # The failure is about the sample, not about this function.
@@ -78,7 +79,6 @@ class ScoresInTests:
         return outcomes
 
     def close(self) -> None:
-        """Shut the evaluator down."""
         self._evals.shutdown()
 
 

@@ -1,4 +1,4 @@
-"""`ModelJudge`: base of judges over a model, with memo, usage and failures."""
+"""`ModelJudge`: base class of judges over a model, with memo, usage and failure handling."""
 
 from __future__ import annotations
 
@@ -39,20 +39,16 @@ _NO_TEXT: Final = NotScored(Cause.MISSING_INPUT, "a text is missing")
 
 
 class ModelKeywords(CallKeywords, total=False):
-    """Keywords of a judge over a model."""
-
     memo: Memo | None
     prices: Prices | None
 
 
 class ModelJudge(ABC):
-    """A judge that asks one model."""
-
     annotator_kind = AnnotatorKind.LLM
     makes: ClassVar[frozenset[Finding]]
     """Findings that the model can make."""
     not_made: ClassVar[NotScored]
-    """Why the model makes no other findings."""
+    """Why the model cannot make other findings."""
     most_chunks = 10**6
     """Maximum number of chunks in one request."""
 
@@ -79,7 +75,7 @@ class ModelJudge(ABC):
             await self._memo.aclose()
 
     async def _answers(self, asks: Sequence[Ask]) -> list[Answers]:
-        """Ask about all findings of one sample, in groups of chunks that fit into the window."""
+        """Ask about all findings of one sample, in groups of chunks within the token budget."""
         groups = chunk_groups(asks[0].sample, self._window, self.most_chunks) or [()]
         parts = [*chain(*await gathered(self._about(asks, group) for group in groups))]
         return [joined(ask, [one for one in parts if one.ask.kind is ask.kind]) for ask in asks]
@@ -95,10 +91,7 @@ class ModelJudge(ABC):
         read: Callable[[str], Reading],
         charged: Sequence[Answers],
     ) -> Reading | None:
-        """Send one request, or take its reply from the memo. Return None after a failure.
-
-        The charged answers share the usage equally.
-        """
+        """Send one request, or read its reply from the memo. Return None after a failure."""
         tally, failure, reading = Tally(), None, None
         try:
             with in_call_context(tally=tally):

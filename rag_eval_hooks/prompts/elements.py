@@ -356,10 +356,5 @@ def parse(model: Any, value: Any) -> Any:
 
 
 def content_of(model: Any, value: Any, view: View) -> Any:
-    """Return the content of one element of a reply.
-
-    Raises:
-        ReplyError: The element is invalid, or contradicts itself or the texts.
-    """
     element = parse(model, value)
     return element.content(view) if isinstance(element, ReplyElement) else element
