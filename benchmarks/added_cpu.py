@@ -37,7 +37,7 @@ from rag_eval_hooks.score import UNIT
 PLAIN, OPENINFERENCE = "none", "OpenInference"
 SAMPLED_OUT, EVALUATED = "ours, sampled out", "ours, evaluated"
 CALL_GATE, STREAM_GATE = 0.25, 0.15
-"""Fractions of the plain request's CPU that a sampled-out request may add: called, streamed."""
+"""Largest CPU that a sampled-out request may add, as a share of the plain request's CPU."""
 
 
 class Tracing:
@@ -168,7 +168,7 @@ def overhead_parser(description: str | None) -> ArgumentParser:
 
 
 Request = tuple[str, Callable[[list[Any]], object], float]
-"""A title, a function that makes a request with callbacks, and its gate."""
+"""Title, function that makes a request with callbacks, and gate."""
 
 
 def compared(

@@ -29,7 +29,7 @@ _OWN = tuple(str(Path(p.__file__ or "").parent) for p in (rag_eval_hooks, rag_ev
 
 
 class CallPath:
-    """Profile function of all threads, which counts calls while `is_recording`."""
+    """Profile function for all threads. Counts calls while `is_recording` is true."""
 
     def __init__(self) -> None:
         self.is_recording = False

@@ -34,7 +34,7 @@ PROBES: Final = Path(__file__).parent / "data" / "passage_probes.txt"
 LABELS: Final = {"+": "supported", "-": "contradicted", "?": "not_stated"}
 Row = dict[str, Any]
 Rated = Sequence[tuple[float, bool]]
-"""Scores, each with a flag whether it should be high."""
+"""Scores, each with a flag that is true if the score should be high."""
 
 
 def auroc(rated: Rated) -> float:

@@ -56,10 +56,10 @@ SETS: Mapping[str, Sequence[str]] = {
     "all suites": ("all",),
 }
 MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
-"""Call limits. The ten metrics need eight calls, question generation, and Nvidia's six independent
-ratings."""
+"""Largest allowed calls per sample. Ten metrics need eight calls, a call that generates questions,
+and six calls for Nvidia's independent ratings."""
 PUBLISHED = (35, 153_000)
-"""Calls and characters of the best-known library for the ten metrics, on such samples."""
+"""Calls and characters per sample of the best-known library for the ten metrics."""
 
 
 class CountingChat:

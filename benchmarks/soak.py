@@ -69,7 +69,7 @@ class OpenSpans(SpanProcessor):
 
 
 class Application:
-    """A chain over samples, and the outcomes of its requests.
+    """A chain that answers from samples, and the outcomes of its requests.
 
     Args:
         evals: The evaluator under test.
