@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import Field, TypeAdapter
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError
@@ -18,7 +18,10 @@ from rag_eval_hooks.judges.chat import ModelAdapter
 from rag_eval_hooks.prompts.decisions import Answer, Question
 
 Questions: TypeAlias = Mapping[str, Question]
-_Probability = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+_Probability: TypeAlias = Annotated[float, Field(strict=True, ge=0, le=1)]
+_PROBABILITIES: Final = TypeAdapter(tuple[_Probability, ...])
+_STATEMENTS: Final = {"noul": "noul", "predicate": "probability"}
+"""Key of the probability, by an answer's type."""
 _ROUNDING: Final = 0.05
 """Tolerance for rounding of the sum of probabilities and of the chosen probability."""
 _ABOUT_LENGTH: Final = re.compile(r"too (?:long|large)|max_tokens|context.length")
@@ -119,43 +122,22 @@ def _root(keywords: dict[str, Any], model: str) -> str | None:
     return f"{address.rstrip('/').removesuffix('/systemone').removesuffix('/v1')}/v1"
 
 
-class _Share(BaseModel):
-    value: str | int | None = None
-    label: str | None = None
-    probability: _Probability
-
-
-class _Reply(BaseModel):
-    """An answer in either format. Only System One maps options to probabilities."""
-
-    type: str
-    choice: str | None = None
-    probability: _Probability | None = Field(
-        None, validation_alias=AliasChoices("probability", "noul")
-    )
-    probabilities: dict[str | int, _Probability] | list[_Share] | None = None
-
-
 def _read(question: Question, answer: Any) -> Answer | None:
     """Return the probabilities. None if the model rejected the question or answered another."""
-    try:
-        reply = _Reply.model_validate(answer)
-    except ValidationError:
-        return None
     kind, options = question["type"], [*question.get("criteria", ())]
-    if kind == "noul":
-        if reply.type not in ("predicate", "noul") or reply.probability is None:
-            return None
-        return (reply.probability,)
-    given = reply.probabilities or {}
-    names = options
-    if isinstance(given, list):
-        given = {f"{one.label or one.value}": one.probability for one in given}
-    elif kind == "score":
-        names = [str(position) for position in range(len(options))]
-    shares = {str(name): probability for name, probability in given.items()}
-    if reply.type != kind or {*shares} != {*names} or abs(sum(shares.values()) - 1) > _ROUNDING:
+    try:
+        if kind == "noul":
+            return _PROBABILITIES.validate_python((answer[_STATEMENTS[answer["type"]]],))
+        shares = answer["probabilities"]
+        if isinstance(shares, list):
+            shares = {row.get("label") or row["value"]: row["probability"] for row in shares}
+        elif kind == "score":
+            positions = {str(at): option for at, option in enumerate(options)}
+            shares = {positions[str(at)]: share for at, share in shares.items()}
+        values = _PROBABILITIES.validate_python(tuple(shares[option] for option in options))
+        chosen = values[options.index(answer["choice"])] if kind == "choice" else max(values)
+    except (AttributeError, LookupError, TypeError, ValueError):
         return None
-    top = max(shares.values())
-    chosen = shares.get(reply.choice or "", 0.0) if kind == "choice" else top
-    return tuple(shares[name] for name in names) if chosen >= top - _ROUNDING else None
+    is_whole = len(shares) == len(options) and abs(sum(values) - 1) <= _ROUNDING
+    is_valid = is_whole and chosen >= max(values) - _ROUNDING and answer["type"] == kind
+    return values if is_valid else None
