@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -19,6 +18,7 @@ from rag_eval_hooks.config.sources import may_be_file
 from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge
+from rag_eval_hooks.judges.calls.context import call_context, in_call_context
 from rag_eval_hooks.judges.prices import Price, prices_of
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
@@ -122,11 +122,10 @@ class Budget:
             yield
             return
         hold = await self._reserved(Spend().plus(self._estimate(input_tokens), calls))
-        token = HOLD.set(hold)
         try:
-            yield
+            with in_call_context(hold=hold):
+                yield
         finally:
-            HOLD.reset(token)
             hold.replace(Spend())
 
     async def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
@@ -136,7 +135,7 @@ class Budget:
             BudgetError: The budget is spent, so the call must not be sent.
         """
         estimate, held = self._estimate(input_tokens, embedding=embedding), Spend()
-        if not embedding and (hold := HOLD.get()) is not None:
+        if not embedding and (hold := call_context().hold) is not None:
             held = estimate.least(hold.amount)
             hold.amount = hold.amount.plus(held, -1)
         reservation = await self._reserved(estimate.plus(held, -1), embedding=embedding)
@@ -278,10 +277,6 @@ def _write(db: sqlite3.Connection, periods: _Periods, amount: Spend) -> None:
     for name, start in periods:
         db.execute(_ADD, (name, start, *astuple(amount)))
         db.execute(_FORGET, (start - _KEPT_S,))
-
-
-HOLD: Final[ContextVar[Reservation | None]] = ContextVar("rag_eval_hooks_hold", default=None)
-"""The current sample's reservation, reduced by what its calls have used."""
 
 
 def budget_of(

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from opentelemetry import context
@@ -17,7 +17,6 @@ from opentelemetry import context
 from rag_eval_hooks.calls import Call, Caller, CallLog, CallOutcome, Operation
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.incidents import without_exit
-from rag_eval_hooks.judges.calls.budget import HOLD, Budget, Reservation
 from rag_eval_hooks.judges.calls.failures import (
     DescribedError,
     RequestRefusedError,
@@ -31,6 +30,9 @@ from rag_eval_hooks.judges.calls.limits import CallLimits, Gate
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.usage import Usage, tokens
+
+if TYPE_CHECKING:
+    from rag_eval_hooks.judges.calls.budget import Budget, Reservation
 
 T = TypeVar("T")
 
@@ -52,6 +54,8 @@ class CallContext:
     """Records calls and gates through `called` and `passes`, which never raise or block."""
     log: CallLog | None = None
     budget: Budget | None = None
+    hold: Reservation | None = None
+    """The current sample's reservation, reduced by what its calls have used."""
     deadline: float | None = None
     tally: Tally | None = None
 
@@ -89,7 +93,6 @@ async def isolated(call: Coroutine[Any, Any, T]) -> T:
     fresh = contextvars.Context()
     fresh.run(context.attach, context.get_current())
     fresh.run(_context.set, _context.get())
-    fresh.run(HOLD.set, HOLD.get())
     return await asyncio.create_task(without_exit(call), context=fresh)
 
 
