@@ -1,120 +1,152 @@
 """An application with another instrumentor and us; prints its spans as JSON.
 
-Instrumentors patch LangChain for the whole process, and not all of them can take it back: each
+Instrumentors patch a framework for the whole process, and not all of them can take it back: each
 gets a process of its own.
 """
 
 from __future__ import annotations
 
-import importlib
+import asyncio
 import json
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from langchain_core.callbacks import BaseCallbackHandler
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks_langchain import RagEvalCallbackHandler, enable
-from tests.coexistence.shared import Application, Spans
-from tests.matrix.langchain import kit
-from tests.matrix.langchain.compat import classic
-from tests.matrix.langchain.graphs import direct
-from tests.matrix.langchain.lcel import plain
+from rag_eval_hooks import RagEval, RagEvalConfig
+from rag_eval_hooks.span_processor import RagEvalSpanProcessor
+from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 
-
-def retrieval_qa() -> Any:
-    chain = classic("chains.RetrievalQA")
-    return chain.from_chain_type(kit.reader(kit.QUESTION), retriever=kit.base(1))
-
-
-def graph() -> Any:
-    return direct(lambda state: {kit.FOUND: kit.base(1).invoke(state[kit.ASKED])})
-
-
-SHAPES: dict[str, tuple[Callable[[], Any], Any]] = {
-    "lcel": (lambda: plain(1), kit.QUESTION),
-    "classic": (retrieval_qa, {"query": kit.QUESTION}),
-    "graph": (graph, {kit.ASKED: kit.QUESTION}),
+LANGCHAIN = {
+    "openinference": ("openinference.instrumentation.langchain", "LangChainInstrumentor"),
+    "traceloop": ("opentelemetry.instrumentation.langchain", "LangchainInstrumentor"),
+    "official": ("opentelemetry.instrumentation.genai.langchain", "LangChainInstrumentor"),
 }
-"""Pipelines, each with its question."""
-Instrument = Callable[[TracerProvider], BaseCallbackHandler | None]
+LLAMA_INDEX = ("openinference.instrumentation.llama_index", "LlamaIndexInstrumentor")
 
 
-def by_instrumentor(module: str, name: str) -> Instrument:
-    def instrument(provider: TracerProvider) -> None:
-        instrumentor = getattr(importlib.import_module(module), name)()
-        instrumentor.instrument(tracer_provider=provider, skip_dep_check=True)
-
-    return instrument
+def instrument(provider: TracerProvider, module: str, name: str) -> None:
+    instrumentor = getattr(import_module(module), name)()
+    instrumentor.instrument(tracer_provider=provider, skip_dep_check=True)
 
 
-def langfuse(provider: TracerProvider) -> BaseCallbackHandler:
-    importlib.import_module("langfuse").Langfuse(
-        public_key="pk-test",
-        secret_key="sk-test",
-        base_url="http://127.0.0.1:9",
-        tracer_provider=provider,
-        span_exporter=InMemorySpanExporter(),
-    )
-    module = importlib.import_module("langfuse.langchain")
-    handler: BaseCallbackHandler = module.CallbackHandler(public_key="pk-test")
-    return handler
+def langfuse(provider: TracerProvider) -> Any:
+    """Return the handler, which is all that there is of it."""
+    keys = {"public_key": "pk-test", "secret_key": "sk-test", "base_url": "http://127.0.0.1:9"}
+    kept = {"tracer_provider": provider, "span_exporter": InMemorySpanExporter()}
+    import_module("langfuse").Langfuse(**keys, **kept)
+    return import_module("langfuse.langchain").CallbackHandler(public_key="pk-test")
 
 
-INSTRUMENTORS: dict[str, Instrument] = {
-    "openinference": by_instrumentor(
-        "openinference.instrumentation.langchain", "LangChainInstrumentor"
-    ),
-    "traceloop": by_instrumentor(
-        "opentelemetry.instrumentation.langchain", "LangchainInstrumentor"
-    ),
-    "official": by_instrumentor(
-        "opentelemetry.instrumentation.genai.langchain", "LangChainInstrumentor"
-    ),
-    "langfuse": langfuse,
-}
+def langchain_shapes() -> dict[str, Callable[[Any], object]]:
+    from tests.matrix.langchain import kit
+    from tests.matrix.langchain.compat import classic
+    from tests.matrix.langchain.graphs import direct
+    from tests.matrix.langchain.lcel import plain
+
+    def retrieval_qa(config: Any) -> object:
+        chain = classic("chains.RetrievalQA")
+        made = chain.from_chain_type(kit.reader(kit.QUESTION), retriever=kit.base(1))
+        return made.invoke({"query": kit.QUESTION}, config)
+
+    def graph(config: Any) -> object:
+        made = direct(lambda state: {kit.FOUND: kit.base(1).invoke(state[kit.ASKED])})
+        return made.invoke({kit.ASKED: kit.QUESTION}, config)
+
+    return {
+        "lcel": lambda config: plain(1).invoke(kit.QUESTION, config),
+        "classic": retrieval_qa,
+        "graph": graph,
+    }
 
 
-class World(Application):
-    """Another instrumentor, and us, enabled before it, after it, or not."""
+def llama_index_shapes() -> dict[str, Callable[[Any], object]]:
+    from llama_index.core.base.response.schema import StreamingResponse
+    from llama_index.core.query_engine import CustomQueryEngine
 
-    def __init__(self, name: str, *, wrap: bool, enabled: str = "", **config: Any) -> None:
-        super().__init__(wrap=wrap, **config)
-        if enabled == "before":
-            enable(self.evals)
-        self.theirs = INSTRUMENTORS[name](self.provider)
-        if enabled == "after":
-            enable(self.evals)
+    from tests.matrix.llama_index.kit import index_of, says
+    from tests.support.variation import Variation, run_seed
 
-    def call(self, shape: str, *, ours: bool, first: bool = True) -> Spans:
-        self.exporter.clear()
-        handlers: list[BaseCallbackHandler] = [self.theirs] if self.theirs else []
-        if ours:
-            handlers.insert(0 if first else len(handlers), RagEvalCallbackHandler(self.evals))
-        build, given = SHAPES[shape]
-        build().invoke(given, {"callbacks": handlers})
-        return self.finished()
+    draw = Variation(run_seed())
+    index, question, said = index_of(tuple(draw.passages(2))), draw.question(), draw.sentence()
+
+    def engine(streaming: bool = False) -> Any:
+        return index.as_query_engine(llm=says(said), similarity_top_k=1, streaming=streaming)
+
+    class Own(CustomQueryEngine):
+        """An engine that changes what the model says while it is read."""
+
+        def custom_query(self, query_str: str) -> StreamingResponse:
+            answer: Any = engine(streaming=True).query(query_str)
+            return StreamingResponse(word.upper() for word in answer.response_gen)
+
+    return {
+        "query": lambda _: engine().query(question),
+        "aquery": lambda _: asyncio.run(engine().aquery(question)),
+        "stream": lambda _: "".join(engine(streaming=True).query(question).response_gen),
+        "own_stream": lambda _: "".join(Own().query(question).response_gen),  # type: ignore[union-attr, arg-type]
+    }
 
 
-def main(name: str, wrap: bool, enabled: str, config: dict[str, Any]) -> dict[str, Any]:
-    world = World(name, wrap=wrap, enabled=enabled, **config)
-    found: dict[str, Any] = {}
-    for shape in SHAPES:
-        if enabled:
-            found[shape] = {enabled: world.call(shape, ours=False)}
+class World:
+    """Another instrumentor, and us: not at all, enabled before it or after it, or as a handler.
+
+    With `wrap`, their spans wait for scores.
+    """
+
+    def __init__(self, name: str, *, wrap: bool, order: str, **config: Any) -> None:
+        self.order, self.exporter, self.provider = order, InMemorySpanExporter(), TracerProvider()
+        half = (Support((True,)), Support((False,)))
+        judge = ScriptedJudge(Findings(answer_claims=("a", "b"), answer_support=half), latency=0.03)
+        self.evals = RagEval(
+            metrics=["ragas.faithfulness"],
+            judge=judge,
+            config=RagEvalConfig(**config),
+            tracer_provider=self.provider,
+        )
+        plain = BatchSpanProcessor(self.exporter) if wrap else SimpleSpanProcessor(self.exporter)
+        self.provider.add_span_processor(RagEvalSpanProcessor(plain, self.evals) if wrap else plain)
+        self.handlers: list[Any] = []
+        self.framework = "llama_index" if name == "llama_index" else "langchain"
+        ours = import_module(f"rag_eval_hooks_{self.framework}")
+        if order == "before":
+            ours.enable(self.evals)
+        if name == "langfuse":
+            self.handlers = [langfuse(self.provider)]
         else:
-            found[shape] = {
-                "alone": world.call(shape, ours=False),
-                "again": world.call(shape, ours=False),
-                "first": world.call(shape, ours=True),
-                "last": world.call(shape, ours=True, first=False),
-            }
-        found[shape]["incidents"] = dict(world.evals.stats().incidents)
-    return found
+            instrument(self.provider, *({**LANGCHAIN, "llama_index": LLAMA_INDEX}[name]))
+        if order == "after":
+            ours.enable(self.evals)
+        if order in ("first", "last"):
+            place = 0 if order == "first" else len(self.handlers)
+            self.handlers.insert(place, ours.RagEvalCallbackHandler(self.evals))
+
+    def spans(self) -> dict[str, Any]:
+        """Return the spans of every shape."""
+        makers = {"langchain": langchain_shapes, "llama_index": llama_index_shapes}
+        found: dict[str, Any] = {}
+        for shape, call in makers[self.framework]().items():
+            self.exporter.clear()
+            call({"callbacks": self.handlers})
+            self.evals.flush(300)
+            self.provider.force_flush()
+            found[shape] = [described(span) for span in self.exporter.get_finished_spans()]
+        return {**found, "incidents": dict(self.evals.stats().incidents)}
+
+
+def described(span: ReadableSpan) -> dict[str, Any]:
+    return {
+        "name": span.name,
+        "is_ours": getattr(span.instrumentation_scope, "name", "") == "rag_eval_hooks",
+        "id": span.context.span_id,
+        "links": [link.context.span_id for link in span.links],
+        "attributes": dict(span.attributes or {}),
+    }
 
 
 if __name__ == "__main__":
-    settings = json.loads(sys.argv[1])
-    sys.stdout.write(json.dumps(main(**settings), default=str) + "\n")
+    sys.stdout.write(json.dumps(World(**json.loads(sys.argv[1])).spans(), default=str) + "\n")
