@@ -106,7 +106,9 @@ class LangChainJudge(LLMJudge):
 
     def __init__(self, model: _Model, **options: Unpack[ModelOptions]) -> None:
         if not isinstance(model, Runnable):
-            raise ConfigError("judge", type(model).__name__, "a LangChain chat model")
+            raise ConfigError(
+                "judge", type(model).__name__, "a chat model of LangChain, such as ChatOpenAI(...)"
+            )
         keywords: dict[str, Any] = {**options}
         limits = CallLimits.taken_from(keywords)
         super().__init__(LangChainChat(model, limits), **keywords)

@@ -94,7 +94,9 @@ class LlamaIndexJudge(LLMJudge):
 
     def __init__(self, llm: LLM, **options: Unpack[ModelOptions]) -> None:
         if not isinstance(llm, LLM):
-            raise ConfigError("judge", type(llm).__name__, "a LlamaIndex LLM")
+            raise ConfigError(
+                "judge", type(llm).__name__, "an LLM of LlamaIndex, such as OpenAI(model=...)"
+            )
         keywords: dict[str, Any] = {**options}
         limits = CallLimits.taken_from(keywords)
         super().__init__(LlamaIndexChat(llm, limits), **keywords)

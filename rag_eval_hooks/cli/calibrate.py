@@ -73,6 +73,8 @@ def _judge(rows: Sequence[Evaluation], metric: str, path: str) -> tuple[str, str
 
 
 def _label(line: Mapping[str, Any]) -> tuple[tuple[str, str | None], bool]:
+    if "outcomes" in line:
+        raise UsageError("LABELS is a file of results. Write: calibrate RESULTS LABELS")
     if not isinstance(line["supported"], bool):
         raise TypeError
     return (line["sample_id"], line.get("claim")), line["supported"]

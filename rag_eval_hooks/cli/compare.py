@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
         by=arguments.by,
         allow_different_judges=arguments.allow_different_judges,
     )
+    if not comparison.pairs:
+        told = f"note: no question is in both {arguments.base} and {arguments.new}"
+        print(f"{told}, so the means are of different questions", file=sys.stderr)
     points, conditions = arguments.fail_on_point, arguments.fail_on
     failures = failed_conditions(conditions, comparison.new, by_point=points)
     if arguments.fail_on_regression is not None:

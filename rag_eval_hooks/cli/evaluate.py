@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     data: Path = arguments.data
     if not data.exists():
         raise UsageError(f"{data}: no such file or folder")
-    output = arguments.output or data.with_name(f"{data.stem}.results.jsonl")
+    output = arguments.output or _default_output(data if data.name else data.resolve())
     config = _config(arguments)
     rows = itertools.islice(data_rows(data, dict(arguments.map)), arguments.limit)
     pipeline = None if arguments.chain is None else named_object(arguments.chain)
@@ -80,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
             concurrency=arguments.concurrency,
             progress=_progress(arguments.limit or count_rows(data)),
         )
+    if not run.started + run.resumed + run.unreadable + run.failed:
+        raise UsageError(f"{data} has no rows. The first row must follow the column names.")
     _print_end(run, output, time.monotonic() - started)
     failures = _failures(output, arguments.fail_on, arguments.fail_on_point)
     for failure in failures:
@@ -87,6 +89,12 @@ def run(arguments: argparse.Namespace) -> int:
     if failures or run.failed or run.partial or run.unreadable:
         return 1
     return UNSCORED if run.unscored else 0
+
+
+def _default_output(data: Path) -> Path:
+    """Return a file beside the data that no data of another format shares."""
+    name = data.stem if data.suffix == ".jsonl" else data.name
+    return data.with_name(f"{name}.results.jsonl")
 
 
 def _failures(

@@ -10,7 +10,7 @@ from typing import Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli import calibrate, compare, doctor, evaluate, metrics, report, worker
-from rag_eval_hooks.errors import RagEvalError, install_command
+from rag_eval_hooks.errors import RagEvalError, install_command, unknown
 
 _WRONG_USE: Final = 2
 _INTERRUPTED: Final = 130
@@ -39,7 +39,8 @@ def build_parser() -> argparse.ArgumentParser:
         name, about = command.__name__.rpartition(".")[2], command.ABOUT
         one = subparsers.add_parser(name, help=about.partition(".")[0], description=about)
         command.add_arguments(one)
-        one.set_defaults(run=command.run)
+        options = [name for action in one._actions for name in action.option_strings]
+        one.set_defaults(run=command.run, options=options, refuse=one.error)
     return parser
 
 
@@ -54,7 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         missing package. 3: a metric has no value. 130: interrupted. 141: the reader of the output
         closed the pipe early.
     """
-    arguments = build_parser().parse_args(argv)
+    arguments, others = build_parser().parse_known_args(argv)
+    if others:
+        options = [name for name in arguments.options if name.startswith("--")]
+        arguments.refuse(unknown("The command has no argument", others[0], options))
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
         code = run(arguments)

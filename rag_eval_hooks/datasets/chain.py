@@ -66,11 +66,8 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
         workflow = getattr(sys.modules.get("llama_index.core.workflow"), "Workflow", ())
         if not callable(method) and isinstance(pipeline, workflow):
             method = _running(pipeline)
-        if not callable(method) and not callable(pipeline):
-            wants = (
-                "a LangChain runnable, a LlamaIndex engine or agent, or a function of the question"
-            )
-            raise ConfigError(option, type(pipeline).__name__, wants)
+        if not callable(method):
+            _check_function(pipeline, option)
         packages = []
         if not callable(method) and "langchain_core" in sys.modules:
             packages.append("rag_eval_hooks_langchain")
@@ -83,6 +80,22 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
             yield _called(method, evals, is_captured=True)
         else:
             yield _called(pipeline, evals, is_captured=False)
+
+
+def _check_function(function: Any, option: str) -> None:
+    """Reject other objects, and functions without a question, such as a pipeline's factory."""
+    if not callable(function):
+        wants = "a LangChain runnable, a LlamaIndex engine or agent, or a function of the question"
+        raise ConfigError(option, type(function).__name__, wants)
+    try:
+        signature = inspect.signature(function)
+        signature.bind("")
+    except TypeError:
+        name = getattr(function, "__name__", type(function).__name__)
+        wants = f"a function of the question; if it makes the pipeline, name x = {name}()"
+        raise ConfigError(option, f"{name}{signature}", wants) from None
+    except ValueError:  # Some functions that are not written in Python have no signature.
+        return
 
 
 def _running(agent: Any) -> Callable[[str], Any]:

@@ -202,6 +202,9 @@ def _read(path: Path) -> Iterator[Any]:
         yield from read(path)
     except ConfigError:
         raise
+    except UnicodeDecodeError as error:
+        wants = f"a file in UTF-8 (byte {error.start} is in another encoding)"
+        raise ConfigError("data", str(path), wants) from error
     except (OSError, ValueError, csv.Error) as error:
         raise ConfigError("data", str(path), f"a readable file; {error}") from error
 

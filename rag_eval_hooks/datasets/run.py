@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.datasets.data_rows import ROW_KEY, DataRow
 from rag_eval_hooks.delivery.jsonl import JsonlSink
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.incidents import place_in_application
 from rag_eval_hooks.result import Evaluation
@@ -61,8 +62,8 @@ class DatasetRun(JsonlSink):
             self._resume(path)
 
     def _resume(self, path: Path) -> None:
-        failed = set()
-        for row in read(path):
+        failed, rows = set(), read(path)
+        for row in rows:
             key = str(row.sample.metadata.get(ROW_KEY))
             if _has_failed(row.outcomes):
                 failed.add(key)
@@ -72,6 +73,9 @@ class DatasetRun(JsonlSink):
             with suppress(ValueError):
                 self._digests.extend([0] * (int(number) + 1 - len(self._digests)))
                 self._digests[int(number)] = int(digest, 16)
+        if rows.skipped["unreadable"] and not (failed or self._digests):
+            wants = "a new file, or the results of an earlier run; this file has other lines"
+            raise ConfigError("output", str(path), wants)
         if failed - {"None"}:
             rest = path.with_name(f"{path.name}.rest")
             with path.open("rb") as file, rest.open("wb") as kept:

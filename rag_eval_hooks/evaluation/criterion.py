@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, check_type
 from rag_eval_hooks.findings import Finding, Findings, made
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.metrics import Field, Metric
@@ -35,6 +35,7 @@ class Criterion(Metric):
     """
 
     def __init__(self, text: str, *, name: str | None = None) -> None:
+        check_type("criterion", text, str, "a predicate, such as 'mentions the price'")
         stated = " ".join(text.split()).rstrip(".")
         if not stated:
             raise ConfigError("criterion", text, "a predicate, such as 'mentions the price'")

@@ -8,7 +8,7 @@ import logging
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -38,8 +38,7 @@ from rag_eval_hooks import (
     Score,
     setup_tracing,
 )
-from rag_eval_hooks.datasets.chain import named_object
-from rag_eval_hooks.datasets.data_rows import data_rows
+from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.errors import InputError, unknown
 from rag_eval_hooks.results import AlertSink
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
@@ -248,6 +247,7 @@ ERRORS: dict[str, str] = {
     },
     "evals.evaluate(anwser='x')": "no field 'anwser'; did you mean 'answer'",
     "evals.evaluate(context=['x'])": "no field 'context'; did you mean 'contexts'",
+    "setup_tracing('my-app')": "endpoint is 'my-app'.* service_name= takes a name",
     "evals.flush('5')": "timeout must be a number of seconds, not str. It is '5'",
     "evals.shutdown('5')": "timeout must be a number of seconds, not str",
 }
@@ -260,7 +260,7 @@ async def awaited(evals: Any) -> Any:
 @pytest.mark.parametrize("code", ERRORS)
 def test_mistake_in_an_inline_call_raises_its_cause(code: str, evals: RagEval) -> None:
     with pytest.raises((InputError, ConfigError, LookupError, AttributeError), match=ERRORS[code]):
-        eval(code, {**globals(), "evals": evals})
+        eval(code, {**globals(), "evals": evals, "setup_tracing": setup_tracing})
 
 
 @given(st.text(st.characters(categories=["Ll"]), min_size=4), st.integers(0, 3))
@@ -671,18 +671,40 @@ def test_judge_function_that_returns_an_object_names_its_text(path: str) -> None
     assert f"not a str. Return its text: `.{path}`." in outcome.detail  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("mark", list(";|\t"))
-def test_table_with_another_separator_names_it(mark: str, tmp_path: Path) -> None:
-    file = tmp_path / "data.csv"
-    file.write_text(f"question{mark}answer\n{SECRET}{mark}{SECRET}\n")
-    with pytest.raises(ConfigError, match=re.escape(f"its first line has {mark!r}")):
-        list(data_rows(file))
+# Arguments of the command line, and the error.
+COMMANDS: dict[str, str] = {
+    "evaluate header.csv": "header.csv has no rows",
+    "evaluate latin.csv": "must be a file in UTF-8",
+    **{f"evaluate {at}.csv": f"its first line has {mark!r}" for at, mark in enumerate(";|\t")},
+    "evaluate data.jsonl --chain ./app.py:chain": "; write app:chain",
+    "evaluate .": "must be a folder that",
+    "evaluate data.jsonl -o data.jsonl": "output is 'data.jsonl', but must be a new file",
+    "evaluate data.jsonl --metrics lexical --threshold 1": "argument '--threshold'; there are",
+    "evaluate data.jsonl --judgee x": "did you mean '--judge'?",
+    "evaluate data.jsonl --chain tests.contract.test_mistakes:coroutine": (
+        "but must be a function of the question; if it makes the pipeline, name x = coroutine()"
+    ),
+    "calibrate results.jsonl results.jsonl": "Write: calibrate RESULTS LABELS",
+}
 
 
-@given(NAMES, NAMES, st.sampled_from(["", "./"]))
-def test_pipeline_by_its_file_names_the_module(module: str, name: str, folder: str) -> None:
-    with pytest.raises(ConfigError, match=f"; write {module}:{name}"):
-        named_object(f"{folder}{module}.py:{name}")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_mistake_in_a_command_says_what_to_write(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("header.csv").write_text("question,answer\n")
+    for at, mark in enumerate(";|\t"):
+        Path(f"{at}.csv").write_text(f"question{mark}answer\n{SECRET}{mark}{SECRET}\n")
+    Path("latin.csv").write_bytes("question\nWhy f\xfcr?\n".encode("latin-1"))
+    Path("data.jsonl").write_text(json.dumps({"question": "q", "answer": "a"}))
+    Path("results.jsonl").write_text(json.dumps({"outcomes": {}}))
+    with suppress(SystemExit):
+        assert main(command.split()) == 2
+    assert COMMANDS[command] in capsys.readouterr().err
 
 
 def wordless() -> str:
@@ -715,12 +737,6 @@ def test_wrong_argument_of_the_constructor_says_what_to_write(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         RagEval(half, **given_)
-
-
-@given(NAMES)
-def test_tracing_of_a_name_says_where_a_name_goes(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"endpoint is '{name}'.* service_name= takes a name"):
-        setup_tracing(name)
 
 
 def test_failure_of_a_first_judge_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
