@@ -8,10 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
-from rag_eval_hooks.findings import Finding, Questions, Rating
+from rag_eval_hooks.findings import Finding, Rating
 from rag_eval_hooks.prompts import Ask, Reading
 from rag_eval_hooks.prompts.elements import NO_QUOTE, NO_REASON, NOT_QUOTED
 from tests.servers.brain import truthful_reply
@@ -67,63 +65,6 @@ def test_reply_cut_anywhere_keeps_its_complete_items(ask: Ask) -> None:
     assert counts[-1] == len(whole)
 
 
-UNFIT: dict[tuple[str, str], list[Any]] = {
-    ("answer_agreement", "verdict"): ["yes", True, None, "unsure", "<supported | contradicted>"],
-    ("answer_agreement", "quote"): [["tower"]],
-    ("answer_support", "together"): ["no"],
-    ("answer_support", "chunks"): [[], 1, [True], ["one"], [1.5], [2]],
-    ("answer_support", "verdict"): ["contradicted", "not_stated"],
-    ("relevance", "rating"): [101, -1, True, "80 of 100", "<number>", 1e999],
-    ("relevance", "useful"): ["yes"],
-    ("entities_found", "found"): [0],
-}
-SPOILING: dict[tuple[str, str], list[Any]] = {
-    ("answer_support", "id"): ["a3", 1],
-    ("answer_support", "chunks"): [[0], [4]],
-    ("answer_agreement", "id"): ["r1", None, ["a1"]],
-    ("relevance", "chunk"): [0, 4, True],
-    ("relevance", "rating"): [0.25, "0.9"],
-    ("entities_found", "id"): ["e5"],
-}
-
-
-@pytest.mark.parametrize(("name", "key"), UNFIT)
-def test_element_that_does_not_fit_leaves_its_own_item_open(name: str, key: str) -> None:
-    ask = ASKS[Finding(name)]
-    for value in UNFIT[name, key]:
-        reading = changed(ask, 0, **{key: value})
-        assert tuple(reading.values) == tuple(ask.items())[1:], value
-        assert len(reading.problems) == 1
-
-
-@pytest.mark.parametrize(("name", "key"), SPOILING)
-def test_unknown_number_or_other_scale_spoils_its_group(name: str, key: str) -> None:
-    """The model may have renumbered or rescaled them all."""
-    for value in SPOILING[name, key]:
-        reading = changed(ASKS[Finding(name)], 1, **{key: value})
-        assert not reading.values, value
-        assert len(reading.problems) == 1
-
-
-def test_missing_element_leaves_its_item_open_and_one_twice_spoils_its_group() -> None:
-    relevance, agreement = ASKS[Finding.RELEVANCE], ASKS[Finding.ANSWER_AGREEMENT]
-    reading = read(relevance, truth(relevance)[::2])
-    assert set(reading.values) == {"1", "3"}
-    assert reading.problems == ("relevance: 2 is missing",)
-    reading = read(agreement, [*truth(agreement), truth(agreement)[1]])
-    assert not reading.values
-    assert reading.problems == ("answer_agreement: a2 stands twice",)
-
-
-@given(st.text(min_size=1))
-def test_element_with_an_unknown_key_leaves_its_item_open(key: str) -> None:
-    agreement = ASKS[Finding.ANSWER_AGREEMENT]
-    first, *others = truth(agreement)
-    assume(key not in first)
-    assert [*read(agreement, [first | {key: 1}, *others]).values] == [*agreement.items()][1:]
-    assert not read(agreement, [first], ("a2",)).values
-
-
 def test_drafts_that_differ_leave_the_item_open() -> None:
     draft, last = truth(SUPPORT), truth(SUPPORT)
     draft[0] |= {"verdict": "not_stated", "chunks": []}
@@ -168,67 +109,11 @@ def test_verdict_without_grounds_has_a_warning(kind: Finding, values: Row, warni
     assert reading.problems == (f"{kind.value}: a1: {warning}",)
 
 
-def numbered(*rows: tuple[Any, Any], count: int | None = None) -> dict[str, Any]:
-    items = [{"n": n, "text": text} for n, text in rows]
-    return {"items": items, "count": len(items) if count is None else count}
-
-
-@pytest.mark.parametrize(
-    "group",
-    [
-        None,
-        "none",
-        [{"n": 1, "text": "a"}],
-        {"items": [{"n": 1, "text": "a"}]},
-        numbered((1, "a"), count=2),
-        numbered((1, "a"), (3, "b")),
-        numbered((1, "a"), (1, "b")),
-        numbered((0, "a")),
-        *(numbered((1, text)) for text in (" ", "...", "<text>", None)),
-        numbered(("one", "a")),
-        {"items": ["a"], "count": 1},
-        *(numbered(count=count) for count in (-1, 501, 10**12)),
-        numbered(*((n, str(n)) for n in range(1, 502))),
-    ],
-)
-def test_incomplete_list_is_no_list(group: object) -> None:
-    reading = read(ASKS[Finding.ENTITIES], group)
-    assert not reading.values
-    assert len(reading.problems) == 1
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        None,
-        {"sentence": 1},
-        {"claims": ["a"]},
-        *({"sentence": 1, "claims": claims} for claims in ("a", ["a", " "], ["..."], ["<text>"])),
-        {"sentence": 1, "claims": [{"text": "a"}]},
-    ],
-)
-def test_sentence_without_valid_claims_is_open(row: object) -> None:
-    ask = ASKS[Finding.ANSWER_CLAIMS]
-    reading = read(ask, [row, *truth(ask)[1:]])
-    assert set(reading.values) == {"2"}
-    assert len(reading.problems) == 1
-
-
 def test_claim_counts_once() -> None:
     """Claims come in the order of the sentences, and a repeated one is one claim."""
     ask = ASKS[Finding.ANSWER_CLAIMS]
     rows = [{"sentence": 2, "claims": ["b", " a "]}, {"sentence": "1", "claims": ["a"]}]
     assert ask.content(read(ask, rows).values) == ("a", "b")
-
-
-@pytest.mark.parametrize(
-    ("texts", "fits"),
-    [((), True), (("a?", "b?", "c?"), True), (("a?", "b?"), False), (("a?", "a?", "b?"), False)],
-)
-def test_questions_are_three_different_ones_or_none(texts: tuple[str, ...], fits: bool) -> None:
-    group = {**numbered(*enumerate(texts, start=1)), "noncommittal": False}
-    expected = {"whole": Questions(texts, noncommittal=False)} if fits else {}
-    assert read(ASKS[Finding.QUESTIONS], group).values == expected
 
 
 def test_problems_hold_no_content() -> None:
@@ -256,15 +141,6 @@ def test_rating_between_the_steps_is_not_rounded(kind: Finding, value: Any) -> N
         step: Any = float(value) if fits else None
         content = step if kind is Finding.DIRECT_RELEVANCE else fits and Rating(step, "so")
         assert found == ({"whole": content} if fits else {})
-
-
-@pytest.mark.parametrize(
-    "criterion", [None, 80, {}, *({"score": score} for score in (101, -1, 0.25, "0.9", "good"))]
-)
-def test_geval_with_a_bad_criterion_is_none(criterion: object) -> None:
-    ask = ASKS[Finding.GEVAL]
-    for name in ("correctness", "completeness", "consistency"):
-        assert not read(ask, {**truth(ask), name: criterion}).values
 
 
 @pytest.mark.parametrize(
