@@ -124,7 +124,11 @@ class DecisionJudge(ModelJudge):
             return answers
         middle = len(group) // 2
         halves = (group[:middle], group[middle:])
-        return [*chain(*await gathered(self._about(asks, half) for half in halves))]
+        parts = [*chain(*await gathered(self._about(asks, half) for half in halves))]
+        for lost in answers:
+            kept = next(one for one in parts if one.ask.kind is lost.ask.kind)
+            kept.charge(lost.usage, "", None)
+        return parts
 
     async def _decide(self, state: str, items: Sequence[_Item]) -> bool:
         """Send one request, and return whether the model found it too long."""

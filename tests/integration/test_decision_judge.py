@@ -32,7 +32,15 @@ from rag_eval_hooks.prompts import SPECS
 from rag_eval_hooks.score import Cause
 from tests.servers.decision_server import DecisionServer, characters, questions_of, state_of
 from tests.servers.faults import Fault, FaultKind
-from tests.servers.samples import GRADE, LONG_VERIFY, RATE, VERIFY, WHOLE_VERIFY, verdicts
+from tests.servers.samples import (
+    GRADE,
+    LONG_VERIFY,
+    RATE,
+    VERIFY,
+    WHOLE_VERIFY,
+    spent,
+    verdicts,
+)
 from tests.support.corpus import EIGHT, planted, samples
 from tests.support.judge_task import JudgeTask
 from tests.support.size import size
@@ -156,6 +164,7 @@ async def test_too_long_request_is_split_and_a_chunk_that_is_too_long_is_absent(
         longest = len(json.dumps(server.decisions()[0].body).encode()) - 200
     with DecisionServer(longest=longest) as server:
         parts = await asked(server, task)
+        assert spent(parts).calls == pytest.approx(len(server.decisions()))
         assert len(server.decisions()) > 1
     assert verdicts(made(parts.reference_support)[1:]) == verdicts(made(true.reference_support)[1:])
     with DecisionServer(longest=100) as server:
