@@ -120,8 +120,9 @@ class LLMJudge(ModelJudge):
         problems: tuple[str, ...] = ()
         while left and (still := answers.open(keys)):
             left -= 1
-            prompt = ask.prompt(still, problems).sealed(self._secret)
-            complete, read = partial(self._complete, prompt), partial(ask.read, still)
+            prompt = ask.prompt(still, problems)
+            complete = partial(self._complete, prompt.sealed(self._secret))
+            read = partial(ask.read, still)
             reading = await self._request(prompt.identity, complete, read, [answers])
             if reading is None:
                 break

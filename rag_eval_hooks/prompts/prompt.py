@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -53,22 +53,16 @@ class Prompt:
     example: Mapping[str, Any]
     shared: int = 0
     version: str = ""
-    unsealed: str | None = field(default=None, repr=False)
 
     @property
     def prefix(self) -> str | None:
         """Shared start of all prompts about the same contexts, or None without contexts."""
-        return f"{self.system}\n{self.asked[: self.shared]}" if self.shared else None
-
-    @property
-    def asked(self) -> str:
-        """User text before sealing. Equal prompts have equal texts."""
-        return self.user if self.unsealed is None else self.unsealed
+        return f"{self.system}\n{self.user[: self.shared]}" if self.shared else None
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """All inputs that determine the reply, as JSON values."""
-        return (self.version, self.name, self.system, self.asked, self.example)
+        """All inputs that determine the reply, as JSON values. The prompt must not be sealed."""
+        return (self.version, self.name, self.system, self.user, self.example)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -87,7 +81,7 @@ class Prompt:
         share their prefix. The data stay unchanged, because `data_block` has already escaped
         delimiters.
         """
-        return replace(self, user=sealed(self.asked, secret), unsealed=self.asked)
+        return replace(self, user=sealed(self.user, secret))
 
 
 def sealed(text: str, secret: bytes) -> str:
