@@ -185,7 +185,7 @@ def refusal(value: Any, advice: str = "") -> InputError:
     elif "documents" in value:
         stated += " Pass its documents: result['documents'], a flat list."
     elif meant := next((key for key in _TEXT_KEYS if nearest(key, keys)), None):
-        stated += f" A key is like {meant!r}, but not the same."
+        stated += f" One of its keys resembles {meant!r}; rename that key."
     else:
         stated += f" Its text must be under {', '.join(map(repr, _TEXT_KEYS))}.{advice}"
     return InputError(stated, f"It has {', '.join(keys) or 'no keys'}.")

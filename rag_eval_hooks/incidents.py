@@ -125,7 +125,7 @@ class Incidents:
 
 
 def _warn(message: str) -> None:
-    _logger.warning("%s; stats() counts it, and later ones are not logged", message)
+    _logger.warning("%s; stats() counts repetitions, which are not logged", message)
 
 
 @functools.cache

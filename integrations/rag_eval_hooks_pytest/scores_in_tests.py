@@ -95,7 +95,7 @@ def _metric(name: str, outcomes: Mapping[str, Outcome], sample: Sample) -> str:
     if len(found) != 1:
         for one in ALL_METRICS:
             if name in (one.id, one.id.partition(".")[2]) and (lacks := one.missing(sample)):
-                wants = f"a metric that the sample feeds; it has no {', '.join(lacks)}"
+                wants = f"a metric whose inputs the sample has; it lacks {', '.join(lacks)}"
                 raise ConfigError("assert_scores", name, wants)
         raise ConfigError.unknown("assert_scores", name, found or outcomes)
     return found[0]

@@ -37,13 +37,13 @@ _PATIENCE_S = 2.0
 """Seconds that a thread waits for another thread's sweep."""
 _POLL_S = 0.001
 _CHILDLESS = (
-    "The run %r had no step that capture could see, because callbacks in a constructor are not "
-    "passed on. Pass them in the config of the call, or use rag_eval_hooks_langchain.enable(evals)."
+    "Capture saw no step of the run %r, because LangChain does not pass on callbacks from a "
+    "constructor. Pass them in the call's config, or use rag_eval_hooks_langchain.enable(evals)."
 )
 _UNRETRIEVED = (
-    "A request was answered without retrieved text that capture can see, so it was not evaluated. "
-    "If it did retrieve: enable(evals) also sees searches of a vector store, retrieval_tools= "
-    "names search tools, and record_contexts(documents) records any other search. "
+    "A request was not evaluated, because capture saw an answer but no retrieved text. If the "
+    "request did retrieve: enable(evals) also captures searches of a vector store, "
+    "retrieval_tools= names search tools, and record_contexts(documents) records other searches. "
     "stats().without_retrieval counts such requests; see docs/capture.md, 'I see no sample'."
 )
 
@@ -171,7 +171,7 @@ class Endings:
         answer = answer_of(interaction)
         if answer is None and not end.has_answer:
             lacks = "an answer"
-            advice = "call it.answer(text), or it.answer(None) without an answer"
+            advice = "call it.answer(text), or it.answer(None) if there is no answer"
         elif answer is not None and interaction.retrieves is False and not interaction.left_out:
             lacks = "contexts"
             advice = "call it.contexts(documents), or it.contexts([]) if retrieval found none"

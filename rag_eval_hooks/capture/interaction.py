@@ -133,7 +133,7 @@ class ManualInteraction:
         if (run := self._opened("answer")) is not None:
             self._answers += 1
             if self._answers == _MANY_ANSWERS:
-                advice = "the last call counts: join the parts of a stream first"
+                advice = "only the last call counts; join the parts of a stream first"
                 self._incidents.mistake("it.answer() was called repeatedly in a block", advice)
             self._recorder.answer(run, _unless_lost(run, "answer", _text_of("answer"), text))
 

@@ -57,7 +57,7 @@ class BaseReader:
     def is_named_tool(self, run: Run) -> bool | None:
         """Return whether `retrieval_tools` names a tool, or None if the option is not set."""
         names = self.options_of(run).retrieval_tools
-        told = "No tool has a name of the option retrieval_tools,"
+        told = "No tool has a name in the option retrieval_tools,"
         if names is None:
             return None
         return self._recorder.is_named(told, names, run.name, self.place)

@@ -37,7 +37,10 @@ _LOOKED_AT = 20
 """Number of open requests to check for cancelled tasks when another request starts."""
 _MOST_NAMES = 20
 """Number of run names to remember for a `root` option that matches no run."""
-_NO_MODEL = "A retriever ran with the handler, but no model: pass it to a chain around both"
+_NO_MODEL = (
+    "A retriever ran with the handler, but no model did. "
+    "Pass the handler to a chain that contains both"
+)
 _MAX_RUNS = 10_000
 """Maximum number of runs per request. Beyond it, the request is abandoned."""
 
@@ -95,7 +98,7 @@ class Recorder(Notes):
 
     def is_root(self, root: str, name: str, place: str) -> bool:
         """Return whether an outermost run has the name in the option `root`."""
-        return self.is_named("No run has the name of the option root,", [root], name, place)
+        return self.is_named("No run has the name in the option root,", [root], name, place)
 
     def is_named(self, told: str, wanted: Collection[str], name: str, place: str) -> bool:
         """Return whether an option contains a name.
@@ -129,7 +132,7 @@ class Recorder(Notes):
             advice = (
                 'pass it in config={"callbacks": [handler]} of the call, before evals.shutdown()'
             )
-            self._incidents.count(f"No run reached the handler made at {place}; {advice}")
+            self._incidents.count(f"No run reached the handler created at {place}; {advice}")
         self.handlers.clear()
 
     def opened(self) -> tuple[int, int]:

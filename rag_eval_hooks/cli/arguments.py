@@ -85,11 +85,11 @@ def add_repeated(
 
 def add_gates(parser: argparse.ArgumentParser) -> None:
     """Add options with conditions on means. A condition that fails gives exit code 1."""
-    by_interval = "fail if the samples show that the mean meets the condition, such as"
+    by_interval = "exit with 1 if the mean's entire 95 %% interval meets the condition, such as"
     condition = _checked(FailCondition.of, "METRIC<NUMBER, with <, <=, > or >=")
     text = f"{by_interval} 'ragas.faithfulness<0.8'"
     add_repeated(parser, "--fail-on", "CONDITION", text, condition)
-    by_point = "fail if the mean meets the condition, ignoring its interval"
+    by_point = "exit with 1 if the mean meets the condition, whatever its interval"
     add_repeated(parser, "--fail-on-point", "CONDITION", by_point, condition)
 
 
@@ -102,7 +102,9 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--until", type=_moment, metavar="TIME", help="only results older than TIME"
     )
-    where = "key of the metadata, tag, workflow, version, reason, day; all must match"
+    where = (
+        "only results with this value. KEY is a metadata key, tag, workflow, version, reason or day"
+    )
     add_repeated(parser, "--where", "KEY=VALUE", where, pair("KEY=VALUE, such as tag=beta"))
 
 
@@ -117,7 +119,7 @@ def rows_of(paths: Sequence[str]) -> Results:
         return results
     skipped = ", ".join(f"{count} {reason}" for reason, count in results.skipped.items())
     raise UsageError(
-        f"{', '.join(paths)}: no line is a result with an outcome (lines skipped: {skipped or 0}). "
+        f"{', '.join(paths)}: contains no result with an outcome (skipped lines: {skipped or 0}). "
         "`rag-eval-hooks evaluate DATA -o RESULTS` writes results of a data set."
     )
 

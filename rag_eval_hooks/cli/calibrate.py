@@ -30,8 +30,9 @@ _LINE: Final = '{"sample_id": ..., "supported": true}'
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("results", metavar="RESULTS", help="a file of results (JSON lines)")
-    add("labels", type=Path, metavar="LABELS", help=f'JSON lines: {_LINE}, "claim" for one claim')
+    add("results", metavar="RESULTS", help="a results file (JSON lines)")
+    labels = f'human labels: JSON lines {_LINE}; add "claim" to label a single claim'
+    add("labels", type=Path, metavar="LABELS", help=labels)
     add("--metric", default="ragas.faithfulness", metavar="ID")
     add("-o", "--output", type=Path, metavar="FILE", help="write a calibration")
 
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     print(_text(found, calibration_error(calibrated, truths), mean(recalls)))
     if found.low < LEAST_AUROC:
-        print(f"rejected: the AUROC may be below {LEAST_AUROC}, which is too low for a cut")
+        print(f"rejected: the AUROC may be below {LEAST_AUROC}, too low to calibrate this judge")
         return 1
     if arguments.output is not None:
         judge, version = _judge(rows, metric, arguments.results)

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("new", metavar="NEW", help="results after")
     add("--by", metavar="KEY", help="compare groups, too")
     add_gates(parser)
-    fall = "fail if a mean on a 0-to-1 scale falls by more, and the samples show it"
+    fall = "exit with 1 if a normalized mean falls significantly by more than this"
     add("--fail-on-regression", type=share, metavar="MARGIN", help=fall)
     add("--allow-different-judges", action="store_true", help="compare scores of different judges")
     add("--format", choices=("text", "md", "json"), default="text")

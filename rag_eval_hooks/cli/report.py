@@ -48,9 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--worst", type=at_least(1), metavar="N", help="only the N worst samples, with the reasons")
     add_repeated(parser, "--metric", "ID", "metrics or suites of the report; default: all")
     add_repeated(parser, "--by", "KEY", "group by a key")
-    labels = "human labels or results of a better judge, for a random part of the samples"
+    labels = "labels of a random part of the samples, from people or a better judge"
     add("--labels", type=Path, metavar="FILE", help=labels)
-    cuts = "normalized bounds of a low and a high metric; default: 0.5:0.8"
+    cuts = "a metric is low below LOW and high from HIGH, normalized; default: 0.5:0.8"
     add_repeated(parser, "--cut", "METRIC=LOW:HIGH", cuts, cut)
     add("--title", default="RAG evaluation")
 
@@ -114,7 +114,7 @@ def _labels(path: Path | None, rows: list[Evaluation]) -> Labels | None:
     labels = read_labels(path)
     if not labelled_means(rows, labels):
         raise UsageError(
-            f"{path}: no metric has labels of {LEAST_LABELS} scored samples. "
+            f"{path}: no metric has labels for {LEAST_LABELS} scored samples. "
             f"The file has {len(labels)} labels."
         )
     return labels

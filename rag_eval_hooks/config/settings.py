@@ -139,7 +139,7 @@ class RagEvalConfig(BaseSettings):
 
     metrics: Annotated[Names, Expected("names of suites or metrics")] = setting(
         (),
-        "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`; `-` before a name removes it. "
+        "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`. `-` before a name removes it. "
         "The default is every `ragas` metric whose inputs the sample has.",
     )
     judge: Annotated[str, AfterValidator(JUDGES.check), Expected(JUDGES.wanted)] = setting(
@@ -151,10 +151,10 @@ class RagEvalConfig(BaseSettings):
     judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
     judge_api_key: Secret = setting(None, "API key of the judge's endpoint; never printed.")
     judge_headers: SecretByName = setting({}, "HTTP headers for a gateway; never printed.")
-    judge_timeout: Seconds = setting(30.0, "Seconds for one judge call.")
+    judge_timeout: Seconds = setting(30.0, "Timeout of one judge call in seconds.")
     judge_concurrency: Count = setting(16, "Maximum number of concurrent samples and judge calls.")
     judge_prices: Path = setting(
-        None, "TOML file with prices. They override the list in the extra `openai`."
+        None, "TOML file with token prices, which override the prices in the extra `openai`."
     )
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Expected(EMBEDDERS.wanted)] = setting(
         "auto",
@@ -166,41 +166,45 @@ class RagEvalConfig(BaseSettings):
         str, AfterValidator(TOKEN_SCORERS.check), Expected(TOKEN_SCORERS.wanted)
     ] = setting(
         "none",
-        "Model for `graphrag.bert_score_f1`; by default microsoft/deberta-xlarge-mnli.",
+        "Model for `graphrag.bert_score_f1`. `bert-score` is microsoft/deberta-xlarge-mnli.",
     )
     thresholds: Annotated[NumberByName, Expected("metric id = number on that metric's scale")] = (
         setting({}, "Lowest passing values by metric, such as `ragas.faithfulness=0.8`.")
     )
-    references: Path = setting(None, "Golden file, JSONL or CSV; see [feedback](feedback.md).")
-    question_checks: Path = setting(None, "TOML file with checks by `question_id`.")
+    references: Path = setting(
+        None, "JSONL or CSV file with golden questions; see [feedback](feedback.md)."
+    )
+    question_checks: Path = setting(None, "TOML file with question checks, by `question_id`.")
     sample_rate: Rate = setting(1.0, "Fraction of requests to evaluate, decided by trace id.")
     metric_rates: Annotated[MetricRates, Expected("suite or metric id = number from 0 to 1")] = (
-        setting({}, "Inclusion probability by suite or metric; overrides `sample_rate`.")
+        setting({}, "Sample rate by suite or metric. Overrides `sample_rate`.")
     )
     rules: Annotated[tuple[RuleSettings, ...], Expected("tables, each with a rate")] = setting(
         (),
-        "Conditions on a request, each with a rate; the first match counts. In a variable, JSON.",
+        "Sampling rules: conditions on a request, each with a rate. The first matching rule "
+        "applies. Write an environment variable as JSON.",
     )
     tail: Annotated[
         tuple[TailSettings, ...], Expected("tables, each with one condition and `then`")
     ] = setting(
         (),
-        "Conditions on feedback or on results of the heuristic judge, each with the metrics to add "
-        "when the condition holds.",
+        "Tail rules: conditions on feedback or on heuristic scores. If a condition holds, its "
+        "metrics are evaluated.",
     )
     rate_limit: Annotated[
         RateLimits, Expected("'second' or 'minute' = whole number from 1 to 1000000")
     ] = setting({}, "Maximum number of samples per `second` or `minute` (or both) in this process.")
     budget: Annotated[Budgets, Expected(BUDGET)] = setting(
         {},
-        "Limits on judge and embedder by UTC hour or day. Calls above `calls_per_second` wait. "
+        "Limits on calls, tokens and cost of judge and embedder, per UTC hour or day. Calls above "
+        "`calls_per_second` wait. "
         "Processes with the same `path` share a budget.",
     )
-    sample_timeout: Seconds = setting(120.0, "Seconds for all findings of one sample.")
+    sample_timeout: Seconds = setting(120.0, "Timeout for judging one sample, in seconds.")
     queue_size: Count = setting(
         1000, "Maximum number of queued samples; further samples are dropped and counted."
     )
-    exit_timeout: Seconds = setting(5.0, "Seconds to finish queued samples at exit.")
+    exit_timeout: Seconds = setting(5.0, "Time to finish queued samples at exit, in seconds.")
     max_text_chars: Count = setting(
         20_000, "Maximum characters of each context, question and answer; longer text is cut."
     )
@@ -230,16 +234,18 @@ class RagEvalConfig(BaseSettings):
     )
     capture_event_content: Switch = setting(False, "Quote the application's texts in log events.")
     run_on: Annotated[Literal["thread", "celery"], Expected("'thread' or 'celery'")] = setting(
-        "thread", "Evaluate in a `thread`, or by `celery` workers; see [fleet](fleet.md)."
+        "thread",
+        "Where to evaluate: a background `thread`, or `celery` workers. See [fleet](fleet.md).",
     )
     broker: Annotated[Secret, Expected(BROKER)] = setting(
-        None, "Broker of the workers, and Redis for results; never printed."
+        None,
+        "URL of the workers' broker. With RabbitMQ, also the Redis URL for results; never printed.",
     )
     sinks: Annotated[Names, Expected(SINKS.wanted)] = setting(
-        (), "Destinations of scores besides the span."
+        (), "Additional destinations of scores, besides the span."
     )
     sink_keys: Annotated[SecretByName, Expected(_KEYS)] = setting(
-        {}, "Keys of platforms; never printed."
+        {}, "API keys of platforms, by sink name; never printed."
     )
     spool: Annotated[Path, Expected("a folder, or a path in a folder that exists")] = setting(
         None,

@@ -50,7 +50,7 @@ from rag_eval_hooks.score import (
 )
 from rag_eval_hooks.usage import Usage
 
-_LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate excluded it")
+_LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's sample rate excluded this sample")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 _BEST_RATING: Final = 2
 _MANY_NONES: Final = 3

@@ -88,7 +88,7 @@ class CallableJudge(LLMJudge):
         if not _takes_messages(function):
             raise ConfigError("judge", default, _WANTS)
         if options.get("memo") is not None and not name:
-            raise ConfigError("name", name, "a name: a memo stores replies by it")
+            raise ConfigError("name", name, "a name, because a memo stores replies by name")
         keywords: dict[str, Any] = {**options}
         limits = CallLimits.taken_from(keywords)
         super().__init__(CallableChat(function, f"callable:{name or default}", limits), **keywords)

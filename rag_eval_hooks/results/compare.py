@@ -149,7 +149,7 @@ def _check_judges(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> 
     for metric in old.keys() & now.keys():
         if old[metric] != now[metric]:
             got = " and ".join(", ".join(sorted(each)) for each in (old[metric], now[metric]))
-            wants = "one judge and one version of its prompts, or explicitly allowed to differ"
+            wants = "scores of one judge and one version of its prompts (or allow different judges)"
             raise ConfigError(f"compare: {metric}", got, wants)
 
 

@@ -138,7 +138,7 @@ def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
     scores = [score for row in rows for score in row.scores.values()]
     counts = Counter((score.annotator, score.version) for score in scores)
     screening = {score.annotator for score in scores if score.screening}
-    caution = "screening: good for finding, not for deciding"
+    caution = "screening: finds samples to review, but is too weak for decisions"
     names: dict[str, int] = {}
     for (name, version), count in counts.most_common():
         about = ", ".join(filter(None, (version, caution if name in screening else "")))

@@ -25,10 +25,10 @@ _Read: TypeAlias = Callable[["Pipeline"], _Readings]
 
 _COUNTERS: Final = (
     (semconv.METRIC_SAMPLES, "{sample}", "Samples by outcome."),
-    (semconv.METRIC_DECISIONS, "{decision}", "Decisions of sampler, rules and rate limit."),
-    (semconv.METRIC_REFUSED, "{metric}", "Metrics of samples without a score because of a limit."),
+    (semconv.METRIC_DECISIONS, "{decision}", "Sampling decisions, by reason."),
+    (semconv.METRIC_REFUSED, "{metric}", "Metrics that a limit left without a score."),
     (semconv.METRIC_FEEDBACK, "{feedback}", "Feedback submissions, by result."),
-    (semconv.METRIC_INCIDENTS, "{incident}", "Exceptions caught at an edge, by kind."),
+    (semconv.METRIC_INCIDENTS, "{incident}", "Caught exceptions, by kind."),
 )
 _LEVELS: Final = (
     (semconv.METRIC_QUEUE_SIZE, "{sample}", "Samples that wait for evaluation."),
@@ -36,9 +36,9 @@ _LEVELS: Final = (
     (semconv.METRIC_QUEUE_TEXT, "{char}", "Characters of all waiting samples together."),
     (semconv.METRIC_HELD_SIZE, "{span}", "RAG spans that wait for scores."),
     (semconv.METRIC_HELD_CAPACITY, "{span}", "Maximum number of waiting RAG spans."),
-    (semconv.METRIC_OPEN_SIZE, "{interaction}", "Open interactions."),
-    (semconv.METRIC_OPEN_CAPACITY, "{interaction}", "Maximum number of open interactions."),
-    (semconv.METRIC_OPEN_TEXT, "{char}", "Characters of all open interactions together."),
+    (semconv.METRIC_OPEN_SIZE, "{interaction}", "Open requests."),
+    (semconv.METRIC_OPEN_CAPACITY, "{interaction}", "Maximum number of open requests."),
+    (semconv.METRIC_OPEN_TEXT, "{char}", "Characters of all open requests together."),
 )
 _GAUGES: Final = (
     (semconv.METRIC_SPOOL_SIZE, "{sample}", "Samples in the spool, of all processes."),

@@ -68,7 +68,9 @@ MISTAKES: dict[str, str] = {
         "contexts must be texts or objects with a text, not dict. Its text must be under 'text', "
         "'page_content', 'content'. It is contexts[1], called"
     ),
-    "evals.submit({'question': SECRET, 'contexts': [{'txt': SECRET}]})": "A key is like 'text'",
+    "evals.submit({'question': SECRET, 'contexts': [{'txt': SECRET}]})": (
+        "One of its keys resembles 'text'"
+    ),
     "evals.submit({'question': SECRET, 'contexts': [{'text': 5}]})": "Its 'text' must be str",
     "evals.submit(question=SECRET, contexts=SECRET)": "Put the text into a list",
     "evals.submit(question=SECRET, contexts={SECRET: SECRET})": "write [{'id': key, 'text': text}",
@@ -102,7 +104,7 @@ MISTAKES: dict[str, str] = {
     ),
     "record_contexts([SECRET])": "record_contexts() recorded nothing outside of a run",
     "with evals.interaction(SECRET) as it: [it.answer(SECRET) for _ in range(4)]": (
-        "the last call counts: join the parts of a stream first"
+        "only the last call counts; join the parts of a stream first"
     ),
     "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": (
         "metadata 'user_id' must be a text or a number, not Retriever (the key is omitted"
@@ -111,7 +113,7 @@ MISTAKES: dict[str, str] = {
         "metadata 'session_id' must be a text or a number, not list (the key is omitted"
     ),
     "[retriever.invoke(SECRET, config(evals)) for _ in range(1 + evals.flush())]": (
-        "A retriever ran with the handler, but no model"
+        "A retriever ran with the handler, but no model did"
     ),
     "evals.submit(question=SECRET, status=SECRET)": "status must be one of ok, error",
     "evals.submit(question=SECRET, latency=SECRET)": "latency must be a number of seconds, 0 or",
@@ -440,7 +442,7 @@ def test_handler_that_no_run_reaches_is_named_at_shutdown(*, is_reached: bool) -
         RunnableLambda(str).invoke("q", told if is_reached else {})
         evals.flush()
         assert not evals.stats().incidents
-    lines = [one for one in evals.stats().incidents if f"handler made at {__file__}:" in one]
+    lines = [one for one in evals.stats().incidents if f"handler created at {__file__}:" in one]
     assert len(lines) == 1 - is_reached
 
 

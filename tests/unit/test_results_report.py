@@ -241,7 +241,7 @@ def test_cuts_and_conditions_of_the_command(tmp_path: Path) -> None:
         (("nowhere.jsonl", "--worst", "3"), "nowhere.jsonl: no such file"),
         (("r.jsonl", "--worst", "-3"), "--worst: '-3' is not accepted. Use a whole number, 1"),
         (("r.jsonl", "--since", "yesterdayish"), "Use 24h, 90m, 7d, today"),
-        (("noise.parquet",), "no line is a result with an outcome (lines skipped: 1 unreadable)"),
+        (("noise.parquet",), "contains no result with an outcome (skipped lines: 1 unreadable)"),
         (("r.jsonl", "--since", "2126-01-01"), "None of 24 results matches --where"),
         (("r.jsonl", "-o", "no/such/folder.html"), "no/such/folder.html: No such file"),
     ],

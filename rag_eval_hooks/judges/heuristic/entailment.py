@@ -117,7 +117,7 @@ def _judged(reading: ClaimReading, judged: Mapping[int, Judged]) -> Support:
     if entailed >= _STATES:
         quote = reading.closest[at].text
         flags = tuple(judged.get(n, (0.0,))[0] >= _STATES for n in range(len(support.by_chunk)))
-        reason = f"the model finds it in chunk {at + 1}: {quote}"
+        reason = f"the model finds the claim in chunk {at + 1}: {quote}"
         verdict = ClaimVerdict.SUPPORTED
         return replace(support, by_chunk=flags, verdict=verdict, reason=reason, quote=quote)
     if neither >= _OPEN and odds < 0:

@@ -193,7 +193,12 @@ def model_without_retrieval(world: World, way: str) -> None:
 
 @application(
     ways=("invoke", "batch", "ainvoke", "abatch"),
-    incidents={"A retriever ran with the handler, but no model: pass it to a chain around both": 1},
+    incidents={
+        (
+            "A retriever ran with the handler, but no model did. "
+            "Pass the handler to a chain that contains both"
+        ): 1
+    },
 )
 def retriever_alone(world: World, way: str) -> None:
     kit.call(way, kit.base(), [kit.QUESTION], kit.config(world))
