@@ -32,7 +32,7 @@ DONT_KNOW: Final = "DON'T KNOW"
 
 _Formula: TypeAlias = Callable[[Sequence[bool]], float | None]
 _PERCENT: Final = Scale(0.0, 100.0)
-_RANK_AWARE: Final = "Rank-aware precision in percent: whether the useful chunks come first."
+_RANK_AWARE: Final = "Precision in percent that is higher if the useful chunks come first."
 _GRADES: Final = {"A": 80.0, "B": 60.0, "C": 40.0, "D": 20.0}
 _WEIGHTS: Final = {"correctness": 0.5, "completeness": 0.3, "consistency": 0.2}
 

@@ -39,10 +39,10 @@ def _ndcg(hits: Sequence[bool], relevant: int) -> float:
 
 
 _MEASURES: dict[str, tuple[_Measure, str]] = {
-    "hit_rate": (_hit_rate, "Whether a relevant chunk was retrieved."),
+    "hit_rate": (_hit_rate, "1 if at least one relevant chunk was retrieved, else 0."),
     "recall": (_recall, "Share of the relevant chunks that were retrieved."),
-    "mrr": (_mrr, "1 divided by the rank of the first relevant chunk; 0 without one."),
-    "ndcg": (_ndcg, "Discounted gain of the relevant chunks, as a share of the best possible."),
+    "mrr": (_mrr, "1 divided by the rank of the first relevant chunk, or 0."),
+    "ndcg": (_ndcg, "Discounted gain of the relevant chunks, divided by the best gain."),
 }
 
 
