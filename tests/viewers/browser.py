@@ -16,7 +16,6 @@ from tests.viewers.processes import executable
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
-__all__ = ["page", "screenshot"]
 
 FLAGS = (
     "--headless",

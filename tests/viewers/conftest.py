@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.viewers.demo import Scored, run_demo
 from tests.viewers.mlflow import Mlflow, mlflow
 from tests.viewers.phoenix import Phoenix, phoenix
-
-__all__ = ["InMlflow", "InPhoenix"]
 
 
 @dataclass(frozen=True)
@@ -31,23 +28,16 @@ class InMlflow:
     scored: list[Scored]
 
 
-def demo_in_phoenix(server: Phoenix, folder: Path) -> list[Scored]:
-    to = ("--otlp-endpoint", server.url, "--sink", f"phoenix:{server.url}")
-    return run_demo(folder, *to)
-
-
-def demo_in_mlflow(server: Mlflow, folder: Path) -> list[Scored]:
-    to = ("--otlp-endpoint", server.url, "--sink", f"mlflow:{server.url}")
-    return run_demo(folder, *to, OTEL_EXPORTER_OTLP_HEADERS="x-mlflow-experiment-id=0")
-
-
 @pytest.fixture(scope="session")
 def in_phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InPhoenix]:
     with phoenix(tmp_path_factory.mktemp("phoenix")) as server:
-        yield InPhoenix(server, demo_in_phoenix(server, tmp_path_factory.mktemp("demo")))
+        to = ("--otlp-endpoint", server.url, "--sink", f"phoenix:{server.url}")
+        yield InPhoenix(server, run_demo(tmp_path_factory.mktemp("demo"), *to))
 
 
 @pytest.fixture(scope="session")
 def in_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InMlflow]:
     with mlflow(tmp_path_factory.mktemp("mlflow")) as server:
-        yield InMlflow(server, demo_in_mlflow(server, tmp_path_factory.mktemp("demo")))
+        to = ("--otlp-endpoint", server.url, "--sink", f"mlflow:{server.url}")
+        headers = {"OTEL_EXPORTER_OTLP_HEADERS": "x-mlflow-experiment-id=0"}
+        yield InMlflow(server, run_demo(tmp_path_factory.mktemp("demo"), *to, **headers))

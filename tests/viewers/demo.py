@@ -16,8 +16,6 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Outcomes, Score, outcome_from_dict
 from tests.viewers.processes import ROOT
 
-__all__ = ["COMMAND", "Scored", "results", "run_demo"]
-
 COMMAND = (sys.executable, "-m", "examples.demo")
 
 
@@ -63,14 +61,18 @@ class Scored:
         }
 
 
-def run_demo(folder: Path, *arguments: str, **variables: str) -> list[Scored]:
-    """Runs the demo in a folder, as a user would, and reads its results."""
+def variables(**given: str) -> dict[str, str]:
+    """Return an environment without settings of the machine's own."""
     hidden = ("RAG_EVAL_", "OPENAI_", "OTEL_")
-    own = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
+    return {k: v for k, v in os.environ.items() if not k.startswith(hidden)} | given
+
+
+def run_demo(folder: Path, *arguments: str, **given: str) -> list[Scored]:
+    """Runs the demo in a folder, as a user would, and reads its results."""
     done = subprocess.run(
         [*COMMAND, "--output", str(folder / "demo-output"), *arguments],
         cwd=ROOT,
-        env={**own, **variables},
+        env=variables(**given),
         capture_output=True,
         encoding="utf-8",
         timeout=180,

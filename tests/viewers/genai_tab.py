@@ -10,8 +10,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["headline", "problems", "sections"]
-
 ICONS = frozenset(
     {
         *("chat", "text_completion", "generate_content", "embeddings", "execute_tool"),

@@ -13,8 +13,6 @@ from typing import Any
 from tests.support.ports import free_port
 from tests.viewers.processes import executable, serving
 
-__all__ = ["Mlflow", "mlflow"]
-
 # What a user would write to look at the traces; the filter is the one of the search field.
 READ = """
 import json, sys

@@ -13,8 +13,6 @@ import httpx
 from tests.support.ports import free_port
 from tests.viewers.processes import executable, serving
 
-__all__ = ["Phoenix", "phoenix"]
-
 SPANS = """
 query ($condition: String) {
   projects { edges { node { id name

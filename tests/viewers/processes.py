@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["ROOT", "executable", "serving"]
-
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT = 400.0
 

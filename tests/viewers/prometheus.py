@@ -18,8 +18,6 @@ from tests.servers.judge_server import JudgeServer
 from tests.support.ports import free_port
 from tests.viewers.processes import ROOT, executable, serving
 
-__all__ = ["FOLDER", "PATIENCE", "Prometheus", "application", "filled", "scraping"]
-
 FOLDER = ROOT / "examples" / "observability"
 PATIENCE = 40.0
 VARIABLES = {"$__rate_interval": "15s", "$__range": "60s", "$workflow": ".*", "$metric": ".*"}

@@ -11,8 +11,6 @@ from rag_eval_hooks.score import Score
 from tests.support.delivery import Dispatched
 from tests.viewers.demo import Scored
 
-__all__ = ["redeliver"]
-
 
 def redeliver(sink: PlatformSink, scored: Scored, *, value: float | None = None) -> None:
     """Deliver and wait; `value` replaces the faithfulness."""

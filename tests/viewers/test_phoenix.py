@@ -1,61 +1,92 @@
-"""The demo in a real Phoenix, read back by its APIs."""
+"""The demo in a real Phoenix: read back by its APIs, and looked at in a real browser."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from tests.viewers.browser import page, screenshot
 from tests.viewers.conftest import InPhoenix
+from tests.viewers.demo import Scored
 from tests.viewers.redeliver import redeliver
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
-def test_every_score_is_an_attribute_of_the_rag_span(in_phoenix: InPhoenix) -> None:
-    """Phoenix shows on each RAG span exactly the scores of the results file."""
+CONDITION = "annotations['ragas.faithfulness'].score < 0.5"
+
+
+def test_every_score_is_an_attribute_and_an_annotation(in_phoenix: InPhoenix) -> None:
+    """Phoenix shows exactly the scores of the results file, on each RAG span and beside it.
+
+    The explanation of a low faithfulness names the claim that nothing supports.
+    """
     spans = in_phoenix.server.spans()
     for one in in_phoenix.scored:
         tree = json.loads(spans[one.span_id]["attributes"])["rag"]["eval"]
-        for name, value in one.scores.items():
-            suite, metric = name.split(".")
-            assert tree[suite][metric]["score"] == value
         assert tree["status"] == one.status
-
-
-def test_every_score_is_an_annotation(in_phoenix: InPhoenix) -> None:
-    """Each score is an annotation with value, explanation, kind and identifier, and no other is."""
-    for one in in_phoenix.scored:
-        found = in_phoenix.server.annotations(one.span_id)
-        assert {name: note["result"]["score"] for name, note in found.items()} == one.scores
-        for name, note in found.items():
+        notes = in_phoenix.server.annotations(one.span_id)
+        assert {name: note["result"]["score"] for name, note in notes.items()} == one.scores
+        for name, note in notes.items():
+            suite, metric = name.split(".")
+            assert tree[suite][metric]["score"] == one.scores[name]
             assert note["annotator_kind"] == one.outcomes[name]["annotator_kind"]
             assert note["identifier"] == one.outcomes[name].get("annotator", "rag_eval_hooks")
+        if claim := one.failing_claim():
+            assert f": {claim}" in notes["ragas.faithfulness"]["result"]["explanation"]
 
 
-def test_a_failing_claim_is_told(in_phoenix: InPhoenix) -> None:
-    """The explanation of a low faithfulness begins with the claim that nothing supports."""
-    for one in in_phoenix.scored:
-        claim = one.failing_claim()
-        if claim is not None:
-            note = in_phoenix.server.annotations(one.span_id)["ragas.faithfulness"]
-            assert f": {claim}" in note["result"]["explanation"]
+def test_bad_answer_is_found_and_explained(in_phoenix: InPhoenix, tmp_path: Path) -> None:
+    """A condition in Phoenix's filter leaves the bad answers; each shows which claim is false."""
+    low = [one for one in in_phoenix.scored if one.scores.get("ragas.faithfulness", 1.0) < 0.5]
+    assert set(in_phoenix.server.spans(CONDITION)) == {one.span_id for one in low} != set()
+    project = next(iter(in_phoenix.server.spans().values()))["project"]
+    with page() as opened:
+        opened.goto(f"{in_phoenix.server.url}/projects/{project}/spans")
+        found = filtered(opened, len(low))
+        screenshot(opened, "phoenix-filter", tmp_path)
+        told = explained(opened, low[0])
+        screenshot(opened, "phoenix-trace", tmp_path)
+    for one in low:
+        assert str(one.sample["question"])[:15] in found
+    wanted = (low[0].sample["question"], "ragas.faithfulness", f": {low[0].failing_claim()}")
+    assert all(str(text) in told for text in wanted)
 
 
-@pytest.mark.parametrize("limit", [0.5, 0.9])
-def test_bad_answers_are_found_by_the_filter(limit: float, in_phoenix: InPhoenix) -> None:
-    """Phoenix's filter finds exactly the RAG spans whose score is below a limit."""
-    found = in_phoenix.server.spans(f"annotations['ragas.faithfulness'].score < {limit}")
-    low = {
-        one.span_id
-        for one in in_phoenix.scored
-        if one.scores.get("ragas.faithfulness", 1.0) < limit
-    }
-    assert low
-    assert set(found) == low
+def filtered(opened: Page, expected: int) -> str:
+    """The rows that are left when the condition stands in the filter."""
+    # New data every two seconds would draw the table anew, on a slow machine for ever.
+    opened.get_by_role("button", name="Stop live streaming").click()
+    editor = opened.locator(".cm-content").first
+    editor.click()
+    opened.keyboard.press("Control+A")
+    opened.keyboard.insert_text(CONDITION)
+    opened.keyboard.press("Enter")
+    opened.wait_for_function(
+        "count => document.querySelectorAll('tbody tr').length === count", arg=expected
+    )
+    return "\n".join(opened.locator("tbody tr").all_inner_texts())
+
+
+def explained(opened: Page, one: Scored) -> str:
+    """Return the text of a RAG span's page, with the details of its faithfulness."""
+    row = opened.locator("tbody tr", has_text=str(one.sample["question"])[:15])
+    row.get_by_role("link").first.click()
+    opened.get_by_role("button", name=re.compile("^Annotations")).first.click()
+    details = opened.get_by_role("button", name="View annotation details")
+    details.first.wait_for()
+    # In the order of their names; the first button of all belongs to the tree beside them.
+    after = [name for name in one.scores if name > "ragas.faithfulness"]
+    details.nth(details.count() - 1 - len(after)).click()
+    opened.get_by_text(f": {one.failing_claim()}").first.wait_for()
+    told: str = opened.locator("body").inner_text()
+    return told
 
 
 def test_scores_sent_again_replace_themselves(in_phoenix: InPhoenix) -> None:

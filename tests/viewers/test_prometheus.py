@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.ports import free_port
 from tests.viewers.processes import ROOT, executable
-from tests.viewers.prometheus import FOLDER, PATIENCE, Prometheus, application, filled, scraping
+from tests.viewers.prometheus import FOLDER, Prometheus, application, filled, scraping
+from tests.waiting import until
 
 DASHBOARD = json.loads((FOLDER / "grafana/dashboards/rag-quality.json").read_text("utf-8"))
 PANELS = {
@@ -49,42 +50,33 @@ def test_every_panel_shows_something(title: str, prometheus: Prometheus) -> None
         assert numbers == [pytest.approx(1 / 3, abs=0.15)]
 
 
-def test_the_query_of_the_docs_gives_means(prometheus: Prometheus) -> None:
+def test_query_of_the_docs_gives_means(prometheus: Prometheus) -> None:
     """The PromQL in Grafana's page of the docs is right as it stands there."""
     page = (ROOT / "docs" / "viewers" / "grafana.md").read_text(encoding="utf-8")
     (query,) = re.findall(r"```promql\n(.*?)```", page, re.DOTALL)
-    assert all(0 < number < 1 for number in prometheus.numbers(query))
-    assert prometheus.numbers(query)
+    numbers = prometheus.numbers(query)
+    assert numbers
+    assert all(0 < number < 1 for number in numbers)
 
 
-def test_every_alert_reads_metrics_that_exist(prometheus: Prometheus) -> None:
-    """Prometheus evaluates each rule without a complaint, over metrics that are there."""
+def test_alerts_and_variables_read_what_exists(prometheus: Prometheus) -> None:
+    """Prometheus evaluates each rule; the menus of the dashboard offer values."""
     assert prometheus.numbers("rag_eval_score_count")
     names = set(prometheus.get("label/__name__/values"))
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
-        if all(rule["health"] == "ok" for rule in rules) or time.monotonic() > deadline:
-            break
-        time.sleep(1)
-    assert len(rules) == 6
-    for rule in rules:
-        assert rule["health"] == "ok", rule
-        asked = set(
-            re.findall(r"rag_eval_[a-z_]*?(?:_sum|_count|_total|_breakers)\b", rule["query"])
-        )
-        assert asked
-        assert asked <= names
 
+    def rules() -> list[Any]:
+        return [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
 
-def test_the_variables_of_the_dashboard_have_values(prometheus: Prometheus) -> None:
-    """The menus of the dashboard offer the workflow and the metrics of the application."""
-    assert prometheus.numbers("rag_eval_score_count")
+    until(lambda: all(rule["health"] == "ok" for rule in rules()), "the health of each rule")
+    assert len(rules()) == 6
+    for rule in rules():
+        read = re.findall(r"rag_eval_[a-z_]*?(?:_sum|_count|_total|_breakers)\b", rule["query"])
+        assert set(read) <= names, rule
+        assert read, rule
     for variable in DASHBOARD["templating"]["list"]:
         label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"])
         assert label is not None
-        values = prometheus.get(f"label/{label[2]}/values", **{"match[]": label[1]})
-        assert values
+        assert prometheus.get(f"label/{label[2]}/values", **{"match[]": label[1]})
 
 
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rag_eval_hooks import NotScored, Sample, Score
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import read
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Cause
@@ -36,46 +37,45 @@ TEXTS = (
 QUOTE = "leaves at 06:40"
 
 
-def report(folder: Path, samples: int, metrics: int) -> Path:
-    """Write a page with long texts in several scripts."""
+def row_of(number: int, metrics: int, chance: random.Random) -> Evaluation:
+    text = chance.choice(TEXTS)
+    values = [chance.random() for _ in range(metrics)]
+    claims = [
+        {"claim": text[:80], "verdict": verdict, "quote": QUOTE, "chunks": [2]}
+        for verdict in ("supported", "contradicted", "not_stated", "unsure")
+    ]
+    scored = {
+        "ragas.faithfulness" if not k else f"suite.a_metric_with_a_long_name_{k}": Score(
+            value=value,
+            normalized=value,
+            label=None if k else chance.choice(["CORRECT", "WRONG"]),
+            explanation={} if k else {"claims": claims},
+            usage=Usage(1, 100, 10, 0.001),
+        )
+        for k, value in enumerate(values)
+    }
+    sample = Sample(
+        question=f"{text} {number}",
+        contexts=(Context(text=text * 3), Context(text=f"The first ferry {QUOTE} every day.")),
+        answer=text,
+        metadata={"method": chance.choice(["local", "混合", "بحث"])},
+        ended_at=1_770_000_000_000_000_000 + number * 10**12,
+    )
+    return evaluation(sample, scored | {"suite.absent": NotScored(Cause.TIMEOUT, text[:40])})
+
+
+def report(folder: Path, samples: int, metrics: int) -> str:
+    """Write a page with long texts in several scripts, and return its address."""
     from rag_eval_hooks.results.render import as_html
     from rag_eval_hooks.results.report import make_report
 
     chance = random.Random(SEED)
-    made = []
-    for i in range(samples):
-        text = chance.choice(TEXTS)
-        values = [chance.random() for _ in range(metrics)]
-        verdicts = ("supported", "contradicted", "not_stated", "unsure")
-        claims = [
-            {"claim": text[:80], "verdict": verdict, "quote": QUOTE, "chunks": [2]}
-            for verdict in verdicts
-        ]
-        outcomes = {
-            "ragas.faithfulness" if not k else f"suite.a_metric_with_a_long_name_{k}": Score(
-                value=value,
-                normalized=value,
-                label=None if k else chance.choice(["CORRECT", "WRONG"]),
-                explanation={} if k else {"claims": claims},
-                usage=Usage(1, 100, 10, 0.001),
-            )
-            for k, value in enumerate(values)
-        } | {"suite.absent": NotScored(Cause.TIMEOUT, text[:40])}
-        contexts = (Context(text=text * 3), Context(text=f"The first ferry {QUOTE} every day."))
-        sample = Sample(
-            question=f"{text} {i}",
-            contexts=contexts,
-            answer=text,
-            metadata={"method": chance.choice(["local", "混合", "بحث"])},
-            ended_at=1_770_000_000_000_000_000 + i * 10**12,
-        )
-        made.append(evaluation(sample, outcomes))
-    path = write_results(folder / "r.jsonl", made)
-    out = folder / "report.html"
-    rows = list(read(path))
+    made = (row_of(number, metrics, chance) for number in range(samples))
+    rows = list(read(write_results(folder / "r.jsonl", made)))
     labels = {(row.sample.sample_id, "ragas.faithfulness"): 1.0 for row in rows[:9]}
+    out = folder / "report.html"
     out.write_text(as_html(make_report(rows, labels=labels)), encoding="utf-8", errors="replace")
-    return out
+    return out.as_uri()
 
 
 def axe() -> str | None:
@@ -101,7 +101,7 @@ def test_the_page_is_fit_to_show(tmp_path: Path, width: int, scheme: str, metric
         opened.on("console", lambda message: errors.append(message.text))
         # Before the page sets its policy, so that the policy does not keep the checker out.
         opened.add_init_script(source)
-        opened.goto(report(tmp_path, 20, metrics).as_uri())
+        opened.goto(report(tmp_path, 20, metrics))
         opened.locator("#list button.row").first.click()
         opened.wait_for_selector(".detail")
         opened.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
@@ -117,7 +117,7 @@ def test_the_page_is_fit_to_show(tmp_path: Path, width: int, scheme: str, metric
 def test_the_page_works_by_keyboard(tmp_path: Path) -> None:
     """Search, open a sample, go from a claim to its quote: without a mouse."""
     with page() as opened:
-        opened.goto(report(tmp_path, 120, 2).as_uri())
+        opened.goto(report(tmp_path, 120, 2))
         opened.keyboard.press("Tab")
         assert opened.evaluate("document.activeElement.className") == "skip"
         opened.keyboard.press("Enter")
@@ -149,18 +149,15 @@ def _tab_to(opened: Page, text: str) -> None:
 def test_pages_and_ranking_by_mouse(tmp_path: Path) -> None:
     """Every sample is on exactly one page, in the order that was chosen, by the value it shows."""
     with page() as opened:
-        opened.goto(report(tmp_path, 120, 3).as_uri())
+        opened.goto(report(tmp_path, 120, 3))
         shown = opened.locator("#list .chip").all_inner_texts()
         faithful = [float(text.removeprefix("faithful ")) for text in shown]
         assert faithful == sorted(faithful)
         opened.select_option("#rank", label="suite.a_metric_with_a_long_name_1")
-        values: list[float] = []
-        while True:
-            chips = opened.locator("#list .chip").all_inner_texts()
-            values += map(float, chips)
-            if opened.locator("#next").is_disabled():
-                break
+        values = [*map(float, opened.locator("#list .chip").all_inner_texts())]
+        while not opened.locator("#next").is_disabled():
             opened.click("#next")
+            values += map(float, opened.locator("#list .chip").all_inner_texts())
         assert len(values) == 120
         assert values == sorted(values)
 
@@ -169,7 +166,7 @@ def test_pages_and_ranking_by_mouse(tmp_path: Path) -> None:
 def test_ten_thousand_samples_stay_quick_to_use(tmp_path: Path) -> None:
     """A page of 10,000 samples has as many elements in its list as one of 100."""
     with page() as opened:
-        opened.goto(report(tmp_path, 10_000, 3).as_uri())
+        opened.goto(report(tmp_path, 10_000, 3))
         assert opened.locator("#count").inner_text() == "10,000 samples"
         assert opened.locator("#list > li").count() == 50
         opened.fill("#search", "short 9")

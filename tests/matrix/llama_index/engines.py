@@ -41,7 +41,6 @@ from tests.matrix.llama_index.kit import (
 )
 
 GROUP = "query engines"
-NO_ASYNC = None if find_spec("workflows") else "this version starts a loop within the loop"
 
 
 class NoPrompts:
@@ -75,6 +74,7 @@ def in_mode(mode: str, calls: int = 1, ways: Sequence[str] = READ_WAYS) -> None:
     shape(GROUP, *ways, name=mode)(asked)
 
 
+in_mode("compact")
 in_mode("refine", calls=2)
 in_mode("tree_summarize")
 in_mode("accumulate", calls=2, ways=("query",))
@@ -163,22 +163,18 @@ def corpora_with_tools(draw: Draw, count: int) -> tuple[list[Corpus], list[Any],
     return corpora, tools, [text for corpus in corpora for text in corpus.shown()]
 
 
-def router_to_all(way: str, missing: str | None) -> None:
-    """Register a router whose summarizer joins answers, long or short."""
-
-    def asked(draw: Draw) -> Asked:
-        _, tools, shown = corpora_with_tools(draw, 2)
-        question, answer = draw.question(), draw.answer()
-        engine = RouterQueryEngine.from_defaults(
-            tools,
-            llm=says(answer),
-            selector=Everything(),
-            summarizer=TreeSummarize(llm=says(answer), streaming=draw.streaming),
-        )
-        return Asked(draw.call(engine, question), question, shown, answer, any_order=True)
-
-    ways = ("query", "stream") if way == "sync" else ("aquery", "astream")
-    shape(GROUP, *ways, name=f"router to all, {way}", missing=missing)(asked)
+@shape(GROUP, "query", "stream")
+def router_to_all(draw: Draw) -> Asked:
+    """A summarizer joins the answers, long or short."""
+    _, tools, shown = corpora_with_tools(draw, 2)
+    question, answer = draw.question(), draw.answer()
+    engine = RouterQueryEngine.from_defaults(
+        tools,
+        llm=says(answer),
+        selector=Everything(),
+        summarizer=TreeSummarize(llm=says(answer), streaming=draw.streaming),
+    )
+    return Asked(draw.call(engine, question), question, shown, answer, any_order=True)
 
 
 def divided(draw: Draw, tools: Sequence[Any], corpora: Sequence[Corpus], llm: Any) -> Any:

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from llama_index.core import SummaryIndex
-from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.schema import TextNode
@@ -333,13 +332,6 @@ def divided_question(draw: Draw) -> Asked:
     )
     contexts = [text for corpus in corpora for text in corpus.shown()]
     return made.due(run, contexts=contexts, any_order=True)
-
-
-async def found_by(source: Any, asked: str) -> list[str]:
-    """What an engine says to a question, or the texts that a retriever finds for it."""
-    if isinstance(source, BaseQueryEngine):
-        return [str(await source.aquery(asked))]
-    return [node.get_content() for node in await source.aretrieve(asked)]
 
 
 # Agents written from scratch.
