@@ -41,8 +41,6 @@ CALL_GATE, STREAM_GATE = 0.25, 0.15
 
 
 class Tracing:
-    """A provider with an in-memory exporter."""
-
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
         self.provider = TracerProvider()
@@ -68,15 +66,13 @@ class Cost(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Measurements of one request."""
-
     title: str
     gate: float
     plain: Cost
     added: dict[str, Cost]
 
     def share(self, variant: str) -> float | None:
-        """Return the added CPU as a share of the plain request's, or None if not measured."""
+        """Return the added CPU as a share of the plain request's CPU, or None if not measured."""
         return self.added[variant].process / self.plain.process if variant in self.added else None
 
 
@@ -103,7 +99,7 @@ def ours(
 
 
 def openinference(framework: str, tracing: Tracing) -> Variant:
-    """Return OpenInference's instrumentor, switched on for one request at a time."""
+    """Return OpenInference's instrumentor, which is active during one request at a time."""
     module = importlib.import_module(f"openinference.instrumentation.{framework}")
     names = {"langchain": "LangChainInstrumentor", "llama_index": "LlamaIndexInstrumentor"}
     instrumentor = getattr(module, names[framework])()

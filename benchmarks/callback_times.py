@@ -1,4 +1,7 @@
-"""Measure the CPU of callbacks: the slowest for odd payloads, and all of a sampled-out request.
+"""Measure the CPU time of callbacks.
+
+The benchmark finds the slowest callback for odd payloads, and sums up the callbacks of a
+sampled-out request.
 
     python -m benchmarks.callback_times
 
@@ -69,7 +72,7 @@ PAYLOADS: dict[str, Callable[[], Any]] = {
 
 
 def callbacks(chain: Any, requests: int, **settings: Any) -> list[tuple[float, str]]:
-    """Return milliseconds and event of each callback of requests that are sampled out."""
+    """Return milliseconds and event of each callback in sampled-out requests."""
     times: list[tuple[float, str]] = []
     evals = RagEval(sample_rate=0.0, sinks=[], **settings)
     handler = RagEvalCallbackHandler(evals)

@@ -34,11 +34,11 @@ PROBES: Final = Path(__file__).parent / "data" / "passage_probes.txt"
 LABELS: Final = {"+": "supported", "-": "contradicted", "?": "not_stated"}
 Row = dict[str, Any]
 Rated = Sequence[tuple[float, bool]]
-"""Scores, each with a flag that is true if the score should be high."""
+"""Pairs of a score and a flag that is true if the score should be high."""
 
 
 def auroc(rated: Rated) -> float:
-    """Return the fraction of high-low pairs that the score orders correctly; ties count half."""
+    """Return the fraction of pairs (high, low) that the scores order correctly; ties count half."""
     order = sorted(rated)
     ranks: dict[float, list[int]] = defaultdict(list)
     for rank, (score, _) in enumerate(order, 1):
@@ -61,7 +61,7 @@ async def find(judge: HeuristicJudge, row: Row, kind: Finding, **known: Any) -> 
 
 
 def probes() -> Iterator[tuple[str, str, Row]]:
-    """Yield label, kind and row of each probe: a claim with passages that we wrote."""
+    """Yield label, kind and row of each probe. A probe is a claim with passages that we wrote."""
     chunks: list[str] = []
     for line in PROBES.read_text("utf-8").splitlines():
         mark, _, text = line.partition(" ")
@@ -82,7 +82,7 @@ def ending(verdict: Support, *, supported: bool) -> str:
 
 
 async def report_probes(judge: HeuristicJudge) -> None:
-    """Print right, wrong and unsure by kind of probe."""
+    """Print the number of right, wrong and unsure verdicts, by kind of probe."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for label, kind, row in probes():
         known = {"answer_claims": (row["answer"],)}
@@ -126,7 +126,7 @@ class Seen:
 
 
 def seen(rows: Sequence[Row], judge: HeuristicJudge) -> Iterator[Seen]:
-    """Yield `ragas.faithfulness` of each answer that makes a claim, and its risk."""
+    """Yield the faithfulness and the risk of each answer that makes a claim."""
     with RagEval("ragas.faithfulness", judge=judge, embedder="none") as evals:
         for row in rows:
             outcome = evals.evaluate(sample_of(row))["ragas.faithfulness"]
@@ -157,7 +157,7 @@ def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
 
 
 def report_overlap(rows: Sequence[Row], name: str) -> None:
-    """Print AUROC of plain word overlap, the baseline."""
+    """Print the AUROC of word overlap, which is the baseline."""
     rated = []
     for row in rows:
         held = set(content_tokens(" ".join(row["contexts"])))
@@ -167,7 +167,7 @@ def report_overlap(rows: Sequence[Row], name: str) -> None:
 
 
 async def report_relevance(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
-    """Print AUROC of chunk relevance by the question alone and with the reference."""
+    """Print the AUROC of chunk relevance, judged with the question alone and with the reference."""
     for name, with_reference in (("hotpot", False), ("hotpot", True), ("clapnq", False)):
         rated: list[tuple[float, bool]] = []
         right = {True: [0, 0], False: [0, 0]}
@@ -213,7 +213,7 @@ async def report_time(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
 
 
 def read(path: Path, limit: int | None) -> list[Row]:
-    """Return the rows of a JSON lines file, or a seeded part of them."""
+    """Return the rows of a JSON lines file, or a random part with a fixed seed."""
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     random.Random(0).shuffle(rows)
     return rows[:limit]

@@ -49,8 +49,6 @@ TOKENS = ["token "] * 300
 
 
 class Retriever(BaseRetriever):
-    """Five documents of 1 kB."""
-
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
         return [
             Document(page_content=text, id=str(n), metadata={"source": "handbook", "page": n})
@@ -59,7 +57,7 @@ class Retriever(BaseRetriever):
 
 
 class Model(BaseChatModel):
-    """Answers at once, or streams the tokens it is given."""
+    """Answers immediately, or streams its tokens."""
 
     tokens: list[str]
 
@@ -82,8 +80,6 @@ class Model(BaseChatModel):
 
 
 class Empty(BaseCallbackHandler):
-    """Does nothing."""
-
     run_inline = True
 
 
@@ -98,7 +94,7 @@ def build_chain() -> Runnable[Any, str]:
 
 
 class Agent(Model):
-    """Picks the tool, then answers."""
+    """A model that first calls the tool and then answers."""
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
         return self
@@ -189,7 +185,7 @@ def ainvoke(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
 
 
 def astream(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
-    """Make one async request, read token by token where the shape streams tokens."""
+    """Make one async request. Read a stream token by token."""
     mode = {} if isinstance(chain, RunnableSequence) else {"stream_mode": "messages"}
 
     async def request() -> None:

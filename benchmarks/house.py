@@ -63,12 +63,11 @@ def python_files(*parts: str) -> list[Path]:
 
 
 def lines_of(files: list[Path]) -> int:
-    """Return the lines of files, blank ones included."""
     return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
 
 
 def function_lengths(files: list[Path]) -> list[int]:
-    """Return the lines of all functions, docstrings included, in order."""
+    """Return the number of lines of each function, docstrings included."""
     functions = (
         node
         for file in files

@@ -62,17 +62,17 @@ def row(value: float, probability: float | None = None, **fields: str) -> Evalua
 
 
 def uniform(chance: random.Random) -> Drawn:
-    """Sample 1,000 requests with the rate .2."""
+    """Sample 1,000 requests with the rate 0.2."""
     return [row(share(0.8, chance), 0.2) for _ in range(1000) if chance.random() < 0.2], 0.8
 
 
 def strata(chance: random.Random) -> Drawn:
-    """Sample a bad fifth of the requests with the rate .8, and the others with the rate .1."""
+    """Sample a low-scoring fifth of the requests with the rate 0.8, and other requests with 0.1."""
     return two_strata(0.2, (0.5, 0.8), (0.9, 0.1), chance)
 
 
 def tail(chance: random.Random) -> Drawn:
-    """Sample all refusals, which have low scores, and other requests with the rate .1."""
+    """Sample all refusals, which have low scores, and other requests with the rate 0.1."""
     return two_strata(0.15, (0.05, 1.0), (0.8, 0.1), chance)
 
 
@@ -92,7 +92,7 @@ def two_strata(
 
 
 def rare(chance: random.Random) -> Drawn:
-    """Sample half of the traffic with the rate .01, so that about five scores represent it."""
+    """Sample half of the traffic with the rate 0.01. About five scores then represent that half."""
     rows = []
     for _ in range(1000):
         level, rate = chance.choice([(0.85, 0.01), (0.95, 0.5)])
@@ -119,7 +119,7 @@ DESIGNS: dict[str, Callable[[random.Random], Drawn]] = {
 
 
 def coverage(name: str, runs: int, chance: random.Random) -> dict[str, object]:
-    """Return how often intervals contain the true mean, and the width of intervals."""
+    """Return how often intervals contain the true mean, and their width."""
     hits = plain_hits = samples = 0
     width = 0.0
     for _ in range(runs):
@@ -155,7 +155,7 @@ def build(levels: dict[str, float], number: int, chance: random.Random) -> list[
 
 
 def false_alarms(runs: int, chance: random.Random) -> Iterator[dict[str, object]]:
-    """Yield the share of failed builds if nothing changed, or if all means equal their limits."""
+    """Yield the share of failed builds, although no mean changed or every mean equals its limit."""
     levels = {f"m{at}": 0.8 for at in range(7)}
     conditions = [FailCondition.of(f"{metric}<0.8") for metric in levels]
     fell = below = point = 0
@@ -189,7 +189,7 @@ def gate(name: str, samples: int, drop: float, failed: float) -> dict[str, objec
 
 
 def alerts(margin: float, days: int, chance: random.Random) -> dict[str, object]:
-    """Return the alerts at 100 evaluations per hour for a true mean `margin` above the limit."""
+    """Return the alerts at 100 evaluations per hour. The true mean is `margin` above the limit."""
     posts: list[str] = []
 
     class Webhook(BaseHTTPRequestHandler):

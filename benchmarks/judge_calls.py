@@ -59,7 +59,7 @@ MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
 """Largest allowed calls per sample. Ten metrics need eight calls, a call that generates questions,
 and six calls for Nvidia's independent ratings."""
 PUBLISHED = (35, 153_000)
-"""Calls and characters per sample of the best-known library for the ten metrics."""
+"""Calls and characters per sample that the most popular library needs for the ten metrics."""
 
 
 class CountingChat:
@@ -83,7 +83,6 @@ class CountingChat:
 
 
 def cost(metrics: Sequence[str], count: int) -> dict[str, float]:
-    """Return one row of the first table."""
     chat, failed = CountingChat(), 0
     has_reference = any(name in ("all", "nvidia") for name in metrics)
     with RagEval(metrics, LLMJudge(chat), embedder=WordEmbedder()) as evals:
@@ -104,7 +103,7 @@ def cost(metrics: Sequence[str], count: int) -> dict[str, float]:
 
 
 def cached(stagger: bool, count: int) -> float:
-    """Return the share of the contexts' characters, in the ten metrics, that a cache serves."""
+    """Return the share of context characters in the ten metrics that a prompt cache serves."""
     served = whole = 0
     with JudgeServer(latency=0.1, cache=PrefixCache()) as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k", stagger=stagger)
@@ -122,7 +121,6 @@ def cached(stagger: bool, count: int) -> float:
 
 
 def judges_at(url: str) -> dict[str, Any]:
-    """Return the judges by name."""
     return {
         "openai-decisions": "openai-decisions:m",
         "systemone": f"systemone:{url}",
@@ -156,13 +154,12 @@ def by_judge(count: int, speed: int) -> list[dict[str, Any]]:
 
 
 def evals_at(url: str, name: str, **options: Any) -> RagEval:
-    """Return an evaluator with the eight metrics and one of the judges."""
     address = {"judge_base_url": url, "judge_api_key": "k", "embedder": "none"}
     return RagEval(EIGHT, judges_at(url)[name], **{**address, **options})
 
 
 def samples_a_minute(name: str, count: int) -> float:
-    """Return the samples per minute of one process with at most 64 concurrent calls."""
+    """Return the samples per minute of one process, with at most 64 concurrent calls."""
     drawn = samples(count)
     with serving(latency=0.1) as url:
         limits = {"judge_concurrency": 64, "queue_size": count + 1}

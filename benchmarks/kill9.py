@@ -39,14 +39,12 @@ from tests.servers.platform_server import Answer, PlatformServer
 
 _RATE_S = 0.01
 _BACKLOG = 200
-"""Most samples that wait in an application, because a busy machine scores fewer than it accepts."""
+"""Maximum number of waiting samples per application, because a busy machine scores few."""
 _SHORTEST, _LONGEST = 0.05, 0.8
 
 
 @dataclass(slots=True)
 class Report:
-    """Outcomes of the accepted samples."""
-
     kills: int = 0
     seen: int = 0  # samples whose acceptance an application has seen
     lost: int = 0  # accepted samples that never reached the file
@@ -114,7 +112,7 @@ def run(
     latency: float = 0.03,
     platform_latency: float = 0.0,
 ) -> Report:
-    """Kill processes, let the last process finish, and compare the files."""
+    """Kill processes, let the last process finish, and compare its files with accepted samples."""
     chance = random.Random(seed)
     killed: dict[str, float] = {}
     stored: set[str] = set()
@@ -155,7 +153,10 @@ def _start(folder: Path, url: str, platform: str, name: str, *more: str) -> subp
 
 
 def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
-    """Wait until the application saw an accepted sample; before, it has nothing to lose."""
+    """Wait until the application has seen an accepted sample.
+
+    Before that, it has nothing to lose.
+    """
     told = folder / "told"
     while not (told.exists() and f" {name} " in told.read_text()):
         if app.poll() is not None:
@@ -230,7 +231,6 @@ def _compare(
 
 
 def main() -> None:
-    """Run the benchmark, or one application of it."""
     parser = parser_of(__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--processes", type=int, default=3)

@@ -43,7 +43,7 @@ SINKS: dict[str, Callable[[str], PlatformSink]] = {
 
 
 class Platform:
-    """Slow, sometimes failing stand-in for a platform.
+    """A slow stand-in for a platform that fails some requests.
 
     It stores scores under the same keys as the real platform.
     """
@@ -56,7 +56,6 @@ class Platform:
         self.requests = 0
 
     def answer(self, request: Request) -> Answer:
-        """Store the scores of a request, or fail."""
         with self._lock:
             self.requests += 1
             fate = self._random.random() / self._failures if self._failures else 1.0
@@ -108,8 +107,6 @@ def evaluation(number: int, scores: int) -> Evaluation:
 
 
 def dispatch_of(sink: AnySink, incidents: Incidents) -> Dispatch:
-    """Return the dispatcher of one sink, without a spool."""
-
     def revive(_text: str) -> Evaluation:
         raise LookupError
 
@@ -120,7 +117,7 @@ def dispatch_of(sink: AnySink, incidents: Incidents) -> Dispatch:
 def delivered(
     sink: AnySink, evaluations: Sequence[Evaluation], clock: Callable[[], float]
 ) -> float:
-    """Return the time that a sink needs to deliver evaluations, by a clock."""
+    """Return the time that a sink needs to deliver evaluations, measured with `clock`."""
     delivery = dispatch_of(sink, Incidents())
     began = clock()
     for one in evaluations:
@@ -132,7 +129,7 @@ def delivered(
 
 
 def throughput(name: str, scores: int, args: argparse.Namespace) -> dict[str, object]:
-    """Return one row: a platform and a number of scores."""
+    """Return one row of the table, for a platform and a number of scores."""
     platform = Platform(args.latency, args.failures)
     evaluations = [evaluation(number, scores) for number in range(args.samples)]
     with PlatformServer(platform.answer) as server:

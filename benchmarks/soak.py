@@ -155,7 +155,7 @@ KINDS: Final[tuple[Callable[[Application, str], Awaitable[str]], ...]] = (
 
 
 async def _serve(app: Application, rate: float, seconds: float) -> None:
-    """Send requests at a rate, and record exceptions that reach the application."""
+    """Send requests at a fixed rate, and record exceptions that reach the application."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def one(kind: Callable[[Application, str], Awaitable[str]], question: str) -> None:

@@ -35,7 +35,7 @@ SENTENCE = "The last ferry to Oslo {}leaves at 22:40{} on weekdays."
 
 
 def texts(drawn: random.Random) -> Iterator[str]:
-    """Yield texts with runs at the start, inside and at the end of a sentence."""
+    """Yield texts with repetitions at the start, in the middle and at the end of a sentence."""
     while True:
         runs = [drawn.choice(UNITS) for _ in range(2)]
         lengths = [drawn.choice((0, LENGTH // 10, LENGTH // 2)) for _ in range(2)]
@@ -57,7 +57,10 @@ class Collections:
             self._ended, self._began = self.seconds(), None
 
     def seconds(self) -> float:
-        """Return the time so far. Other threads may run before the end is recorded."""
+        """Return the time so far.
+
+        Another thread may run before the end of a collection is recorded.
+        """
         return self._ended + (time.process_time() - self._began if self._began else 0.0)
 
 
@@ -65,7 +68,7 @@ COLLECTIONS = Collections()
 
 
 class Lateness:
-    """Delay of a thread's wakeup, and this process's computation and garbage collection, in ms."""
+    """A thread's wakeup delay, and the process's computation and garbage collection, in ms."""
 
     def __init__(self) -> None:
         # Arrays add no objects for the collector of garbage.
@@ -99,7 +102,7 @@ def counting(seconds: float) -> None:
 
 
 def main() -> None:
-    """Print the delays, compared with a counting and an idle process."""
+    """Print the delays, next to the delays of a counting and of an idle process."""
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)

@@ -70,7 +70,7 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         evals = self.evals or RagEval(**providers)
         self._enabled = tuple(filter(None, (_enable(name, evals) for name in _FRAMEWORKS)))
         if not self._enabled and not is_used:
-            _logger.warning("rag_eval_hooks is off: no supported framework is installed")
+            _logger.warning("rag_eval_hooks is off, because no supported framework is installed")
             evals.shutdown(0)
             return
         self.evals = evals

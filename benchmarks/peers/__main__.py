@@ -22,7 +22,6 @@ from benchmarks.peers.page import own_parts, page, tables
 
 
 def main() -> None:
-    """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PEERS, default=PEERS)
     parser.add_argument("--rounds", type=int, default=40)

@@ -20,15 +20,17 @@ PACKAGES = {
     "traceloop": "opentelemetry-instrumentation-langchain",
     "trulens": "trulens-core",
 }
-"""Package with the version, if its name differs from the library's."""
+"""Package name with version, for libraries whose package has another name."""
 
 
 class PeerFailure(Exception):
-    """A library could not be installed or run. The message is the reason."""
+    """A library could not be installed or run. The message gives the reason."""
 
 
 def made(peer: str) -> Path:
-    """Return the interpreter of a library's environment, created again if its pins changed.
+    """Return the Python interpreter of a library's environment.
+
+    Changed pins create the environment anew.
 
     Raises:
         PeerFailure: The pinned versions cannot be installed.
@@ -79,7 +81,7 @@ def driven(python: Path, module: str, *arguments: str, text: str = "") -> Any:
 
 
 def version(peer: str) -> str:
-    """Return the pinned version of a peer; the repository's own is `this tree`."""
+    """Return a library's pinned version. Our own version is `this tree`."""
     name = PACKAGES.get(peer, peer).lower()
     for line in (REQUIREMENTS / f"{peer}.txt").read_text(encoding="utf-8").splitlines():
         package, _, number = line.partition("==")

@@ -22,7 +22,7 @@ from typing import Any
 
 AT_ONCE = 8
 KEY, MODEL = "bench", "gpt-4o-mini"
-"""A model that all libraries know."""
+"""API key, and a model that all libraries support."""
 Score = Callable[[dict[str, Any]], Awaitable[float | None]]
 
 
@@ -56,7 +56,7 @@ def ragas(url: str) -> Score:
 
 
 def deepeval(url: str) -> Score:
-    """Return DeepEval's metric, a new object per sample because it keeps state."""
+    """Return DeepEval's metric. Each sample needs a new object, because the metric keeps state."""
     metrics = importlib.import_module("deepeval.metrics")
     case = importlib.import_module("deepeval.test_case").LLMTestCase
     model = importlib.import_module("deepeval.models").GPTModel(MODEL, base_url=url, api_key=KEY)
@@ -74,7 +74,7 @@ def deepeval(url: str) -> Score:
 
 
 def trulens(url: str) -> Score:
-    """Return TruLens' groundedness, with sentences split by the judge, not a downloaded model."""
+    """Return TruLens' groundedness. The judge splits sentences, so that no model is downloaded."""
     provider = importlib.import_module("trulens.providers.openai").OpenAI(
         model_engine=MODEL, base_url=url, api_key=KEY
     )
@@ -98,7 +98,7 @@ LIBRARIES = {"rag-eval-hooks": ours, "ragas": ragas, "deepeval": deepeval, "trul
 
 
 async def scores(score: Score, samples: Sequence[dict[str, Any]]) -> list[float | None]:
-    """Return a score for each sample, or None if the library has none or raises."""
+    """Return a score for each sample, or None if the library fails or gives none."""
     free = asyncio.Semaphore(AT_ONCE)
 
     async def one(sample: dict[str, Any]) -> float | None:

@@ -1,6 +1,6 @@
-"""Measure the parts of the comparison. Each part is a list of rows.
+"""Measure the parts of the comparison with other libraries. Each part is a list of rows.
 
-A library that cannot be measured gets a row with the reason in the part `missing`.
+If a library cannot be measured, the part `missing` contains the reason.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def judged(library: str, python: Path, condition: str, count: int) -> Row:
 
 
 def _compare_with_clean(rows: list[Row]) -> None:
-    """Count in each row the scores that differ from the undisturbed run."""
+    """Count in each row the scores that differ from the run without corrupted replies."""
     clean = {row["peer"]: row["scores"] for row in rows if row["condition"] == CONDITIONS[0]}
     for row in rows:
         pairs = zip(row.pop("scores"), clean[row["peer"]], strict=True)

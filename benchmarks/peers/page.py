@@ -43,7 +43,7 @@ def tables(results: Mapping[str, Sequence[Row]]) -> dict[str, str]:
 
 
 def own_parts(folder: Path) -> dict[str, list[Row]]:
-    """Return the rows that other benchmarks left in a folder, by name."""
+    """Return the rows that other benchmarks wrote to a folder, by benchmark name."""
     files = {part: folder / f"{part}.json" for part in _PARTS}
     return {
         part: json.loads(file.read_text(encoding="utf-8"))

@@ -33,7 +33,7 @@ def replier(library: str, corrupted: float = 0.0) -> Callable[[Body], str]:
 
 
 def _ragas(body: Body) -> dict[str, Any]:
-    """Return ragas' statements, or a verdict on each."""
+    """Return ragas' statements, or a verdict on each statement."""
     given = json.loads(_between(_prompt(body), "\ninput: ", "\nOutput:"))
     if "answer" in given:
         return {"statements": sentences(given["answer"])}
@@ -45,7 +45,7 @@ def _ragas(body: Body) -> dict[str, Any]:
 
 
 def _deepeval(body: Body) -> dict[str, Any]:
-    """Return DeepEval's truths, claims, verdicts or a reason. Nothing here contradicts a claim."""
+    """Return DeepEval's truths, claims, verdicts or reason. No reply contradicts a claim."""
     (asked,) = body["response_format"]["json_schema"]["schema"]["properties"]
     prompt = _prompt(body)
     if asked == "truths":

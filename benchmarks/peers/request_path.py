@@ -35,11 +35,11 @@ from benchmarks.added_cpu import (
 from benchmarks.handler_overhead import QUESTION, build_chain, handler, invoke
 
 DEAD = "http://127.0.0.1:9"
-"""No server listens there."""
+"""A URL at which no server listens."""
 
 
 def langfuse_handler(provider: TracerProvider, exporter: SpanExporter | None) -> Any:
-    """Return Langfuse's handler; without an exporter it sends to the dead back end."""
+    """Return Langfuse's handler. Without an exporter, it sends to a URL without a server."""
     keys = {"public_key": "pk-bench", "secret_key": "sk-bench"}
     options = {} if exporter is None else {"span_exporter": exporter}
     module = importlib.import_module("langfuse")
@@ -50,7 +50,10 @@ def langfuse_handler(provider: TracerProvider, exporter: SpanExporter | None) ->
 
 
 def traceloop_handler(provider: TracerProvider) -> Any:
-    """Return Traceloop's handler itself: its instrumentor cannot be switched off again."""
+    """Return Traceloop's handler.
+
+    Its instrumentor is not used, because it cannot be switched off.
+    """
     importlib.import_module("opentelemetry.instrumentation.langchain").LangchainInstrumentor()
     module = importlib.import_module("opentelemetry.instrumentation.langchain.callback_handler")
     meter = metrics.get_meter("bench")
@@ -59,7 +62,7 @@ def traceloop_handler(provider: TracerProvider) -> Any:
 
 
 def deepeval_handler() -> Any:
-    """Return DeepEval's handler. Without a key, it sends nothing."""
+    """Return DeepEval's handler. Without a key, the handler sends nothing."""
     os.environ |= {"DEEPEVAL_TELEMETRY_OPT_OUT": "1", "CONFIDENT_TRACE_VERBOSE": "0"}
     return importlib.import_module("deepeval.integrations.langchain").CallbackHandler()
 
@@ -79,7 +82,7 @@ def deepeval_variant() -> Variant:
 
 
 def variant(peer: str, tracing: Tracing) -> Variant:
-    """Return a library's instrumentation, which exports to memory and must leave spans."""
+    """Return a library's instrumentation, which must export spans to memory."""
 
     def clear() -> None:
         if not tracing.exporter.get_finished_spans():

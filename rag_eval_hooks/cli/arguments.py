@@ -95,13 +95,11 @@ def add_gates(parser: argparse.ArgumentParser) -> None:
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that select results."""
-    files = "results: JSON lines, plain or gzip, Parquet, or folders of them"
+    files = "results files: JSON lines (plain or gzip) or Parquet, or folders with such files"
     parser.add_argument("results", nargs="+", metavar="RESULTS", help=files)
-    since = "only results newer than TIME: an age (24h, 7d), today, or a date"
+    since = "only results after TIME: an age (24h, 7d), today, or a date"
     parser.add_argument("--since", type=_moment, metavar="TIME", help=since)
-    parser.add_argument(
-        "--until", type=_moment, metavar="TIME", help="only results older than TIME"
-    )
+    parser.add_argument("--until", type=_moment, metavar="TIME", help="only results before TIME")
     where = (
         "only results with this value. KEY is a metadata key, tag, workflow, version, reason or day"
     )

@@ -97,7 +97,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--capture", metavar="MODULE:OBJECT", help="show the captured parts of this pipeline")
     add("--question", metavar="TEXT", help="the question to ask with --capture")
     add_repeated(parser, "--set", "NAME=VALUE", "a setting", pair("NAME=VALUE"))
-    add("--otlp-endpoint", metavar="URL", help="receiver of spans, such as http://localhost:4318")
+    add(
+        "--otlp-endpoint",
+        metavar="URL",
+        help="OTLP endpoint to check, such as http://localhost:4318",
+    )
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -206,7 +210,9 @@ def _embedder(outcome: Outcome) -> CheckResult:
     if isinstance(outcome, Score):
         return CheckResult("embedder", "ok", "embedded a question")
     if outcome.cause is Cause.MISSING_INPUT:
-        return CheckResult("embedder", "note", "none configured: similarity metrics get no score")
+        return CheckResult(
+            "embedder", "note", "no embedder is configured, so similarity metrics get no score"
+        )
     return _failed("embedder", outcome.line)
 
 

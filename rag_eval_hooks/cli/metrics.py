@@ -76,7 +76,9 @@ def _findings(metric: Metric) -> frozenset[Finding]:
 def _explained(metric: Metric) -> Iterator[str]:
     """Yield a description of the metric, and its value for the example."""
     name, scale, better, needs, calls, source = listed(metric)
-    findings = ", ".join(sorted(_findings(metric))) or "none: computed from the texts"
+    findings = (
+        ", ".join(sorted(_findings(metric))) or "no finding: the metric is computed from the texts"
+    )
     yield from [name, *textwrap.wrap(metric.summary, _WIDTH), ""]
     yield from _aligned(
         [

@@ -45,8 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
     formats, default = ("html", "md", "json", "text"), "default: from the file name, else text"
     add("--format", choices=formats, help=f"default: {default}")
-    add("--worst", type=at_least(1), metavar="N", help="only the N worst samples, with the reasons")
-    add_repeated(parser, "--metric", "ID", "metrics or suites of the report; default: all")
+    add(
+        "--worst",
+        type=at_least(1),
+        metavar="N",
+        help="show only the N worst samples, with the reasons",
+    )
+    add_repeated(parser, "--metric", "ID", "metrics or suites to report; default: all")
     add_repeated(parser, "--by", "KEY", "group by a key")
     labels = "labels of a random part of the samples, from people or a better judge"
     add("--labels", type=Path, metavar="FILE", help=labels)

@@ -276,7 +276,7 @@ class ModelProcess(Generic[I, R]):
         if self._closed:
             return JudgeUnavailable(f"{self._source}: the model is closed")
         self._ends.append(time.monotonic())
-        _logger.warning("the process of the model %s exited (%s)", self._source, how)
+        _logger.warning("The process of the model %s exited (%s).", self._source, how)
         return _ProcessEndedError(f"{self._source}: the model process ended ({how})")
 
 

@@ -76,7 +76,7 @@ class Band(NamedTuple):
 
 
 def _support(ask: Ask, verdict: Verdict, answers: Sequence[Answer]) -> Support:
-    """Return a verdict on a claim with its chunks. A lone chunk has no question of its own."""
+    """Return a verdict on a claim with its chunks. A single chunk has no separate question."""
     against, others = answers[0][1:], answers[1:]
     chunks = [int(number) for number in ask.chunks()]
     stating = {n for n, (p,) in zip(chunks, others, strict=False) if p >= _HALF}
