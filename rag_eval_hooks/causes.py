@@ -39,6 +39,8 @@ _TYPED: Final = (
     r"Object of type \w+ is not JSON serializable",
     r"unsupported format string passed to \w+\.__format__",
     r"expected string or bytes-like object, got '\w+'",
+    r"[\w.<>]+\(\) (takes [\w ]+ but \d+ w\w+ given|missing [\w ]+: [\w', ]+)",
+    r"[\w.<>]+\(\) got an unexpected keyword argument",
     r"object \w+ can't be used in 'await' expression",
 )
 """Python's error messages that name only types."""

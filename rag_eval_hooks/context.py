@@ -9,7 +9,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, Final
 
-from rag_eval_hooks.errors import InputError, check_type, nearest, wrong_type
+from rag_eval_hooks.errors import InputError, check_type, nearest, usage, wrong_type
 
 __all__ = [
     "READABLE_MAPPING",
@@ -84,6 +84,9 @@ class Context:
         if isinstance(value, tuple) and len(value) == _PAIR:
             return replace(cls.of(value[0]), score=_number(value[1]))
         raise refusal(value)
+
+
+Context.__init__ = usage("Context(text, id='...', score=0.5)")(Context.__init__)  # type: ignore[method-assign]
 
 
 def contexts_of(values: Any) -> tuple[Context, ...]:

@@ -19,6 +19,7 @@ __all__ = [
     "JudgeUnavailable",
     "Misplaced",
     "NoOutcome",
+    "PublicNames",
     "RagEvalError",
     "RedactionError",
     "check_names",
@@ -85,6 +86,18 @@ class Misplaced:
 
     def __get__(self, _: object, owner: type) -> Any:
         raise AttributeError(f"{owner.__name__} {self._advice}")
+
+
+class PublicNames:
+    """Base of an object whose error about an unknown attribute lists the public names."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name[0] == "_" or name in dir(type(self)):
+            # A descriptor raised its own error.
+            return object.__getattribute__(self, name)
+        known = [one for one in dir(self) if one[0] != "_"]
+        told = unknown(f"{type(self).__name__} has no", name, known)
+        raise AttributeError(told)
 
 
 def _end(sentence: str) -> str:
@@ -274,7 +287,8 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
                 trace = error.__traceback__
                 if trace is None or trace.tb_next is not None:
                     raise
-                told = str(error).replace(method.__qualname__, method.__name__)
+                name = method.__name__ if method.__name__ != "__init__" else type(self).__name__
+                told = str(error).replace(method.__qualname__, name)
             wrong = InputError(f"{told}. Write: {example}")
             if raises:
                 raise wrong

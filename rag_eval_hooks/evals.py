@@ -24,6 +24,7 @@ from rag_eval_hooks.errors import (
     ConfigError,
     InputError,
     Misplaced,
+    PublicNames,
     check_names,
     check_number,
     check_type,
@@ -69,7 +70,7 @@ def checked(evals: object) -> RagEval:
     return evals
 
 
-class RagEval:
+class RagEval(PublicNames):
     """Evaluates RAG requests in the background and writes the scores on their spans.
 
     Create one object per process and pass it to a framework's handler. By default, the heuristic
@@ -252,6 +253,8 @@ class RagEval:
         Inline evaluation reports such fields in the outcomes.
         """
         sample = _sample_of(*given)
+        if not sample.question.strip():
+            self.incidents.mistake("submit: the question is blank", "pass the user's question")
         for name, told in self._parts.scorer.gaps(sample).items():
             fix = "pass answer=<its text>"
             if name == "contexts":

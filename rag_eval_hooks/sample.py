@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from rag_eval_hooks.context import Context, contexts_of
-from rag_eval_hooks.errors import InputError, check_number, check_type, nearest, wrong_type
+from rag_eval_hooks.errors import InputError, check_number, check_type, nearest, usage, wrong_type
 
 __all__ = ["Context", "Field", "Sample", "Status"]
 
@@ -188,6 +188,9 @@ class Sample:
         check_type("metadata", given, Mapping, "a mapping")
         known["metadata"] = {**given, **free}
         return cls(**known)
+
+
+Sample.__init__ = usage("Sample(question, contexts=[...], answer='...')")(Sample.__init__)  # type: ignore[method-assign]
 
 
 def _way_to_sample(value: object) -> str:

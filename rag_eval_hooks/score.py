@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
-from rag_eval_hooks.errors import InputError, check_number, check_type, wrong_type
+from rag_eval_hooks.errors import InputError, check_number, check_type, usage, wrong_type
 from rag_eval_hooks.usage import Usage
 
 __all__ = [
@@ -211,6 +211,10 @@ Outcome: TypeAlias = Score | NotScored
 """Score of a metric, or the cause of its absence."""
 Outcomes: TypeAlias = Mapping[str, Outcome]
 """Outcomes by metric id, in the order in which the user chose the metrics."""
+
+
+Score.__init__ = usage("Score(0.8, explanation={'comment': '...'})")(Score.__init__)  # type: ignore[method-assign]
+NotScored.__init__ = usage("NotScored(Cause.UNDEFINED, 'the reason')")(NotScored.__init__)  # type: ignore[method-assign]
 
 
 class Unavailable(Exception):

@@ -42,8 +42,9 @@ _CHILDLESS = (
 )
 _UNRETRIEVED = (
     "A request was not evaluated, because capture saw an answer but no retrieved text. If the "
-    "request did retrieve: enable(evals) also captures searches of a vector store, "
-    "retrieval_tools= names search tools, and record_contexts(documents) records other searches. "
+    "request did retrieve: pass the handler to the outermost call, not to the model. "
+    "enable(evals) also captures searches of a vector store, retrieval_tools= names search tools, "
+    "and record_contexts(documents) records other searches. "
     "stats().without_retrieval counts such requests; see docs/capture.md, 'I see no sample'."
 )
 

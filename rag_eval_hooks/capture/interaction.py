@@ -20,7 +20,14 @@ from rag_eval_hooks.capture.conversation import OWN_KEYS, objects_in
 from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.records import BlockEnd, Origin, Place, Run, RunKind
 from rag_eval_hooks.context import contexts_of
-from rag_eval_hooks.errors import ConfigError, InputError, check_type, unknown, wrong_type
+from rag_eval_hooks.errors import (
+    ConfigError,
+    InputError,
+    PublicNames,
+    check_type,
+    unknown,
+    wrong_type,
+)
 from rag_eval_hooks.incidents import Incidents, host_edge
 from rag_eval_hooks.sample import tags_of
 
@@ -37,7 +44,7 @@ _HELPERS = contextlib.__name__
 _INCIDENTS = incidents.__name__
 
 
-class ManualInteraction:
+class ManualInteraction(PublicNames):
     """One manually recorded request, from `RagEval.interaction`. A sync and async context manager.
 
     Inside the block, a framework's outermost runs become part of this request. Inside a framework's

@@ -249,7 +249,8 @@ def _chosen_metrics(
         return choose(config.metrics, available) if config.metrics else None
     asked = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics
     if not isinstance(asked, Iterable) or isinstance(asked, RagEvalConfig):
-        raise ConfigError("metrics", kind_of(asked), METRICS_WANTED)
+        fix = "; write RagEval(config=...)" if isinstance(asked, RagEvalConfig) else ""
+        raise ConfigError("metrics", kind_of(asked), METRICS_WANTED + fix)
     return choose(map(_metric_or_name, asked), available)
 
 
@@ -288,7 +289,9 @@ def settings_of(
 ) -> RagEvalConfig:
     """Return the settings. Arguments override `config`, and `config` overrides the environment."""
     if config is not None and not isinstance(config, RagEvalConfig):
-        raise ConfigError("config", type(config).__name__, "a RagEvalConfig")
+        raise ConfigError(
+            "config", type(config).__name__, "a RagEvalConfig; RAG_EVAL_CONFIG_FILE names a file"
+        )
     explicit: dict[str, Any] = {}
     if config is not None:
         explicit |= {name: getattr(config, name) for name in config.model_fields_set}

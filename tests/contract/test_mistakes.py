@@ -85,6 +85,7 @@ MISTAKES: dict[str, str] = {
     "evals.submit(question=SECRET, answer=SECRET.encode())": "Decode it: value.decode()",
     "evals.submit(question=SECRET, ended_at=1_800_000_000)": "nanoseconds since the epoch",
     "evals.submit(SECRET, [SECRET], SECRET)": "4 were given. Write: evals.submit(question=...",
+    "evals.submit(question=' ', contexts=[SECRET], answer=SECRET)": "the question is blank",
     "evals.submit(SECRET)": "not str. Write the fields: question=...",
     "evals.feedback(SECRET, comment=SECRET)": "argument 'comment'. Write: evals.feedback(trace_id",
     "evals.submit(question=SECRET, contexts=[SECRET], anwser=SECRET)": (
@@ -116,13 +117,10 @@ MISTAKES: dict[str, str] = {
         "A retriever ran with the handler, but no model did"
     ),
     "evals.submit(question=SECRET, status=SECRET)": "status must be one of ok, error",
-    "evals.submit(question=SECRET, latency=SECRET)": "latency must be a number of seconds, 0 or",
     "evals.submit(question=SECRET, latency=-1)": "latency must be a number of seconds, 0 or more",
     "evals.submit(question=SECRET, metadata=SECRET)": "metadata must be a mapping, not str",
-    "evals.submit(question=SECRET, tags=5)": "tags must be a list of texts, not int",
     "evals.submit(question=SECRET, ended_at=SECRET)": "nanoseconds since the epoch",
     "evals.submit(question=SECRET, session_id=[SECRET])": "session_id must be str, not list",
-    "evals.submit(question=SECRET, workflow=5)": "workflow must be str, not int",
     "evals.shutdown(); evals.submit(sample(answer=SECRET))": "request after shutdown",
     "it = evals.interaction(SECRET); it.answer(SECRET)": "called outside its with block",
     "with evals.interaction(SECRET) as it: it.contexts([SECRET])\nit.answer(SECRET)": (
@@ -136,7 +134,6 @@ MISTAKES: dict[str, str] = {
     ),
     "with evals.interaction(' ') as it: it.answer(SECRET)": "no question",
     "with evals.interaction({SECRET: 1}) as it: it.answer(SECRET)": "question must be a text",
-    "with evals.interaction(SECRET, metadata=SECRET): pass": "metadata must be a mapping",
     "with evals.interaction(SECRET, tags=5): pass": "tags must be a list of texts, not int",
     "with evals.interaction(SECRET, contxts=SECRET): pass": (
         "interaction() has no option 'contxts'; did you mean 'contexts'?"
@@ -234,7 +231,6 @@ ERRORS: dict[str, str] = {
     "RagEvalCallbackHandler(metrics=['ragas'])": "'evals'. Write: RagEvalCallbackHandler",
     "Score(0.5) > 0.8": "Score is not a number. Its number is .value",
     "f'{Score(0.5):.2f}'": "Score is not a number. Its number is .value",
-    "sum([Score(0.5)])": "Score is not a number. Its number is .value",
     "NotScored('timeout') < 1": r"no value \(timeout\): check isinstance\(outcome, Score\)",
     **{
         f"RagEval({kind}_provider={wrong})": rf"^{kind}_provider is .* with get_{kind}\(\)"
@@ -248,8 +244,12 @@ ERRORS: dict[str, str] = {
         for takes in ("", "question, answer", "*, sample")
     },
     "evals.evaluate(anwser='x')": "no field 'anwser'; did you mean 'answer'",
-    "evals.evaluate(context=['x'])": "no field 'context'; did you mean 'contexts'",
     "setup_tracing('my-app')": "endpoint is 'my-app'.* service_name= takes a name",
+    "Sample('q', ['c'])": r"^Sample\(\) takes 2 .* Write: Sample\(question, contexts=",
+    "Score(0.5, 'fine')": r"^Score\(\) takes 2 .* Write: Score\(0.8, explanation=",
+    "evals.answer('a')": "^RagEval has no 'answer'; there are aevaluate",
+    "evals.interaction('q').context(['c'])": "^ManualInteraction has no .* mean 'contexts'",
+    "RagEval(evals.config)": r"write RagEval\(config=",
     "evals.flush('5')": "timeout must be a number of seconds, not str. It is '5'",
     "evals.shutdown('5')": "timeout must be a number of seconds, not str",
 }
