@@ -30,17 +30,8 @@ from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, made
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.prompts import SPECS
 from rag_eval_hooks.score import Cause
-from tests.servers.decision_server import DecisionServer, characters, questions_of, state_of
-from tests.servers.faults import Fault, FaultKind
-from tests.servers.samples import (
-    GRADE,
-    LONG_VERIFY,
-    RATE,
-    VERIFY,
-    WHOLE_VERIFY,
-    spent,
-    verdicts,
-)
+from tests.servers.decision_server import DecisionServer, characters
+from tests.servers.samples import GRADE, LONG_VERIFY, RATE, VERIFY, WHOLE_VERIFY, spent, verdicts
 from tests.support.corpus import EIGHT, planted, samples
 from tests.support.judge_task import JudgeTask
 from tests.support.size import size
@@ -130,25 +121,6 @@ async def test_long_contexts_are_asked_about_in_parts(window: int) -> None:
     assert isinstance(found.accuracy_ratings, tuple)
 
 
-async def test_400_questions_are_split_in_order() -> None:
-    claims = tuple(f"Its keeper number {n} was Ada Lorne" for n in range(30))
-    task = replace(
-        VERIFY,
-        wanted=frozenset({Finding.ANSWER_SUPPORT, Finding.RELEVANCE}),
-        chunks=(*(f"Page {n}." for n in range(13)), f"We know: {claims[7]}."),
-        answer_claims=claims,
-    )
-    with DecisionServer() as server:
-        found = await asked(server, task)
-        bodies = sorted(json.dumps(call.body["questions"]) for call in server.decisions())
-        await asked(server, task)
-        again = [json.dumps(call.body["questions"]) for call in server.decisions()]
-    assert sorted(again) == sorted(bodies * 2)
-    assert sum(len(json.loads(one)) for one in bodies) == 30 * 15 + 14 > 400
-    expected = [(False,) * 13 + (number == 7,) for number in range(30)]
-    assert [one.by_chunk for one in made(found.answer_support)] == expected
-
-
 async def test_no_claim_has_more_than_400_questions() -> None:
     chunks, claims = tuple(f"Page {n:03}." for n in range(420)), ("Page 333",)
     task = replace(VERIFY, chunks=chunks, answer_claims=claims)
@@ -172,19 +144,6 @@ async def test_too_long_request_is_split_and_a_chunk_that_is_too_long_is_absent(
         assert len(server.decisions()) < 20
     absent = [getattr(found, kind) for kind in LONG_VERIFY.wanted & DECIDED]
     assert {one.cause for one in absent} == {Cause.JUDGE_FAILED}
-
-
-@pytest.mark.parametrize("fault", [FaultKind.RATE_LIMIT, FaultKind.SERVER_ERROR, FaultKind.DROP])
-def test_client_tries_again_and_a_lasting_fault_is_a_reason(fault: FaultKind) -> None:
-    (sample,) = samples(1)
-    passing = Fault(kind=fault, calls=frozenset({1}), retry_after="0")
-    with DecisionServer(faults=[passing]) as server, evals_of(server, "systemone:m") as evals:
-        assert all(isinstance(one, Score) for one in evals.evaluate(sample).values())
-    with DecisionServer(faults=[replace(passing, calls=None)]) as server:
-        judge = judge_of(server, retries=0)
-        with evals_of(server, judge) as evals:
-            causes = {getattr(one, "cause", None) for one in evals.evaluate(sample).values()}
-    assert causes == {Cause.JUDGE_FAILED}
 
 
 def test_budget_memo_and_undecidable_metrics_are_as_for_every_judge() -> None:
@@ -283,15 +242,3 @@ def test_key_goes_only_to_the_endpoint_that_it_was_set_for(monkeypatch: pytest.M
         RagEval(judge="systemone:jev")
     with pytest.raises(ConfigError, match="systemone"):
         DecisionJudge("openai:gpt-4o-mini", api_key="k")
-
-
-def test_scores_do_not_depend_on_other_metrics() -> None:
-    (sample,) = samples(1)
-    with DecisionServer() as server:
-        for metrics in (EIGHT[:1], EIGHT):
-            with evals_of(server, "systemone:m", metrics=metrics) as evals:
-                evals.evaluate(sample)
-        alone, every = (call.body for call in server.decisions())
-    assert state_of(alone) == state_of(every)
-    few, all_ = ({q["instructions"] for q in questions_of(one)} for one in (alone, every))
-    assert few < all_

@@ -400,29 +400,6 @@ def test_recovered_sample_that_cannot_be_redacted_reaches_no_judge(
     assert judge.calls == []
 
 
-def test_slow_redaction_holds_no_file(make: Make, folder: Path) -> None:
-    """Samples are built outside of the file's transaction: others can lock it meanwhile."""
-    building, go_on = threading.Event(), threading.Event()
-
-    def redact(text: str) -> str:
-        if text == "slow":
-            building.set()
-            go_on.wait(120)
-        return text
-
-    evals = make(redact=redact)
-    offer(evals, 1)
-    evals.submit(sample(question="slow"))
-    assert building.wait(120)
-    path = folder / outbox_file.NAME
-    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        other.execute("ROLLBACK")
-    go_on.set()
-    assert evals.flush(PATIENCE)
-    assert evals.stats().undurable == 0
-
-
 def test_sink_that_fails_gets_each_result_though_another_process_locks_the_file(
     make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

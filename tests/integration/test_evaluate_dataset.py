@@ -76,27 +76,6 @@ def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
             assert dict(results[row.sample.question].outcomes) == dict(evals.evaluate(row.sample))
 
 
-def test_a_judge_brings_the_embedder_that_it_brings_in_python(tmp_path: Path) -> None:
-    """Scores of an `openai:` judge from the command line are those of Python, with embeddings."""
-    path = data(tmp_path, 3)
-    with JudgeServer() as server:
-        settings = {"judge": "openai:test-model", "judge_base_url": server.url}
-        given = {f"RAG_EVAL_{name.upper()}": value for name, value in settings.items()}
-        key = {"RAG_EVAL_JUDGE_API_KEY": "k"}
-        done = evaluate(tmp_path, path, "--metrics", "ragas", **given, **key)
-        assert done.code == 0, done.err
-        results = {row.sample.question: row for row in read(tmp_path / "d.results.jsonl")}
-        with RagEval(["ragas"], judge_api_key="k", **settings) as evals:  # type: ignore[arg-type]
-            for row in data_rows(path):
-                assert row.sample is not None
-                values = results[row.sample.question].outcomes
-                expected = evals.evaluate(row.sample)
-                assert {k: one.value for k, one in values.items()} == {
-                    k: one.value for k, one in expected.items()
-                }
-    assert not done.err
-
-
 @pytest.mark.parametrize(
     ("gate", "code", "told"),
     [

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from llama_index.core.schema import NodeWithScore, TextNode
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import TracerProvider
 
-import rag_eval_hooks
 import rag_eval_hooks_langchain
 import rag_eval_hooks_llama_index
 from rag_eval_hooks import (
@@ -22,13 +21,9 @@ from rag_eval_hooks import (
     NotScored,
     RagEval,
     RagEvalConfig,
-    RagEvalSpanProcessor,
     Sample,
 )
-from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.testing import ScriptedJudge
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from rag_eval_hooks_llama_index import SuiteEvaluator
 from tests.support.evaluation import sample
 
 ShutDown = Callable[[RagEval], RagEval]
@@ -81,16 +76,6 @@ def test_broken_provider_is_counted_and_samples_are_scored(shut_down_after: Shut
         stats = evals.stats()
         assert stats.scored == 1
         assert [one for one in stats.incidents if " of the provider: " in one]
-
-
-@given(st.sampled_from([m.id for m in ALL_METRICS if m.id.startswith("ragas.")]), st.data())
-def test_misspelt_metric_is_answered_with_the_metric_meant(metric: str, data: Any) -> None:
-    last = metric.partition(".")[2]
-    at = data.draw(st.integers(1, len(last) - 1))
-    for written in (last, f"{last[:at]}{last[at - 1]}{last[at:]}", last.title()):
-        with pytest.raises(ConfigError, match=r"did you mean 'ragas\.[a-z_]+'\?") as error:
-            RagEval(written.lower())
-        assert metric in str(error.value) or "context_precision" in metric
 
 
 def test_a_minus_takes_metrics_away() -> None:
@@ -160,23 +145,6 @@ def test_wrong_judge_error_names_the_fix() -> None:
             RagEval(judge=judge)
 
 
-def test_handler_mistake_error_names_the_fix() -> None:
-    doors: list[Callable[[Any], object]] = [
-        RagEvalCallbackHandler,
-        rag_eval_hooks_langchain.enable,
-        rag_eval_hooks_llama_index.enable,
-        lambda wrong: SuiteEvaluator(wrong, "ragas.faithfulness"),
-        lambda wrong: RagEvalSpanProcessor(SpanProcessor(), wrong),
-    ]
-    words = {"RagEvalConfig": RagEvalConfig(), "the class RagEval": RagEval, "x": "x"}
-    for shown, wrong in words.items():
-        for door in doors:
-            with pytest.raises(
-                ConfigError, match=f"^evals is '{shown}', but must be a RagEval object"
-            ):
-                door(wrong)
-
-
 def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     evals = RagEval([lambda _: 0.25], sinks=["console"])
     evals.submit({"question": "Which colour?", "answer": "Blue."})
@@ -217,13 +185,6 @@ def test_import_of_an_integrations_name_says_where_it_lives() -> None:
             exec(f"from rag_eval_hooks import {name}")
         written = str(error.value).partition("Write: ")[2].partition(", or ")[0]
         exec(written)
-
-
-@given(st.from_regex(r"[a-z_]{1,12}", fullmatch=True))
-def test_unknown_lower_case_name_is_an_attribute_error(name: str) -> None:
-    """The import system asks a package for its modules by `hasattr`."""
-    if name not in ("enable", "disable"):
-        getattr(rag_eval_hooks, name, None)
 
 
 def test_both_integrations_are_enabled_and_disabled_alike(shut_down_after: ShutDown) -> None:

@@ -216,25 +216,6 @@ def test_the_application_goes_on_without_a_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_spool_holds_samples_until_the_broker_is_back(tmp_path: Path) -> None:
-    redis = RedisServer(tmp_path / "redis")
-    samples = some_samples(4, 50)
-    spool = str(tmp_path / "spool")
-    with application(redis, spool=spool, exit_timeout=0.1) as evals:
-        for sample in samples:
-            evals.submit(sample)
-        until(lambda: evals.stats().dropped.get("spooled", 0) >= 50, "samples on disk")
-        with redis:
-            until(lambda: len(waiting(redis)) == 50, "the recovery")
-            ids = {one["sample"]["sample_id"] for one in waiting(redis)}
-        assert ids == {sample.sample_id for sample in samples}
-        assert evals.spooled()["pending"] == 50
-        stats = evals.stats()
-        assert (stats.offered, stats.recovered, stats.dropped.get("spooled", 0)) == (50, 0, 0)
-        assert total(stats) == 50
-
-
-@pytest.mark.long
 def test_a_broker_that_hangs_holds_up_no_request(tmp_path: Path) -> None:
     passage = Variation(2).passage()
     with (

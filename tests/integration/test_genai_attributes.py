@@ -122,14 +122,6 @@ def test_spans_follow_the_table_by_every_way_of_calling(way: str, seed: int) -> 
     world.close()
 
 
-@pytest.mark.parametrize("way", CHAIN_WAYS)
-def test_an_id_that_the_provider_did_not_give_is_left_out(way: str, world: World) -> None:
-    call(way, plain(), [QUESTION], config(world))
-    (model,) = spans(world, "chat")
-    assert "gen_ai.response.id" not in model
-    assert all(sample.response_id is None for sample in world.evals.samples())
-
-
 @pytest.mark.parametrize("seed", seeds(3))
 def test_llama_index_tells_the_settings_of_a_call(seed: int, world: World) -> None:
     pytest.importorskip("llama_index.core")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -156,15 +155,6 @@ async def test_closing_ends_a_process_at_work(make: Make) -> None:
         await at_work
     with pytest.raises(JudgeError, match="closed"):
         await model.run(["text"])
-    until(lambda: is_gone(pid))
-
-
-async def test_a_dropped_model_leaves_no_process() -> None:
-    model: Model | None = LocalModel("own", CALLER, load, True)
-    assert model is not None
-    pid = (await about(model))["pid"]
-    model = None
-    gc.collect()
     until(lambda: is_gone(pid))
 
 

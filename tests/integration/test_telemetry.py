@@ -23,8 +23,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from rag_eval_hooks import Field, Metric, RagEval, Sample
-from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import UNIT, Outcome, Outcomes
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks.usage import Usage
@@ -343,27 +341,6 @@ def test_a_rag_span_has_at_most_a_hundred_attributes_of_ours(open_world: OpenWor
     labels = sum(key.endswith(".label") and "own" in key for key in ours)
     assert (len(ours), sum(key.endswith(".score") for key in ours)) == (100, 70)
     assert attributes(rag)["rag.eval.omitted"] == 70 - labels
-
-
-def test_a_retrieval_span_with_many_documents_keeps_its_first_attributes(
-    open_world: OpenWorld,
-) -> None:
-    world = open_world(capture_content=True)
-    recorder = world.evals.recorder
-    root = recorder.start(1, None, RunKind.CHAIN, "help")
-    run = recorder.start(2, 1, RunKind.RETRIEVER, "store")
-    assert root is not None
-    assert run is not None
-    documents = [Context(text=f"t{n}", id=str(n), score=1.0, metadata={"n": n}) for n in range(60)]
-    recorder.documents(run, documents)
-    recorder.end(root)
-    assert world.evals.flush(60)
-    span = world.spans.one("retrieval")
-    assert span.dropped_attributes == 0
-    assert attributes(span)["openinference.span.kind"] == "RETRIEVER"
-    fields = [key for key in attributes(span) if key.startswith("retrieval.documents.")]
-    assert len(fields) % 4 == 0
-    assert len(json.loads(str(attributes(span)["gen_ai.retrieval.documents"]))) == 60
 
 
 def test_labels_and_workflows_cannot_make_ever_more_series(open_world: OpenWorld) -> None:
