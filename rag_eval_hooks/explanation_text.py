@@ -167,7 +167,6 @@ def _subject(item: Mapping[str, Any]) -> str | None:
 
 
 def _line(item: Mapping[str, Any], name: str) -> str:
-    """Describe one verdict: an item of a list or a named condition."""
     label = name if item[name] else "unsure" if item[name] is None else f"not {name}"
     if isinstance(word := item.get("verdict"), str):
         label = word.replace("_", " ")
@@ -242,7 +241,6 @@ def _rank(outcome: Outcome) -> float:
 
 
 def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
-    """Return printable cells: name, value, label with risk, and reason."""
     if isinstance(outcome, Score):
         reason = "" if outcome.normalized >= GOOD else _reason(outcome)
         value = f"{outcome.value:.2f}"

@@ -191,7 +191,6 @@ def in_words(who: str, error: BaseException) -> str:
 
 
 def _last_frame_of_ours(error: BaseException) -> str:
-    """Return file, line and function of our last frame in the traceback."""
     ours = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if is_our_frame(frame):

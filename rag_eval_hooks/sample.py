@@ -269,7 +269,6 @@ def tags_of(tags: Any) -> tuple[str, ...]:
 
 
 def _ids_of(values: Any) -> tuple[str, ...]:
-    """Return ids as texts. Numbers become decimal text."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise wrong_type("reference_ids", "a sequence of ids", values)
     return tuple(map(str, values))

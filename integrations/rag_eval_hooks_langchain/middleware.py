@@ -127,7 +127,6 @@ class RagEvalMiddleware(
 
 
 def _this_turn(state: Any) -> dict[str, Any]:
-    """Return a state without the messages of earlier turns."""
     messages = list(state["messages"])
     asked = [place for place, one in enumerate(messages) if one.type == "human"]
     own = {key: one for key, one in state.items() if key != "rag_eval_run"}

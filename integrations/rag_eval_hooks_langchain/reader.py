@@ -93,7 +93,6 @@ class Reader(BaseReader):
         self._note_texts(run, texts, Origin.EARLIER if state.is_earlier else Origin.STEP)
 
     def _note_state(self, step: Run, graph: Run, given: Any) -> None:
-        """Record the question in a step's input if the graph's input lacks it."""
         if not graph.query and state_of(step).is_pulled:
             # The input of an entrypoint is the graph's input.
             read = self._question_in if isinstance(given, str) else self._question_in_state
@@ -156,7 +155,6 @@ class Reader(BaseReader):
         self._recorder.alternatives(run, others, found, last)
 
     def _note_found(self, run: Run, outputs: Any, given: Any) -> None:
-        """Record the documents in an output, and the texts and rows in a step's output."""
         is_step, keys = state_of(run.parent).is_graph, self._keys(run)
         # A step that empties a list before any retrieval may only reset the state.
         resets = is_step and self.options_of(run).document_keys is None

@@ -107,7 +107,7 @@ class SuiteEvaluator(BaseEvaluator):
         return {}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
-        """Do nothing, because there are no prompts."""
+        pass
 
     async def aevaluate(
         self,

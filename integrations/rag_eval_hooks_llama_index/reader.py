@@ -177,7 +177,6 @@ class Reader(BaseReader):
     def _note(
         self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS, **how: Any
     ) -> None:
-        """Record contexts, and the text of each node in a prompt."""
         shown = {
             place: context.shown
             for place, context in enumerate(contexts)

@@ -173,6 +173,5 @@ def _blame(run: Run, error_type: str | None) -> None:
 
 
 def _last_inside(run: Run, is_meant: Callable[[Run], bool]) -> Run | None:
-    """Return the last matching run inside another run, or None."""
     runs = reversed(run.interaction.runs)
     return next((one for one in runs if is_meant(one) and run in one.ancestors()), None)

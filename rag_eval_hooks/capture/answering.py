@@ -118,7 +118,6 @@ class _Quotes:
 
 
 def _families(call: Run) -> Iterator[object]:
-    """Yield the keys of groups of calls that always belong together."""
     for outer in call.ancestors():
         if outer.joins:
             yield outer
@@ -179,11 +178,6 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
 
 
 def _parts_of(answer: str, outputs: Set[str]) -> Set[str]:
-    """Return the outputs that form the answer.
-
-    A short output, such as a grader's, appears in many answers by chance. Short outputs count only
-    if they cover most of the remaining answer.
-    """
     long = {output for output in outputs if is_distinctive(output) and output in answer}
     rest = _without(answer, sorted(long, key=len, reverse=True)).strip()
     sayable = {output for output in outputs - long if _can_be_quoted(output)}

@@ -174,7 +174,6 @@ def _model_content(run: Run) -> Contents:
 
 
 def _joined(prompt: Sequence[str], cut_texts: Set[str]) -> _Text:
-    """Join texts by line breaks, up to the first cut text."""
     for index, text in enumerate(prompt):
         if text in cut_texts:
             return CutText("\n".join(prompt[: index + 1]))

@@ -154,7 +154,6 @@ def _under_key(value: Any) -> tuple[Context, ...] | None:
 
 
 def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
-    """Return contexts from documents, texts and mappings, or None for other values."""
     found: list[Context] = []
     for item in items:
         document = _document(item)

@@ -336,7 +336,6 @@ def _earlier_text(
 
 
 def _most_alike(texts: Collection[str], text: str) -> str:
-    """Return the text that shares the largest fraction of its words with another text."""
     own = {one: runs_of(one) | set(words(one)) for one in (*texts, text)}
     return max(texts, key=lambda one: len(own[one] & own[text]) / max(1, len(own[one])))
 

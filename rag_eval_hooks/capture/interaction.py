@@ -267,7 +267,6 @@ def _all_open() -> Iterator[ManualInteraction]:
 
 
 def _nearest_open(one: ManualInteraction | None) -> ManualInteraction | None:
-    """Return this block if open, or the nearest open block around it."""
     while one is not None and (one._run is None or one._run.end is not None):
         one = one._outer
     return one
@@ -313,8 +312,6 @@ def _unless_lost(run: Run, part: str, read: Callable[[Any], Any], value: Any) ->
 
 
 def _text_of(name: str) -> Callable[[Any], str | None]:
-    """Return a reader of texts, messages and responses."""
-
     def read(value: Any) -> str | None:
         if value is None or isinstance(value, str):
             return value

@@ -178,7 +178,6 @@ def _plain_answer(value: Any) -> str | None:
 
 
 def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | None:
-    """Return the last model text after the last question, else the last tool text."""
     tool: str | None = None
     for message in reversed(messages):
         if not isinstance(message, Message):

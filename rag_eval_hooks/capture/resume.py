@@ -124,7 +124,6 @@ def _close(reference: weakref.ref[Suspensions]) -> None:
 
 
 def _continue(interaction: Interaction, earlier: Interaction) -> None:
-    """Add the runs of an interrupted request, or the reusable parts of a failed attempt."""
     earlier.read()
     if earlier.status is Status.INTERRUPTED:
         interaction.root.query = earlier.root.query or interaction.root.query

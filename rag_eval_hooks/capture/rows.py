@@ -124,7 +124,6 @@ def _usual_text(held: Mapping[str, Any]) -> str:
 
 
 def _is_text(held: Mapping[str, Any]) -> bool:
-    """Return whether a mapping is a message, or has a text under a known key."""
     return is_message(held) or is_distinctive_text(_usual_text(held))
 
 

@@ -22,8 +22,6 @@ UNSCORED: Final = 3
 
 
 def _checked(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
-    """Return an argument type whose error lists the accepted texts."""
-
     def checked(text: str) -> T:
         try:
             return read(text)

@@ -92,7 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _default_output(data: Path) -> Path:
-    """Return a file beside the data that no data of another format shares."""
+    """Return the default results file, next to the data set.
+
+    Data sets with the same name in different formats get different results files.
+    """
     name = data.stem if data.suffix == ".jsonl" else data.name
     return data.with_name(f"{name}.results.jsonl")
 

@@ -74,7 +74,6 @@ def _findings(metric: Metric) -> frozenset[Finding]:
 
 
 def _explained(metric: Metric) -> Iterator[str]:
-    """Yield a description of the metric, and its value for the example."""
     name, scale, better, needs, calls, source = listed(metric)
     findings = (
         ", ".join(sorted(_findings(metric))) or "no finding: the metric is computed from the texts"

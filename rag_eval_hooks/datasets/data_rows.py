@@ -173,7 +173,6 @@ def _ids(value: Any) -> Any:
 
 
 def _listed(text: str) -> list[Any]:
-    """Return the list in a cell, or a list with the cell's text."""
     for parse in (json.loads, ast.literal_eval):
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             if isinstance(value := parse(text), list):

@@ -168,7 +168,6 @@ class OutboxFile:
         self._identity = found
 
     def _sync(self, db: sqlite3.Connection, job: Job, state: State) -> bool:
-        """Write a job's state. Return whether the job belonged to this process."""
         if state is State.HELD and job.row is not None:
             return self._changed(db, "UPDATE jobs SET tries = ?", job.tries, row=job.row)
         if state is not State.DONE:

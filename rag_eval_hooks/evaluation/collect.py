@@ -219,10 +219,6 @@ class FindingsCollector:
         return self._unknown(frozenset[Finding]().union(*kinds))
 
     def _first(self) -> frozenset[Finding]:
-        """Return the findings of the first round.
-
-        Only items if the judge makes them without a call.
-        """
         kinds = frozenset(kind for kind in self._open() if kind not in ABOUT)
         is_one_call = getattr(self._sources.judge, "one_call", False)
         return kinds - (SPECS.keys() - {*ABOUT.values()}) if is_one_call else kinds

@@ -223,7 +223,6 @@ class Scorer:
         return advised
 
     def _advised(self, outcome: NotScored) -> NotScored:
-        """Add the judge's name and advice to an undecided outcome."""
         if not outcome.undecided:
             return outcome
         judge = self.sources.judge

@@ -170,10 +170,6 @@ def _requests(parts: Iterable[Answers], *, is_whole: bool) -> list[list[_Item]]:
 
 
 def _state(ask: Ask, group: tuple[int, ...]) -> str:
-    """Return the sample as data.
-
-    All questions share it, so that scores do not affect each other.
-    """
     sample, known = ask.sample, ask.known
     told: dict[str, Any] = {}
     for name, text, base in (

@@ -105,7 +105,6 @@ class DecisionEndpoint(DecisionModel):
 
 
 def _openai(name: str, question: Question) -> dict[str, Any]:
-    """Return a question of System One in OpenAI's format."""
     kind, options = question["type"], question.get("criteria", ())
     asked = {"type": kind, "name": name, "instructions": question["instructions"]}
     if kind == "noul":

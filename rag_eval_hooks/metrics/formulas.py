@@ -89,7 +89,7 @@ def supported_share(
     """Return the share of supported claims among the claims that the judge is sure about.
 
     In the score's parts, `contradicted` and `not_stated` are shares of the sure claims. `unsure`
-    is a share of all claims, and `raw` is the returned share. `top` is the number for 100 %.
+    is a share of all claims, and `raw` is the returned share. `top` is the value of 100 %.
     `empty` is the value of a text without claims. `by` comes first in the explanation.
     """
     claims, support = claims_of(findings, whose)

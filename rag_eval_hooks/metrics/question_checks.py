@@ -247,7 +247,6 @@ def _listed(line: str) -> list[str]:
 
 
 def _shown(held: Mapping[str, bool], label: str | None = None, **value: float) -> Outcome:
-    """Return a score, with the value and the facts as its explanation."""
     (number,) = value.values()
     fields = {**held, **value}
     parts = {name: float(one) for name, one in fields.items()}

@@ -126,7 +126,6 @@ class Phones:
 
 
 def _looked_up(written: str, regions: Sequence[str]) -> list[Match]:
-    """Return the numbers in a text of digits and separators."""
     if _NO_PHONE.fullmatch(written):
         return []
     skipped = _LIST_NUMBER.match(written)

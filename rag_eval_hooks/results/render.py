@@ -121,7 +121,7 @@ def _absent(one: MetricSummary) -> str:
 
 
 def _number(value: float) -> str:
-    """Format a number with three digits, or empty below a thousandth."""
+    """Format a number with three digits. Numbers below 1 are rounded to thousandths."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) >= 1 else f"{round(value, 3):g}"

@@ -108,7 +108,6 @@ class EvaluationSpans:
                 self._write_calls(evaluation.log.calls, spans[0])
 
     def _times(self, evaluation: Evaluation) -> tuple[int, int]:
-        """Return start and end of the spans, in nanoseconds since the epoch."""
         if self._mode == "trace":
             return evaluation.start, evaluation.end
         at = evaluation.sample.ended_at or evaluation.start

@@ -114,7 +114,6 @@ class MlflowSink(PlatformSink):
 
 
 def _assessment_ids(answer: Any) -> Mapping[_Key, str]:
-    """Return the ids of our assessments by name, source and span."""
     assessments = answer["trace"]["trace_info"].get("assessments", ())
     return {
         (one["assessment_name"], one["source"]["source_id"], one["metadata"][_SPAN]): one[

@@ -128,10 +128,6 @@ def _needed(claimed: _Items, stated: _Items, code: str) -> _Items:
 
 
 def _tokens(said: _Items, stated: _Items) -> tuple[Sequence[str], Sequence[str]]:
-    """Return both texts as words.
-
-    Equal values become equal words; other values become their kind.
-    """
     held = [_kind(item) if isinstance(item, Measure) else item for item in stated]
     wanted = []
     for item in said:
