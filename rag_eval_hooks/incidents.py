@@ -38,7 +38,7 @@ _logger = logging.getLogger("rag_eval_hooks")
 _INNER: Final = ("rag_eval_hooks.delivery.", "rag_eval_hooks.evaluation.")
 _USERS: Final = ("metric", "sink")
 _CONSEQUENCES: Final = {
-    "metric": "; the sample has no score of it",
+    "metric": "; the sample has no score of this metric",
     "sink": "; the sink lacks this result",
     "redaction": "; the sample is not evaluated",
     "submit": "; the sample is not evaluated",

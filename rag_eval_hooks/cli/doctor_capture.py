@@ -109,7 +109,7 @@ def _lines(
         yield from _described(sample)
     if problem is not None:
         yield f"The pipeline raised {problem}"
-        yield "  If it needs more than a question, name a function of the question"
+        yield "  If it needs more than a question, name a function that takes the question"
     for reason, count in reasons.items():
         text, part = _NO_SAMPLE.get(reason, ("", "contexts"))
         yield f"{f'{count} more without a sample' if samples else 'No sample'}: {reason}"

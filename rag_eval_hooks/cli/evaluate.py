@@ -34,7 +34,7 @@ _FILE_S: Final = 10.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets")
-    output = "file to append results to; existing rows are skipped (default: <data>.results.jsonl)"
+    output = "results file; rows that it already has are skipped (default: <data>.results.jsonl)"
     add("-o", "--output", type=Path, metavar="FILE", help=output)
     columns = f"name of your file's column for {', '.join(COLUMNS)}"
     add_repeated(parser, "--map", "FIELD=COLUMN", columns, pair("FIELD=COLUMN"))
@@ -157,7 +157,7 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     if run.resumed and not (run.evaluated or run.failed):
         print(f"  all rows are in {output}; to evaluate them again, remove it or choose another -o")
     if run.evaluated or run.resumed:
-        print(f"show them: rag-eval-hooks report {output} -o report.html")
+        print(f"to see the scores: rag-eval-hooks report {output} -o report.html")
 
 
 def _progress(total: int | None) -> Callable[[DatasetRun], None]:

@@ -25,7 +25,7 @@ _WIDTH: Final = 96
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("metric", nargs="?", help="a metric id or a suite; all by default")
+    parser.add_argument("metric", nargs="?", help="a metric id or a suite; default: all")
     parser.add_argument(
         "--question-checks", metavar="FILE", type=Path, help="TOML file with question checks"
     )

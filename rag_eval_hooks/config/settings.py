@@ -150,7 +150,9 @@ class RagEvalConfig(BaseSettings):
     )
     judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
     judge_api_key: Secret = setting(None, "API key of the judge's endpoint; never printed.")
-    judge_headers: SecretByName = setting({}, "HTTP headers for a gateway; never printed.")
+    judge_headers: SecretByName = setting(
+        {}, "HTTP headers of judge calls, such as a gateway's key; never printed."
+    )
     judge_timeout: Seconds = setting(30.0, "Timeout of one judge call in seconds.")
     judge_concurrency: Count = setting(16, "Maximum number of concurrent samples and judge calls.")
     judge_prices: Path = setting(
@@ -169,7 +171,7 @@ class RagEvalConfig(BaseSettings):
         "Model for `graphrag.bert_score_f1`. `bert-score` is microsoft/deberta-xlarge-mnli.",
     )
     thresholds: Annotated[NumberByName, Expected("metric id = number on that metric's scale")] = (
-        setting({}, "Lowest passing values by metric, such as `ragas.faithfulness=0.8`.")
+        setting({}, "Score at which a metric passes, such as `ragas.faithfulness=0.8`.")
     )
     references: Path = setting(
         None, "JSONL or CSV file with golden questions; see [feedback](feedback.md)."

@@ -21,7 +21,7 @@ _FAIR: Final = 0.5
 """Normalized score from which the color changes from bad to fair."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters except tab and new line."""
-_REFUSAL: Final = "(a refusal: it claims nothing, and its scores say nothing about claims)"
+_REFUSAL: Final = "(a refusal: the answer makes no claim, so its scores do not judge claims)"
 
 
 class ConsoleSink:

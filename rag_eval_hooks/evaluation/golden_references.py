@@ -98,7 +98,7 @@ def _warn_of_two_references(path: str, golden: Iterable[Golden]) -> None:
     for row, one in enumerate(golden, start=1):
         used, reference = first.setdefault(_folded(one.question), (row, one.reference))
         if reference != one.reference:
-            told = f"rows {used} and {row} have one question, but two references; remove one"
+            told = f"rows {used} and {row} have one question but different references; remove one"
             _logger.warning("%s: %s (row %d is used)", path, told, used)
             return
 

@@ -118,7 +118,9 @@ class Scorer:
                 outcome = _outcome(metric, await without_exit(metric.ask(sample)))
         except Exception as error:  # noqa: BLE001 - the metric's edge
             if limit.expired():
-                return NotScored(Cause.TIMEOUT, f"no outcome within {metric.timeout:g} s")
+                return NotScored(
+                    Cause.TIMEOUT, f"the metric did not finish within {metric.timeout:g} s"
+                )
             return self._failed(metric, error)
         self._note_none(metric, outcome)
         if isinstance(outcome, Score) and outcome.annotator is None:

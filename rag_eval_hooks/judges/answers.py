@@ -73,7 +73,7 @@ class Answers:
         else:
             content = ask.content(self.values)
             if missing and ask.spec.unit is Unit.SENTENCE:
-                note = f"claims of {missing} of {len(asked)} sentences could not be read"
+                note = f"the judge gave no valid claims for {missing} of {len(asked)} sentences"
                 warnings = {kind: (note,)}
         usage = {kind: self.usage} if self.usage != Usage() else {}
         return Findings.of(kind, content, usage=usage, warnings=warnings)

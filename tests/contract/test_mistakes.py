@@ -766,7 +766,7 @@ def test_question_with_two_references_is_warned_of_with_its_rows(
         file.write_text("\n".join(map(json.dumps, rows)))
         RagEval(references=str(file)).shutdown(0)
     assert len(seen) == (not is_same)
-    assert all("rows 1 and 3 have one question, but two references" in line for line in seen)
+    assert all("rows 1 and 3 have one question but different references" in line for line in seen)
 
 
 @pytest.mark.parametrize(("metric", "is_told"), [("ragas.answer_relevancy", True), (half, False)])

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-OUT_OF_TIME: Final = "the sample's time ran out"
+OUT_OF_TIME: Final = "the sample's timeout passed"
 
 
 @dataclass(slots=True)
