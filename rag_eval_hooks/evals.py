@@ -31,7 +31,7 @@ from rag_eval_hooks.errors import (
     kind_of,
     usage,
 )
-from rag_eval_hooks.explanation_text import html_table
+from rag_eval_hooks.explanation_text import html_table, read_when_awaited
 from rag_eval_hooks.incidents import Incidents, place_of_caller
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
@@ -323,6 +323,8 @@ class RagEval(PublicNames):
         own = self._pipeline.assembler.own(_sample_of("evaluate", sample, fields))
         return self._pipeline.evaluate(own, chosen)
 
+    @usage("await evals.aevaluate(question=..., contexts=[...], answer=...)")
+    @read_when_awaited
     async def aevaluate(
         self,
         sample: Sample | Mapping[str, Any] | None = None,

@@ -71,7 +71,6 @@ MISTAKES: dict[str, str] = {
     "evals.submit({'question': SECRET, 'contexts': [{'txt': SECRET}]})": (
         "One of its keys resembles 'text'"
     ),
-    "evals.submit({'question': SECRET, 'contexts': [{'text': 5}]})": "Its 'text' must be str",
     "evals.submit(question=SECRET, contexts=SECRET)": "Put the text into a list",
     "evals.submit(question=SECRET, contexts={SECRET: SECRET})": "write [{'id': key, 'text': text}",
     "evals.submit(question=SECRET, contexts=[[SECRET]])": "Pass one flat list",
@@ -220,10 +219,10 @@ ERRORS: dict[str, str] = {
     "evals.evaluate(question='q', latency='fast')": "latency must be .* not str. It is 'fast'",
     "evals.evaluate({'question': 'q', 'contexts': [{'body': 'x'}]})": "It has body",
     "evals.evaluate(question='q', metrics=5)": "metrics must be ids .* not int. It is 5",
-    "evals.evaluate(question='q', metrics=[half])": "metrics must be ids .* not function",
     "evals.evaluate(question='q', metrics='own.hafl')": "did you mean 'own.half'?",
     "evals.evaluate(question='q')['own.hafl']": "'own.hafl'; did you mean 'own.half'?",
     "evals.evaluate(question='q').half": r"Write: outcomes\['own.half'\].value",
+    "evals.aevaluate(question='q')['own.half']": r"Write: await evals.aevaluate\(",
     "asyncio.run(awaited(evals))": r"Write: await evals.aevaluate\(",
     "evals.evaluate('q', ['c'], 'a')": r"4 were given. Write: evals.evaluate\(question=",
     "evals.interaction()": "Write: with evals.interaction",
@@ -251,7 +250,6 @@ ERRORS: dict[str, str] = {
     "evals.interaction('q').context(['c'])": "^ManualInteraction has no .* mean 'contexts'",
     "RagEval(evals.config)": r"write RagEval\(config=",
     "evals.flush('5')": "timeout must be a number of seconds, not str. It is '5'",
-    "evals.shutdown('5')": "timeout must be a number of seconds, not str",
 }
 
 
