@@ -50,5 +50,5 @@ class LangChainDecisionJudge(DecisionJudge):
     def __init__(self, model: BaseDecisionModel, **options: Unpack[DecisionOptions]) -> None:
         if not isinstance(model, BaseDecisionModel):
             raise ConfigError("judge", type(model).__name__, "a LangChain decision model")
-        keywords: dict[str, Any] = {**options}
-        super().__init__(LangChainDecisionModel(model, CallLimits.taken_from(keywords)), **keywords)
+        limits, others = CallLimits.split(options)
+        super().__init__(LangChainDecisionModel(model, limits), **others)

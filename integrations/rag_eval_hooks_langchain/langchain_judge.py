@@ -109,9 +109,8 @@ class LangChainJudge(LLMJudge):
             raise ConfigError(
                 "judge", type(model).__name__, "a chat model of LangChain, such as ChatOpenAI(...)"
             )
-        keywords: dict[str, Any] = {**options}
-        limits = CallLimits.taken_from(keywords)
-        super().__init__(LangChainChat(model, limits), **keywords)
+        limits, others = CallLimits.split(options)
+        super().__init__(LangChainChat(model, limits), **others)
 
 
 def _model_name(model: _Model) -> str:

@@ -97,9 +97,8 @@ class LlamaIndexJudge(LLMJudge):
             raise ConfigError(
                 "judge", type(llm).__name__, "an LLM of LlamaIndex, such as OpenAI(model=...)"
             )
-        keywords: dict[str, Any] = {**options}
-        limits = CallLimits.taken_from(keywords)
-        super().__init__(LlamaIndexChat(llm, limits), **keywords)
+        limits, others = CallLimits.split(options)
+        super().__init__(LlamaIndexChat(llm, limits), **others)
 
 
 class _Shape(BaseTool):

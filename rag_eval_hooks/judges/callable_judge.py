@@ -89,9 +89,8 @@ class CallableJudge(LLMJudge):
             raise ConfigError("judge", default, _WANTS)
         if options.get("memo") is not None and not name:
             raise ConfigError("name", name, "a name, because a memo stores replies by name")
-        keywords: dict[str, Any] = {**options}
-        limits = CallLimits.taken_from(keywords)
-        super().__init__(CallableChat(function, f"callable:{name or default}", limits), **keywords)
+        limits, others = CallLimits.split(options)
+        super().__init__(CallableChat(function, f"callable:{name or default}", limits), **others)
 
 
 def _takes_messages(function: object) -> bool:

@@ -94,7 +94,10 @@ class DecisionJudge(ModelJudge):
         if not 0 <= band[0] <= 0.5 <= band[1] <= 1:
             raise ConfigError("band", band, "a probability up to 0.5 and a probability from 0.5")
         check_count("window", window)
-        model = DecisionEndpoint(model, {**options}) if isinstance(model, str) else model
+        if isinstance(model, str):
+            model = DecisionEndpoint(model, options)
+        elif options:
+            raise ConfigError("options", sorted(options), "empty, because the model is an object")
         super().__init__(model, window, memo, prices)
         self._band, self._rules = Band(*band), HeuristicJudge()
 

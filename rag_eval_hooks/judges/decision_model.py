@@ -65,10 +65,10 @@ class DecisionEndpoint(DecisionModel):
     Args:
         name: `openai-decisions:<model>`, `systemone:<model>` or `systemone:<url>`. With a URL, the
             server chooses the model.
-        keywords: Fields of `ClientOptions`. They are removed from the mapping.
+        keywords: Fields of `ClientOptions`.
     """
 
-    def __init__(self, name: str, keywords: dict[str, Any]) -> None:
+    def __init__(self, name: str, keywords: Mapping[str, Any]) -> None:
         # Needs the client of OpenAI, which a model of LangChain does not.
         from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
 
@@ -78,9 +78,8 @@ class DecisionEndpoint(DecisionModel):
             raise ConfigError("model", name, wants)
         self._is_openai = kind == "openai-decisions"
         self._model = {} if "://" in model else {"model": model}
-        if not self._is_openai:
-            keywords["base_url"] = _root(keywords, model)
-        options = ClientOptions.taken_from(keywords)
+        address = {} if self._is_openai else {"base_url": _root(keywords, model)}
+        options = ClientOptions.of({**keywords, **address})
         self._endpoint = Endpoint(options)
         self.host = self._endpoint.host
         hosted = "typesafe" if options.base_url == _TYPESAFE else None
@@ -114,7 +113,7 @@ def _openai(name: str, question: Question) -> dict[str, Any]:
     return {**asked, "levels": [{"label": option} for option in options]}
 
 
-def _root(keywords: dict[str, Any], model: str) -> str | None:
+def _root(keywords: Mapping[str, Any], model: str) -> str | None:
     address = model if "://" in model else keywords.get("base_url")
     if address is None:
         return _TYPESAFE if keywords.get("api_key") else None

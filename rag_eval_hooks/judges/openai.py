@@ -32,9 +32,8 @@ class OpenAIJudge(LLMJudge):
     def __init__(
         self, model: str, *, temperature: float | None = 0.0, **options: Unpack[_Keywords]
     ) -> None:
-        keywords: dict[str, Any] = {**options}
-        client = ClientOptions.taken_from(keywords)
-        super().__init__(OpenAIChat(model, client, temperature=temperature), **keywords)
+        client, others = ClientOptions.split(options)
+        super().__init__(OpenAIChat(model, client, temperature=temperature), **others)
 
 
 class OpenAIChat(ChatAdapter):

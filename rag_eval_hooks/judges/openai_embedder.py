@@ -41,8 +41,7 @@ class OpenAIEmbedder:
         prices: Prices | None = None,
         **options: Unpack[EndpointKeywords],
     ) -> None:
-        given: dict[str, Any] = {**options}
-        client = ClientOptions(**{key: one for key, one in given.items() if one is not None})
+        client = ClientOptions.of(options)
         self.name = f"openai:{model}"
         self._model = model
         self._endpoint = Endpoint(client)

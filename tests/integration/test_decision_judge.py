@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -27,6 +29,7 @@ from rag_eval_hooks import (
 )
 from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, made
+from rag_eval_hooks.judges.decision_model import DecisionEndpoint
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.prompts import SPECS
 from rag_eval_hooks.score import Cause
@@ -242,3 +245,13 @@ def test_key_goes_only_to_the_endpoint_that_it_was_set_for(monkeypatch: pytest.M
         RagEval(judge="systemone:jev")
     with pytest.raises(ConfigError, match="systemone"):
         DecisionJudge("openai:gpt-4o-mini", api_key="k")
+
+
+@given(st.from_regex(r"[a-z]{3,9}_option", fullmatch=True))
+def test_unknown_option_is_refused_for_a_name_and_for_an_object(name: str) -> None:
+    model = DecisionEndpoint("systemone:m", {"api_key": "k"})
+    options: dict[str, Any] = {name: 3}
+    with pytest.raises(TypeError, match=name):
+        DecisionJudge("systemone:m", api_key="k", **options)
+    with pytest.raises(ConfigError, match=name):
+        DecisionJudge(model, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -46,10 +46,16 @@ class CallLimits:
                 raise ConfigError(name, getattr(self, name), f"a whole number, {least} or more")
 
     @classmethod
-    def taken_from(cls, keywords: dict[str, Any]) -> Self:
-        """Remove this class's fields from a mapping of keywords, and return the limits."""
-        given = {f.name: keywords.pop(f.name, None) for f in fields(cls)}
-        return cls(**{name: value for name, value in given.items() if value is not None})
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Return limits with defaults in place of None."""
+        return cls(**{name: value for name, value in options.items() if value is not None})
+
+    @classmethod
+    def split(cls, options: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """Return limits of the options that are fields, and the other options."""
+        own = {field.name for field in fields(cls)} & options.keys()
+        others = {name: value for name, value in options.items() if name not in own}
+        return cls.of({name: options[name] for name in own}), others
 
 
 class CallKeywords(TypedDict, total=False):
