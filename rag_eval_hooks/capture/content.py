@@ -65,7 +65,7 @@ def _shortened(value: Any, longest: int) -> Any:
         return value
     if isinstance(value, READABLE_MAPPING):
         return {
-            str(key): item if key in STRUCTURE else _shortened(item, longest)
+            encodable(str(key)): item if key in STRUCTURE else _shortened(item, longest)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
