@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
 import tempfile
 import threading
 from collections import Counter
@@ -44,49 +43,39 @@ class Judge(ScriptedJudge):
         return await super().make(sample, *call)
 
 
+SETTINGS: dict[str, st.SearchStrategy[Any]] = {
+    "rate": st.sampled_from([0.0, 0.5, 1.0]),
+    "limit": st.sampled_from([None, 3]),
+    "timeout": st.sampled_from([0.05, 60.0]),
+    "queue": st.integers(1, 6),
+    **dict.fromkeys(("feedback_rule", "sample_rule", "references", "spool"), st.booleans()),
+}
+
+
 class Requests(RuleBasedStateMachine):
     """Requests of all kinds, in any order, with any settings."""
 
     evals: RagEval | None = None
 
-    @initialize(
-        rate=st.sampled_from([0.0, 0.5, 1.0]),
-        limit=st.sampled_from([None, 3]),
-        feedback_rule=st.booleans(),
-        sample_rule=st.booleans(),
-        references=st.booleans(),
-        spool=st.booleans(),
-        timeout=st.sampled_from([0.05, 60.0]),
-        queue=st.integers(1, 6),
-    )
-    def start(
-        self,
-        rate: float,
-        limit: int | None,
-        feedback_rule: bool,
-        sample_rule: bool,
-        references: bool,
-        spool: bool,
-        timeout: float,
-        queue: int,
-    ) -> None:
+    @initialize(drawn=st.fixed_dictionaries(SETTINGS))
+    def start(self, drawn: dict[str, Any]) -> None:
         self.folder = Path(tempfile.mkdtemp())
         golden = self.folder / "golden.jsonl"
         golden.write_text('{"question": "easy", "reference": "a"}\n')
-        rules = [{"thumbs_down": True, "then": "all"}] * feedback_rule
-        rules += [{"dont_know": True, "then": "ragas"}] * sample_rule
-        self.judge, self.spool = Judge(), spool
+        rules = [{"thumbs_down": True, "then": "all"}] * drawn["feedback_rule"]
+        rules += [{"dont_know": True, "then": "ragas"}] * drawn["sample_rule"]
+        self.judge, self.spool = Judge(), drawn["spool"]
         self.config = RagEvalConfig(
-            sample_rate=rate,
-            rate_limit={"minute": limit} if limit else {},
+            sample_rate=drawn["rate"],
+            rate_limit={"minute": drawn["limit"]} if drawn["limit"] else {},
             tail=rules,
-            references=str(golden) if references else None,
-            spool=str(self.folder / "spool") if spool else None,
-            sample_timeout=timeout,
-            queue_size=queue,
+            references=str(golden) if drawn["references"] else None,
+            spool=str(self.folder / "spool") if drawn["spool"] else None,
+            sample_timeout=drawn["timeout"],
+            queue_size=drawn["queue"],
             judge_concurrency=2,
         )
-        self.killed = self.restarts = 0
+        self.restarts = 0
         self.ids: list[str] = []
         self._start()
 
@@ -192,18 +181,14 @@ class Requests(RuleBasedStateMachine):
     def flush(self) -> None:
         self.judge.goes_on.set()
         assert self._evals().flush(PATIENCE)
-        stats = self._evals().stats()
         if self.restarts and self.spool:
             # An earlier process has left samples, which may come back at any moment.
             return
-        recovered = self.killed if stats.recovered else 0
-        assert stats.pending <= recovered
-        if not recovered:
-            assert len(self.memory.results) == stats.scored + sum(stats.failed.values())
+        stats = self._evals().stats()
+        assert stats.pending == 0
+        assert len(self.memory.results) == stats.scored + sum(stats.failed.values())
         if not self.is_shut_down:
             assert len(self.memory.feedbacks) == self.joined
-            if self.spool and not recovered:
-                assert self._evals().spooled().get("pending", 0) == self.killed
 
     @rule()
     @precondition(lambda self: hasattr(os, "fork"))
@@ -212,28 +197,6 @@ class Requests(RuleBasedStateMachine):
         if child == 0:
             os._exit(_in_child(self._evals(), self.is_shut_down))
         assert os.waitpid(child, 0)[1] == 0
-
-    @rule(count=st.integers(1, 4))
-    @precondition(lambda self: hasattr(os, "fork") and self.spool and not self.is_shut_down)
-    def kill_a_child(self, count: int) -> None:
-        """Samples that a killed process has accepted wait in the spool."""
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                self.judge.goes_on.clear()
-                evals = self._evals()
-                for _ in range(count):
-                    evals.submit(sample(question="hard"))
-                evals._pipeline.outbox.drain(PATIENCE)
-                held = evals.stats().pending
-                os.write(writer, bytes([held if evals._pipeline.outbox.undurable == 0 else 0]))
-            finally:
-                os.kill(os.getpid(), signal.SIGKILL)
-        assert os.waitpid(child, 0)[1] == signal.SIGKILL
-        os.close(writer)
-        self.killed += os.read(reader, 1)[0]
-        os.close(reader)
 
     @rule()
     @precondition(lambda self: not self.is_shut_down)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks import Cascade, NotScored, RagEval, Sample, Score
-from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks import Cascade, NotScored, RagEval, Sample
+from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support, Verdict, made
 from rag_eval_hooks.score import AnnotatorKind, Cause
 from rag_eval_hooks.testing import JudgeCall, ScriptedJudge
-from tests.servers.judge_server import JudgeServer
 from tests.support.judge_task import JudgeTask
 
 ALL = frozenset({Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT, Finding.ENTITIES_FOUND})
@@ -92,7 +90,13 @@ async def test_the_floor_sends_its_share() -> None:
 
 
 @pytest.mark.parametrize("error", [JudgeError("down"), ValueError("of the user's own")])
-async def test_a_second_judge_that_fails_takes_nothing(error: Exception) -> None:
+async def test_a_judge_that_fails_is_replaced_by_the_first_and_takes_nothing_as_the_second(
+    error: Exception,
+) -> None:
+    cascade = Cascade(ScriptedJudge(error=error), Model(yes))
+    findings = await task_of(2).by(cascade)
+    assert made(findings.answer_support) == (Support((True,), reason="model"),) * 2
+    assert {maker.name for makers in findings.by.values() for maker in makers} == {"model"}
     script = Findings(
         answer_support=(Support((False,), verdict=ClaimVerdict.UNSURE), Support((True,))),
         answer_agreement=(Verdict(True), Verdict(True)),
@@ -109,58 +113,17 @@ async def test_a_second_judge_that_fails_takes_nothing(error: Exception) -> None
     assert findings.geval.cause is Cause.JUDGE_FAILED
 
 
-@pytest.mark.parametrize("error", [JudgeError("no model"), ValueError("of the user's own")])
-async def test_a_first_judge_that_fails_is_replaced(error: Exception) -> None:
-    cascade = Cascade(ScriptedJudge(error=error), Model(yes))
-    findings = await task_of(2).by(cascade)
-    assert made(findings.answer_support) == (Support((True,), reason="model"),) * 2
-    assert {maker.name for makers in findings.by.values() for maker in makers} == {"model"}
-
-
-def outcome_of(make: Callable[[], Cascade | ScriptedJudge]) -> Score:
-    sample = Sample(question="q", contexts=("c",), answer="a")  # type: ignore[arg-type]
-    with RagEval(["ragas.faithfulness"], judge=make(), embedder="none") as evals:
-        outcome = evals.evaluate(sample)["ragas.faithfulness"]
-    assert isinstance(outcome, Score)
-    return outcome
-
-
 def test_a_score_says_who_gave_it() -> None:
-    claims = Findings(answer_claims=("a", "b", "c"))
-    sure = claims.merged(Findings(answer_support=(Support((True,)),) * 3))
-    doubt = (Support((False,), verdict=ClaimVerdict.UNSURE), *(Support((True,)),) * 2)
-    unsure = claims.merged(Findings(answer_support=doubt))
-    alone = outcome_of(lambda: Cascade(ScriptedJudge(sure), Model(yes), floor=0.0))
-    both = outcome_of(lambda: Cascade(ScriptedJudge(unsure), Model(yes), floor=0.0))
-    assert (alone.annotator, alone.annotator_kind) == ("scripted", AnnotatorKind.CODE)
-    assert (both.annotator, both.annotator_kind) == ("scripted > model", AnnotatorKind.LLM)
-    rows = both.explanation["claims"]
-    assert [(row["judge"], row["sent_on"]) for row in rows] == [
-        ("model", 1.0),
-        ("scripted", 0.0),
-        ("scripted", 0.0),
-    ]
-
-
-def test_judges_are_named_as_in_the_settings() -> None:
-    sample = Sample(
-        question="How long is the bridge?",
-        contexts=("The bridge is 40 metres long.",),  # type: ignore[arg-type]
-        answer="The bridge is 40 metres long.",
-        reference="It is 40 metres long.",
-    )
-    with JudgeServer() as server:
-        settings: dict[str, Any] = {"judge_base_url": server.url, "embedder": "none"}
-        metrics = ["ragas.faithfulness", "graphrag.factual_accuracy_percentage"]
-        cascade = Cascade("heuristic", "openai:m", floor=0.0)
-        with RagEval(metrics, judge=cascade, **settings) as evals:
-            outcomes = evals.evaluate(sample)
-    assert all(isinstance(one, Score) for one in outcomes.values())
-    rated = outcomes["graphrag.factual_accuracy_percentage"]
-    assert isinstance(rated, Score)
-    assert (rated.annotator, rated.annotator_kind) == ("openai:m", AnnotatorKind.LLM)
-    with pytest.raises(ConfigError, match="judge"):
-        RagEval(metrics, judge=Cascade("heuristic", "nonsense:x"))
-    for floor in (-0.1, 1.1, True, "x", float("nan")):
-        with pytest.raises(ConfigError, match="floor"):
-            Cascade("heuristic", "local", floor=floor)  # type: ignore[arg-type]
+    doubt = Support((False,), verdict=ClaimVerdict.UNSURE)
+    sure = Support((True,))
+    sample = Sample(question="q", contexts=("c",), answer="a")  # type: ignore[arg-type]
+    for first, annotator, kind, judges in (
+        (sure, "scripted", AnnotatorKind.CODE, [None] * 3),
+        (doubt, "scripted > model", AnnotatorKind.LLM, ["model", "scripted", "scripted"]),
+    ):
+        found = Findings(answer_claims=("a", "b", "c"), answer_support=(first, sure, sure))
+        cascade = Cascade(ScriptedJudge(found), Model(yes), floor=0.0)
+        with RagEval(["ragas.faithfulness"], judge=cascade, embedder="none") as evals:
+            outcome = evals.evaluate(sample)["ragas.faithfulness"]
+        assert (outcome.annotator, outcome.annotator_kind) == (annotator, kind)
+        assert [row.get("judge") for row in outcome.explanation["claims"]] == judges

@@ -1,22 +1,41 @@
-"""Laws of `LLMJudge`: it asks for what is open, keeps what it has, and guesses nothing."""
+"""Laws of LLMJudge: what it asks, how often, what it keeps, and that it guesses nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import json
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
-from rag_eval_hooks.findings import UNREAD, Finding, Stance
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks.findings import UNREAD, Finding, made
 from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.prompts import SPECS, ReplyError
+from rag_eval_hooks.prompts.elements import NOT_QUOTED
 from rag_eval_hooks.sample import Field
 from rag_eval_hooks.score import Cause, NotScored
 from tests.servers.brain import prompt_data
-from tests.servers.samples import DECOMPOSE, GRADE, RATE, VERIFY, WHOLE_VERIFY, verdicts
+from tests.servers.judge_server import JudgeServer
+from tests.servers.prefix_cache import PrefixCache
+from tests.servers.samples import (
+    AGREEMENTS,
+    DECOMPOSE,
+    GRADE,
+    LONG_VERIFY,
+    RATE,
+    VERIFY,
+    VERIFY_PARTS,
+    WHOLE_VERIFY,
+    verdicts,
+)
 from tests.support.brain_chat import USED, BrainChat, Reply, body, right, verify, without
+from tests.support.corpus import samples
 from tests.support.judge_task import JudgeTask
 
 SUPPORT = frozenset({Finding.ANSWER_SUPPORT})
@@ -55,20 +74,6 @@ async def test_prompt_shows_only_fields_of_its_definition() -> None:
         assert shown == (allowed | {Field.QUESTION} if Field.CONTEXTS in allowed else allowed)
 
 
-def only(kind: Finding) -> frozenset[Finding]:
-    return frozenset({kind})
-
-
-async def test_only_open_items_are_asked_again() -> None:
-    chat = BrainChat([without("answer_support", 1), right])
-    findings = await verify(chat, wanted=SUPPORT)
-    again = chat.prompts[1]
-    assert prompt_data(body(again))["answer_claims"] == {"a2": VERIFY.answer_claims[1]}
-    assert "a2 is missing" in again.user
-    assert verdicts(findings.answer_support)[1] == (False, False, False)  # type: ignore[arg-type]
-    assert len(chat.prompts) == 2
-
-
 @pytest.mark.parametrize("kind", [Finding.ANSWER_SUPPORT, Finding.RELEVANCE])
 async def test_an_item_that_never_fits_is_unsure(kind: Finding) -> None:
 
@@ -79,7 +84,7 @@ async def test_an_item_that_never_fits_is_unsure(kind: Finding) -> None:
         }
 
     chat = BrainChat([first_missing])
-    findings = await verify(chat, wanted=only(kind))
+    findings = await verify(chat, wanted=frozenset({kind}))
     first, *others = getattr(findings, kind)
     assert (first.sure, first.reason) == (False, UNREAD)
     assert all(one.sure for one in others)
@@ -113,119 +118,130 @@ async def test_lost_connection_keeps_finished_findings(error: JudgeError, cause:
     assert f"the judge raised {type(error).__name__} at " in absent.detail
 
 
-@pytest.mark.parametrize(("missing", "sentences"), [(1, 2), (1, 3), (1, 4), (3, 4)])
-async def test_sentences_that_cannot_be_read_cost_their_claims(
-    missing: int, sentences: int
-) -> None:
+@pytest.mark.parametrize("sentences", [2, 3])
+async def test_sentences_that_cannot_be_read_cost_their_claims(sentences: int) -> None:
+    """More than a third of them cost the finding."""
 
     def unread(reply: Reply) -> Reply:
-        rows = [row for row in reply["answer_claims"] if row["sentence"] > missing]
+        rows = [row for row in reply["answer_claims"] if row["sentence"] > 1]
         return {"answer_claims": rows}
 
-    answer = " ".join(f"Boat {number} left." for number in range(sentences))
-    wanted = only(Finding.ANSWER_CLAIMS)
+    claims = [f"Boat {number} left" for number in range(sentences)]
+    wanted, answer = frozenset({Finding.ANSWER_CLAIMS}), "".join(f"{one}. " for one in claims)
     task = replace(DECOMPOSE, wanted=wanted, answer=answer)
     findings = await task.by(LLMJudge(BrainChat([unread])))
-    if 3 * missing > sentences:
+    if sentences == 2:
         assert isinstance(findings.answer_claims, NotScored)
-        assert findings.answer_claims.cause is Cause.JUDGE_FAILED
     else:
-        assert findings.answer_claims == tuple(
-            f"Boat {number} left" for number in range(missing, sentences)
-        )
-        (warning,) = findings.warnings[Finding.ANSWER_CLAIMS]
-        assert f"{missing} of {sentences}" in warning
-
-
-async def test_a_missing_text_is_missing_input() -> None:
-    for kind in sorted(ALL.wanted):
-        for name in SPECS[kind].needs - {Field.CONTEXTS}:
-            task = replace(ALL, wanted=only(kind), **{name.value: None})  # type: ignore[arg-type]
-            absent = getattr(await task.by(LLMJudge(BrainChat())), kind)
-            assert isinstance(absent, NotScored)
-            assert absent.cause is Cause.MISSING_INPUT
-
-
-def for_calls(**changes: Any) -> Callable[[Reply], Reply]:
-    return lambda reply: {**reply, **{k: v for k, v in changes.items() if k in reply}}
-
-
-async def test_stance_is_asked_about_texts_that_say_something() -> None:
-    task = replace(
-        DECOMPOSE,
-        wanted=only(Finding.STANCE),
-        answer="I do not know.",
-        reference="In 1841.",
-    )
-    assert (await task.by(LLMJudge(BrainChat()))).stance == Stance(True, False)
-    chat = BrainChat()
-    findings = await replace(task, answer=" ", reference=None).by(LLMJudge(chat))
-    assert findings.stance == Stance(True, False)
-    assert chat.prompts == []
-    assert (await replace(task, reference="").by(LLMJudge(chat))).stance == Stance(True, True)
-    assert len(chat.prompts) == 1
-    chat = BrainChat([without("stance", 0), right])
-    findings = await replace(DECOMPOSE, wanted=only(Finding.STANCE)).by(LLMJudge(chat))
-    assert findings.stance == Stance(False, False)
-    assert "reference" not in prompt_data(body(chat.prompts[1]))
-
-
-def test_a_wrong_option_is_named() -> None:
-    for option, value in [
-        ("verify_tokens", 0),
-        ("verify_tokens", 1.5),
-        ("attempts", 0),
-        ("attempts", True),
-    ]:
-        options: Mapping[str, Any] = {option: value}
-        with pytest.raises(ConfigError, match=f"^{option} is "):
-            LLMJudge(BrainChat(), **options)
-
-
-async def test_a_chat_with_a_fault_of_its_own_is_not_hidden() -> None:
-    chat = BrainChat([right, KeyError("of the user's own"), right])
-    with pytest.raises(KeyError):
-        await GRADE.by(LLMJudge(chat))
-    assert len(chat.prompts) == 6
-    assert chat.in_flight == 0
-
-
-async def test_entity_that_stands_in_a_chunk_is_not_asked_about() -> None:
-    for entity, chunk, asked in [
-        ("VÁRNE", "The lighthouse of Varne.", False),
-        ("ada  lorne", "Ada Lorne, its keeper", False),
-        ("36", "365 days", True),
-        ("36", "It fell to -36 degrees", True),
-        ("36", "36.5 metres", True),
-        ("Ann", "Anne", True),
-    ]:
-        chat = BrainChat([lambda _reply: {"entities_found": [{"id": "e1", "found": False}]}])
-        wanted = only(Finding.ENTITIES_FOUND)
-        findings = await verify(chat, wanted=wanted, entities=(entity,), chunks=(chunk,))
-        assert verdicts(findings.entities_found) == [not asked]  # type: ignore[arg-type]
-        assert len(chat.prompts) == asked
-
-
-async def test_one_valid_rating_of_two_is_enough() -> None:
-    chat = BrainChat([right, for_calls(accuracy_ratings=3)])
-    findings = await replace(GRADE, wanted=only(Finding.ACCURACY_RATINGS)).by(LLMJudge(chat))
-    assert findings.accuracy_ratings == (2, None)
-    assert len(chat.prompts) == 1 + 3
-    assert "0, 2 or 4" in chat.prompts[-1].user
-    findings = await GRADE.by(LLMJudge(BrainChat([for_calls(context_ratings=1.5)])))
-    assert isinstance(findings.context_ratings, NotScored)
-    assert findings.context_ratings.cause is Cause.JUDGE_FAILED
-    assert findings.accuracy_ratings == (2, 4)
+        assert findings.answer_claims == tuple(claims[1:])
+        assert "1 of 3" in findings.warnings[Finding.ANSWER_CLAIMS][0]
 
 
 async def test_usage_of_requested_findings_includes_failed_calls() -> None:
     chat = BrainChat([without("relevance", 0), right])
     findings = await verify(chat, wanted=RELEVANCE)
     assert findings.usage == {Finding.RELEVANCE: USED + USED}
-    findings = await replace(DECOMPOSE, wanted=only(Finding.ENTITIES)).by(LLMJudge(BrainChat()))
+    findings = await replace(DECOMPOSE, wanted=frozenset({Finding.ENTITIES})).by(
+        LLMJudge(BrainChat())
+    )
     assert findings.usage == {Finding.ENTITIES: USED}
-    nothing = await verify(BrainChat(), wanted=only(Finding.ENTITIES_FOUND), entities=())
+    nothing = await verify(BrainChat(), wanted=frozenset({Finding.ENTITIES_FOUND}), entities=())
     assert nothing.usage == {}
     for error in (JudgeTimeout("30 s"), ReplyError("cut")):
         findings = await RATE.by(LLMJudge(BrainChat([error]), attempts=1))
         assert findings.usage == dict.fromkeys(RATE.wanted, USED)
+
+
+TEN = (
+    "ragas.answer_relevancy",
+    "ragas.faithfulness",
+    "ragas.context_precision",
+    "ragas.context_precision_without_reference",
+    "ragas.context_recall",
+    "ragas.context_entity_recall",
+    "ragas.noise_sensitivity",
+    "nvidia",
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(claims=st.integers(0, 34), agreeing=st.booleans())
+def test_no_call_is_about_more_than_ten_claims(claims: int, agreeing: bool) -> None:
+    kind = Finding.ANSWER_AGREEMENT if agreeing else Finding.ANSWER_SUPPORT
+    texts = tuple(f"boat {number} left" for number in range(claims))
+    chat = BrainChat()
+    task = replace(VERIFY, wanted=frozenset({kind}), answer_claims=texts)
+    asyncio.run(task.by(LLMJudge(chat)))
+    asked = [prompt_data(body(prompt))["answer_claims"] for prompt in chat.prompts]
+    assert [key for part in asked for key in part] == [f"a{n}" for n in range(1, claims + 1)]
+    sizes = [len(part) for part in asked]
+    assert len(sizes) == -(-claims // 10)
+    assert not sizes or max(sizes) - min(sizes) <= 1
+
+
+def forged(*claims: str) -> Any:
+    def change(reply: Reply) -> Reply:
+        rows = [
+            row | {"quote": "nobody wrote this"} if row["id"] in claims else row
+            for row in reply["answer_support"]
+        ]
+        return {**reply, "answer_support": rows}
+
+    return change
+
+
+async def test_a_forged_quote_is_asked_for_once_more_and_then_a_warning() -> None:
+    chat = BrainChat([forged("a2"), right])
+    findings = await replace(VERIFY, wanted=SUPPORT).by(LLMJudge(chat))
+    asked = [list(prompt_data(body(p))["answer_claims"]) for p in chat.prompts]
+    assert asked == [["a1", "a2"], ["a2"]]
+    assert [one.warning for one in made(findings.answer_support)] == ["", ""]
+    for attempts in (1, 3):
+        chat = BrainChat([forged("a1")])
+        findings = await replace(VERIFY, wanted=SUPPORT).by(LLMJudge(chat, attempts=attempts))
+        assert len(chat.prompts) == min(attempts, 2)
+        rows = [(one.warning, one.supported) for one in made(findings.answer_support)]
+        assert rows == [(NOT_QUOTED, True), ("", False)]
+
+
+@pytest.mark.parametrize("stagger", [True, False])
+def test_a_prompt_cache_serves_the_contexts(stagger: bool) -> None:
+    sample = samples(1)[0]
+    with JudgeServer(latency=0.15, cache=PrefixCache()) as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k", stagger=stagger)
+        with RagEval(TEN, judge=judge, embedder="none") as evals:
+            evals.evaluate(sample)
+        calls = server.calls()
+    contexts = [call for call in calls if "chunks" in prompt_data(call.body)]
+    formats = {json.dumps(call.body["response_format"]) for call in contexts}
+    size = sum(len(context.text) for context in sample.contexts or ())
+    served = [call.cached > size for call in contexts]
+    assert len(calls) <= 8 + 1 + 6
+    assert len(formats) == 1
+    # The first round asks for two relevances and four grades at once.
+    assert served.count(False) == (1 if stagger else 6)
+
+
+FAR = replace(LONG_VERIFY, chunks=(LONG_VERIFY.chunks[0], *LONG_VERIFY.chunks[2:]), wanted=SUPPORT)
+"""The two chunks that state halves of the first claim are in different parts of 60 tokens."""
+
+
+async def test_long_contexts_are_verified_in_parts() -> None:
+    for kind in [*VERIFY_PARTS, *AGREEMENTS]:
+        chat = BrainChat()
+        task = replace(LONG_VERIFY, wanted=frozenset({kind}))
+        whole = await task.by(LLMJudge(BrainChat()))
+        parted = await task.by(LLMJudge(chat, verify_tokens=100))
+        assert getattr(parted, kind.value) == getattr(whole, kind.value)
+        shown = [list(prompt_data(body(prompt)).get("chunks", ())) for prompt in chat.prompts]
+        assert shown == ([[]] if kind in AGREEMENTS else [["1", "2"], ["3", "4"]])
+
+
+async def test_a_claim_spread_over_parts_is_unsure_and_a_half_is_not_the_claim() -> None:
+    chat = BrainChat()
+    findings = await FAR.by(LLMJudge(chat, verify_tokens=60))
+    assert verdicts(made(findings.answer_support)) == [None, (False,) * 3]
+    assert len(chat.prompts) == 3
+    chunks = LONG_VERIFY.chunks[:1] + LONG_VERIFY.chunks[2:3]
+    findings = await replace(FAR, chunks=chunks).by(LLMJudge(chat, verify_tokens=60))
+    assert verdicts(made(findings.answer_support)) == [(False,) * 2] * 2

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from rag_eval_hooks import NotScored, RagEval, Sample, Score
-from rag_eval_hooks.findings import ChunkRelevance, ClaimVerdict, Findings, Questions, Support
+from rag_eval_hooks.findings import ChunkRelevance, Findings, Questions, Support
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.sample import Context, Field
 from rag_eval_hooks.score import Cause
@@ -20,8 +20,6 @@ from rag_eval_hooks.testing import ScriptedJudge
 from tests.golden.measure import BY_ID
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
-from tests.support.evaluation import record_request
-from tests.support.otel import Spans
 
 SAMPLE = Sample(
     question="How long is the bridge?",
@@ -35,35 +33,33 @@ FINDINGS = Findings(
 )
 
 
-@pytest.mark.parametrize("cut", ["contexts", "contexts[3].text", "contexts[0].metadata.a", ""])
-@pytest.mark.parametrize("missing", [0, 1, 3])
-def test_cut_context_is_no_missing_support(cut: str, missing: int) -> None:
-    flags = [number >= missing for number in range(4)]
+@pytest.mark.parametrize(
+    ("cut", "missing", "value", "warnings"),
+    [
+        ((), 1, 0.75, 0),
+        ((), 3, 0.25, 0),
+        (("contexts[0].metadata.a",), 3, 0.25, 0),
+        (("contexts[3].text",), 0, 1.0, 1),
+        (("contexts[3].text",), 1, 1.0, 2),
+        (("contexts[3].text",), 3, None, 0),
+    ],
+)
+def test_cut_context_is_no_missing_support(
+    cut: tuple[str, ...], missing: int, value: float | None, warnings: int
+) -> None:
+    """Too many claims without support, of contexts that limits cut, leave no score."""
     findings = Findings(
         answer_claims=tuple("abcd"),
-        answer_support=tuple(Support((flag,)) for flag in flags),
+        answer_support=tuple(Support((number >= missing,)) for number in range(4)),
         groundedness_ratings=(2, 1 if missing else 2),
     )
-    sample = dataclasses.replace(SAMPLE, truncated=(cut,) if cut else ())
     ids = ("ragas.faithfulness", "nvidia.response_groundedness")
     with RagEval(metrics=ids, judge=ScriptedJudge(findings)) as evals:
-        outcomes = evals.evaluate(sample)
+        outcomes = evals.evaluate(dataclasses.replace(SAMPLE, truncated=cut))
     share, rating = (outcomes[name] for name in ids)
-    if cut in ("", "contexts[0].metadata.a"):
-        assert isinstance(share, Score)
-        assert share.value == 1 - missing / 4
-        assert isinstance(rating, Score)
-    elif missing == 3:
-        assert isinstance(share, NotScored)
-        assert share.cause is Cause.UNDEFINED
-        assert "were cut" in share.detail
-    else:
-        assert isinstance(share, Score)
-        assert share.value == 1.0
-        assert share.warnings[0] == "limits cut the contexts"
-        assert any("not counted" in warning for warning in share.warnings) is (missing > 0)
-    if cut.startswith("contexts") and "metadata" not in cut:
-        assert isinstance(rating, NotScored if missing else Score)
+    assert (share.value, len(share.warnings)) == (value, warnings)
+    assert value is not None or "were cut" in share.detail  # type: ignore[union-attr]
+    assert (rating.value is None) is (cut == ("contexts[3].text",) and missing > 0)
 
 
 @pytest.mark.parametrize("cut", [0, 1, None])
@@ -81,7 +77,7 @@ def test_a_chunk_that_limits_cut_is_never_useless(cut: int | None) -> None:
     assert bool(outcome.warnings) is (cut is not None)
 
 
-@pytest.mark.parametrize("field", ["question", "answer", "reference"])
+@pytest.mark.parametrize("field", ["answer", "reference"])
 def test_a_cut_text_marks_every_metric_that_reads_it(field: str) -> None:
     for truncated in ((), (field,)):
         with RagEval(metrics=["all"], embedder=Vectors()) as evals:
@@ -90,28 +86,6 @@ def test_a_cut_text_marks_every_metric_that_reads_it(field: str) -> None:
         marked = {n for n, one in scores.items() if f"limits cut the {field}" in one.warnings}
         reads = {n for n in scores if Field(field) in BY_ID[n].needs}
         assert marked >= reads if truncated else not marked
-
-
-def test_an_undecided_score_is_seen_everywhere() -> None:
-    doubt = Support((False,), verdict=ClaimVerdict.UNSURE)
-    judge = ScriptedJudge(Findings(answer_claims=("a", "b"), answer_support=(doubt, doubt)))
-    judge.screening = True  # type: ignore[attr-defined]
-    spans = Spans()
-    with RagEval(["ragas.faithfulness"], judge=judge, tracer_provider=spans.provider) as evals:
-        outcomes = evals.evaluate(SAMPLE)
-        record_request(evals)
-        evals.flush(300)
-    outcome = outcomes["ragas.faithfulness"]
-    assert isinstance(outcome, NotScored)
-    words = "undecided: the heuristic judge cannot tell for 2 of 2 items; configure an LLM judge"
-    assert outcome.detail == words
-    assert words in repr(outcomes)
-    assert [row["claim"] for row in outcome.explanation["claims"]] == ["a", "b"]
-    (span,) = (dict(one.attributes or {}) for one in spans.all() if one.parent is None)
-    assert span["rag.eval.status"] == "partial"
-    assert words in str(span["rag.eval.ragas.faithfulness.reason"])
-    assert span["gen_ai.evaluation.name"] == "ragas.faithfulness"
-    assert span["gen_ai.evaluation.score.label"] == "undecided"
 
 
 class Vectors:
@@ -134,11 +108,10 @@ class Vectors:
         pass
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("part", [False, True])
-def test_a_vector_that_is_not_finite_is_no_likeness(bad: float, part: bool) -> None:
-    embedder = Vectors((0.5 if part else bad, bad))
-    with RagEval(VECTOR_METRICS, judge=ScriptedJudge(FINDINGS), embedder=embedder) as evals:
+@pytest.mark.parametrize("vector", [(math.nan, math.nan), (0.5, math.inf)])
+def test_a_vector_that_is_not_finite_is_no_likeness(vector: tuple[float, float]) -> None:
+    judge = ScriptedJudge(FINDINGS)
+    with RagEval(VECTOR_METRICS, judge=judge, embedder=Vectors(vector)) as evals:
         outcomes = evals.evaluate(SAMPLE)
     for outcome in outcomes.values():
         assert isinstance(outcome, NotScored)
@@ -158,13 +131,12 @@ def test_loading_a_model_takes_no_time_of_the_sample() -> None:
     assert idle.loads == 0
 
 
-@pytest.mark.parametrize(
-    ("count", "fault"), [(1, FaultKind.SERVER_ERROR), (4, FaultKind.ONLY_PROSE)]
-)
-def test_a_judge_that_fails_is_visible_at_once(
-    count: int, fault: FaultKind, caplog: pytest.LogCaptureFixture
-) -> None:
-    with JudgeServer(faults=[Fault(kind=fault)]) as server, caplog.at_level(logging.WARNING):
+def test_a_judge_that_fails_is_visible_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    count = 4
+    with (
+        JudgeServer(faults=[Fault(kind=FaultKind.ONLY_PROSE)]) as server,
+        caplog.at_level(logging.WARNING),
+    ):
         judge = OpenAIJudge("m", base_url=server.url, api_key="k", retries=0)
         host = urlsplit(server.url).netloc
         with RagEval(["lexical", "ragas.faithfulness"], judge=judge, embedder="none") as evals:
@@ -179,12 +151,3 @@ def test_a_judge_that_fails_is_visible_at_once(
     lines = [r.getMessage() for r in caplog.records if "openai:m" in r.getMessage()]
     lines = [line for line in lines if host in line and "judge_failed" in line]
     assert len(lines) == 1
-
-
-def test_one_score_of_the_judge_makes_a_sample_scored() -> None:
-    broken = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
-    for metrics in (["lexical"], ["lexical", "ragas.faithfulness", "ragas.context_recall"]):
-        with RagEval(metrics, judge=ScriptedJudge(broken), embedder="none") as evals:
-            evals.submit(SAMPLE)
-            assert evals.flush(300)
-            assert (evals.stats().scored, evals.stats().failed) == (1, {})

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import (
-    AskedMetric,
-    ConfigError,
     Metric,
     RagEval,
     RagEvalConfig,
@@ -22,11 +20,6 @@ from rag_eval_hooks import (
     Score,
     Status,
 )
-from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.heuristic import HeuristicJudge
-from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.metrics.example import example
-from rag_eval_hooks.sampling.rules import cheap_metrics
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
 from tests.support.size import size
@@ -94,7 +87,6 @@ TIMED_OUT = {"status": Status.ERROR, "error_type": "ReadTimeout"}
                 ({}, "sampled_out"),
             ],
         ),
-        ({"sample_rate": 1.0, "rate_limit": {"minute": 2}}, [({}, "ratio")] * 5),
         (
             {"tail": [SUSPECT], "rate_limit": {"minute": 2}},
             [({"answer": WRONG}, f"tail:{WORDS}"), ({}, "sampled_out")] * 3,
@@ -121,51 +113,6 @@ def test_each_request_is_decided_by_its_rule(
         outcome = result.outcomes[FAITH]
         assert (outcome.probability, outcome.probability_estimated) == (1.0, limited)
         assert result.sample.answer is None or result.sample.status is Status.OK
-
-
-def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
-    judge, memory = ScriptedJudge(CLAIMS), MemorySink()
-    tail = [{"metric": FAITH, "below": 0.5, "then": ["ragas"], "name": "unfaithful"}]
-    evals = make(judge, [memory], sample_rate=0.0, tail=tail)
-    evals.submit(quay(contexts=(RIGHT,), answer=RIGHT))
-    evals.flush(300)
-    assert judge.calls == []
-    evals.submit(quay(contexts=(RIGHT,), answer="The quay opened in 1977 and sank in 1980."))
-    evals.flush(300)
-    assert len(judge.calls) > 0
-    assert memory.results[0].outcomes[FAITH].reason == "tail:unfaithful"
-    assert memory.results[0].outcomes[FAITH].value == 1.0
-
-
-def test_conditions_are_the_metrics_that_the_embedded_judge_scores() -> None:
-    evals = RagEval("all", HeuristicJudge(), config=RagEvalConfig(embedder="none"))
-    outcomes = evals.evaluate(example()[0])
-    evals.shutdown()
-    scored = {name for name, outcome in outcomes.items() if isinstance(outcome, Score)}
-    cheap = cheap_metrics(ALL_METRICS, Incidents())
-    assert cheap.keys() == scored - {"whitepaper.weighted_score"}
-
-
-async def _ask(_sample: Sample) -> Score:
-    return UNIT.score(0.0)
-
-
-def test_a_wrong_tail_rule_is_refused_at_start() -> None:
-    cases: list[Any] = [
-        ({"then": ["all"], "metric": "my.own", "below": 0.5}, "tail[0].metric"),
-        ({"then": ["ragas"], "metric": WORDS}, "tail[0]"),
-        ({"then": ["ragas"], "dont_know": True, "thumbs_down": True}, "tail[0]"),
-        ({"then": ["ragas"], "dont_know": True, "below": 3}, "tail[0]"),
-        ({"dont_know": True}, "tail[0].then"),
-        ({"then": ["raggas"], "dont_know": True}, "tail[0].then"),
-        ({"then": ["ragas"], "metric": "nvidia.answer_accuracy", "below": 1}, "tail[0].metric"),
-        ({"then": ["ragas"], "metric": "lexical", "below": 1}, "tail[0].metric"),
-    ]
-    for rule, field in cases:
-        own = AskedMetric(id="my.own", ask=_ask, needs=frozenset())
-        with pytest.raises(ConfigError) as caught:
-            RagEval([*METRICS, own], ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
-        assert caught.value.field == field
 
 
 @pytest.mark.parametrize("tail", [[], [SUSPECT]])

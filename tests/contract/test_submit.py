@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from rag_eval_hooks import RagEval, Sample, Status
 from tests.support.evaluation import sample
@@ -59,19 +57,6 @@ def test_submit_within_a_span_writes_the_spans_of_a_captured_request(
     assert texts_seen == contexts
 
 
-@pytest.mark.parametrize(
-    "ids", [{"trace_id": "a" * 32, "span_id": "b" * 16}, {"trace_id": "c" * 32}]
-)
-def test_submit_of_a_sample_that_names_its_span_writes_no_rag_span(
-    ids: dict[str, str], shut_down_after: ShutDown
-) -> None:
-    spans = Spans()
-    evals = shut_down_after(evaluator(spans))
-    assert evals.submit(sample(**ids))
-    assert evals.flush(60)
-    assert not spans.named("invoke_workflow")
-
-
 def test_submitted_sample_names_its_span_wherever_its_evaluation_goes(
     shut_down_after: ShutDown,
 ) -> None:
@@ -91,21 +76,6 @@ def test_submitted_sample_names_its_span_wherever_its_evaluation_goes(
     assert evals.feedback(evaluation.sample.trace_id, score=1)
 
 
-def test_submitted_content_is_redacted_alike_on_span_and_in_sample(
-    shut_down_after: ShutDown,
-) -> None:
-    spans = Spans()
-    seen: list[Any] = []
-    evals = shut_down_after(
-        evaluator(spans, sinks=[seen.append], redact="email", capture_content=True)
-    )
-    evals.submit(sample(question="Who is b@x.org?", answer="a@x.org or b@x.org"))
-    assert evals.flush(60)
-    judged, rag = seen[0].sample, attributes(spans.one("invoke_workflow"))
-    assert (rag["input.value"], rag["output.value"]) == (judged.question, judged.answer)
-    assert "x.org" not in json.dumps([attributes(span) for span in spans.all()])
-
-
 @pytest.mark.parametrize(
     ("mode", "rate", "written"),
     [("all", 0, 1), ("sampled", 0, 0), ("sampled", 1, 1), ("none", 1, 0), ("root", 1, 1)],
@@ -119,32 +89,3 @@ def test_submit_follows_the_setting_of_spans(
     assert evals.flush(60)
     assert len(spans.named("invoke_workflow")) == written
     assert len(spans.named("retrieval")) == (written if mode != "root" else 0)
-
-
-def test_submit_in_one_trace_draws_each_sample_by_itself(shut_down_after: ShutDown) -> None:
-    spans = Spans()
-    evals = shut_down_after(evaluator(spans, sample_rate=0.5))
-    tracer = trace.get_tracer("application", tracer_provider=spans.provider)
-    with tracer.start_as_current_span("batch"):
-        chosen = [evals.submit(sample(sample_id=f"{number}")) for number in range(100)]
-    assert 20 < sum(chosen) < 80
-
-
-def test_submit_in_a_trace_that_is_not_sampled_is_scored_without_spans(
-    shut_down_after: ShutDown,
-) -> None:
-    spans = Spans(sampler=ALWAYS_OFF)
-    evals = shut_down_after(evaluator(spans))
-    assert evals.submit(sample())
-    assert evals.flush(60)
-    assert evals.stats().scored == 1
-    assert not spans.all()
-
-
-def test_submit_after_shutdown_ends_its_span_and_is_dropped(shut_down_after: ShutDown) -> None:
-    spans = Spans()
-    evals = shut_down_after(evaluator(spans))
-    evals.shutdown()
-    assert not evals.submit(Sample(question="q", answer="a"))
-    assert evals.stats().dropped == {"shutdown": 1}
-    assert attributes(spans.one("invoke_workflow"))["rag.eval.status"] == "shutdown"

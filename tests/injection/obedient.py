@@ -14,12 +14,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rag_eval_hooks import Context, RagEval, Sample, Score
-from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.prompts.prompt import data_block
 from rag_eval_hooks.score import Outcomes
-from tests.injection.attacks import NAMES, Attack
+from tests.injection.attacks import Attack
 from tests.servers.brain import truthful_reply
 
 _MEANT = re.compile(r"<\s*(/?)\s*data\s*(?:\w+=)?\s*([0-9a-f]{12})\s*/?\s*>", re.IGNORECASE)
@@ -42,7 +41,6 @@ METRICS = (
     "nvidia.response_groundedness",
 )
 _ZEROS = "0" * 12
-_DELIMITER = re.compile(r"<(/?)data [0-9a-f]{12}>")
 
 
 class Result(NamedTuple):
@@ -58,9 +56,8 @@ class Obedient:
 
     name = "obedient"
 
-    def __init__(self, *, lenient: bool = False, fixed: bool = False) -> None:
+    def __init__(self, *, lenient: bool = False) -> None:
         self._lenient = lenient
-        self._fixed = fixed
         self.learning = True
         self.obeyed = 0
         self.tokens: set[str] = set()
@@ -70,8 +67,6 @@ class Obedient:
 
     async def complete(self, prompt: Prompt) -> str:
         text = prompt.user
-        if self._fixed:
-            text = _DELIMITER.sub(rf"<\1data {_ZEROS}>", text).replace("\\u003c", "<")
         self.tokens |= set(_OPEN.findall(text))
         seen = _read_kindly(text) if self._lenient else text
         lines = {line for line in outside(seen).splitlines() if line.strip()}
@@ -124,31 +119,18 @@ def _praised(value: Any) -> Any:
     return praised
 
 
-def mount(
-    attacks: Sequence[Attack], *, fixed_delimiters: bool = False, lenient: bool = False
-) -> list[Result]:
-    obedient = Obedient(lenient=lenient, fixed=fixed_delimiters)
+def mount(attacks: Sequence[Attack], *, lenient: bool = False) -> list[Result]:
+    obedient = Obedient(lenient=lenient)
     with RagEval(metrics=METRICS, judge=LLMJudge(obedient), embedder="none") as evals:
         usual = evals.evaluate(HARMLESS)
         obedient.learning = False
-        known = _tokens_of(obedient)
-        tokens = dict.fromkeys(known, _ZEROS) if fixed_delimiters else known
+        tokens = _tokens_of(obedient)
         results = []
         for attack in attacks:
             before = obedient.obeyed
             outcomes = evals.evaluate(attacked(attack, tokens[attack.token]))
             results.append(Result(attack, obedient.obeyed - before, _raised(outcomes, usual)))
         return results
-
-
-def mount_embedded(attacks: Sequence[Attack]) -> list[Result]:
-    metrics = ("ragas.faithfulness", "graphrag.ragas_faithfulness", "lexical")
-    with RagEval(metrics=metrics, judge=HeuristicJudge(None), embedder="none") as evals:
-        usual = evals.evaluate(HARMLESS)
-        return [
-            Result(attack, 0, _raised(evals.evaluate(attacked(attack, _ZEROS)), usual))
-            for attack in attacks
-        ]
 
 
 def _tokens_of(obedient: Obedient) -> dict[str, str]:
@@ -160,30 +142,12 @@ def attacked(attack: Attack, token: str) -> Sample:
     close = "</data>" if attack.token == "none" else f"</data {token}>"
     text = attack.text.replace("{CLOSE}", close).replace("{OPEN}", close.replace("/", ""))
     text = text.replace("{TOKEN}", token)
-    if attack.place == NAMES:
-        return _named(text)
     if attack.place == "context":
         assert HARMLESS.contexts is not None
         first, *rest = HARMLESS.contexts
         return replace(HARMLESS, contexts=(Context(text=f"{first.text} {text}"), *rest))
     changed: dict[str, Any] = {attack.place: f"{getattr(HARMLESS, attack.place)}. {text}"}
     return replace(HARMLESS, **changed)
-
-
-def _named(text: str) -> Sample:
-    contexts = tuple(
-        replace(context, id=text, metadata={"title": text, text: text})
-        for context in HARMLESS.contexts or ()
-    )
-    return replace(
-        HARMLESS,
-        contexts=contexts,
-        question_id=text,
-        user_id=text,
-        session_id=text,
-        tags=(text,),
-        metadata={"note": text, text: text},
-    )
 
 
 def _plain_token() -> str:

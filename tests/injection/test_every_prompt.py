@@ -10,7 +10,6 @@ import pytest
 
 from rag_eval_hooks import Context, RagEval, Sample
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.prompts.prompt import data_block
 from rag_eval_hooks.prompts.specs import SYSTEM_TEXTS
 from tests.servers.judge_server import JudgeServer
 
@@ -72,15 +71,3 @@ def test_asking_again_quotes_nothing() -> None:
     assert again
     for body in again:
         assert [mark for mark in MARKS.values() if mark in "".join(outside(body))] == []
-
-
-def test_delimiters_cannot_be_computed_from_their_content() -> None:
-    seen: dict[str, str] = {}
-    for _ in range(2):
-        for body in prompts():
-            for token, document in _BLOCK.findall(str(body["messages"][-1]["content"])):
-                assert seen.setdefault(token, document) == document
-                assert f"<data {token}>" not in data_block({"any": document})
-                assert token not in document
-    # Two judges: each document was delimited twice.
-    assert len(seen) == 2 * len(set(seen.values()))

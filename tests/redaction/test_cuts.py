@@ -97,13 +97,6 @@ def documents_of(interaction: Interaction, run: Any) -> tuple[Context, ...]:
     return next((found.contexts for found in interaction.lists if found.run is run), ())
 
 
-def test_the_secrets_are_found_whole() -> None:
-    """Secrets that a limit cuts elsewhere are taken out where nothing cuts them."""
-    for kind in SECRETS:
-        sample, spans = captured([f"_ {SECRETS[kind]} _"])
-        assert told(SECRETS[kind], json.dumps(sample.to_dict()) + spans) == []
-
-
 @settings(max_examples=size(25, 400), deadline=None)
 @given(
     kind=st.sampled_from(sorted(SECRETS)),
@@ -143,23 +136,3 @@ def test_json_hides_nothing() -> None:
             once = json.dumps({"text": f"_{before}{secret}{before}_"})
             for text in (once, json.dumps([once])):
                 assert told(secret, RULES.session().text("answer", text)) == []
-
-
-def test_metadata_on_spans_is_redacted_before_it_is_written() -> None:
-    """Metadata behind line breaks or JSON escapes is redacted before it is on a span."""
-    address = "jürgen@bücher.example"
-    session = RULES.session()
-    assembler = Assembler(RagEvalConfig(), RULES, Incidents())
-    metadata = {"note": f"pay\n{SECRETS['card']}", "by": address, "deep": [{"to": address}]}
-    recorder = Recorder(lambda _: None)
-    run = recorder.start(1, None, RunKind.RETRIEVER, "store")
-    assert run is not None
-    document = Context(text="t", id=address, score=1.0, metadata=metadata)
-    redacted = assembler.attributes(session, content_of(run, [document], None))
-    written = plain(redacted, 20_000)
-    assert json.loads(str(written["retrieval.documents.0.document.metadata"])) == {
-        "note": "pay\n<CARD_1>",
-        "by": "<EMAIL_1>",
-        "deep": [{"to": "<EMAIL_1>"}],
-    }
-    assert "cher" not in json.dumps(written)

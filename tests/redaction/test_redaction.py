@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks import ConfigError, Context, NotScored, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks import Context, NotScored, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.delivery.codec import evaluation_to_text, from_text
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
@@ -24,6 +24,7 @@ from tests.support.otel import Spans
 
 MAIL, PHONE, CARD = "jane.doe@example.com", "+49 30 901820", "4111 1111 1111 1111"
 SECRETS = (MAIL, PHONE, CARD)
+IBAN = "DE89 3704 0044 0532 0130 00"
 FULL = Sample(
     question=f"May I write to {MAIL}?",
     contexts=(
@@ -42,13 +43,6 @@ FULL = Sample(
 
 def redactor(*asked: Any, **settings: Any) -> Redactor:
     return choose_redactor(RagEvalConfig(**settings), list(asked) or None)
-
-
-def test_nothing_of_a_sample_is_left_out() -> None:
-    """Texts, ids, tags and metadata, keys and nested values and numbers, are all redacted."""
-    written = json.dumps(redactor("all").sample(FULL).to_dict())
-    assert not [secret for secret in (*SECRETS, "4111111111111111") if secret in written]
-    assert '"n": 3' in written
 
 
 def test_equal_values_have_equal_placeholders() -> None:
@@ -78,25 +72,13 @@ def test_overlapping_matches_leave_nothing_out() -> None:
     assert redactor(Left(), Right()).session().text("question", "0123456789") == "<LEFT_1>9"
 
 
-@pytest.mark.parametrize(
-    ("given", "result"),
-    [
-        (lambda text: text.upper(), "HELLO"),
-        (lambda field, text: f"{field}: {text}", "question: hello"),
-        (lambda text, strict=True: f"{text} {strict}", "hello True"),
-        (str.upper, "HELLO"),
-    ],
-)
-def test_functions_have_either_form(given: Any, result: str) -> None:
-    """A function of a text, or of a field's name and a text, is called as it is."""
-    assert redactor(given).session().text("question", "hello") == result
-
-
-@pytest.mark.parametrize("bad", [lambda text: 1 / 0, lambda text: None, lambda text: text.nope])
+@pytest.mark.parametrize("bad", [lambda text: 1 / 0, lambda text: None])
 def test_unredactable_sample_is_dropped(bad: Any) -> None:
     """A failing redactor drops the sample, counted; inline it raises, without content."""
-    sink = MemorySink()
-    with RagEval(judge=ScriptedJudge(), sinks=[sink], redact=bad) as evals:
+    app, sink = Spans(), MemorySink()
+    config = RagEvalConfig(capture_content=True)
+    more: dict[str, Any] = {"config": config, "tracer_provider": app.provider, "redact": bad}
+    with RagEval(judge=ScriptedJudge(), sinks=[sink], **more) as evals:
         evals.submit(FULL)
         evals.flush(300)
         stats = evals.stats()
@@ -105,7 +87,7 @@ def test_unredactable_sample_is_dropped(bad: Any) -> None:
         with pytest.raises(RedactionError) as caught:
             evals.evaluate(FULL)
     assert sink.results == []
-    assert MAIL not in str(caught.value)
+    assert MAIL not in str(caught.value) + str([dict(span.attributes or {}) for span in app.all()])
     assert caught.value.__cause__ is None
 
 
@@ -118,58 +100,34 @@ def test_ids_are_hashed_with_a_key() -> None:
     assert hashed.question == FULL.question
 
 
-def test_judge_and_sink_get_redacted_samples() -> None:
-    """The judge's endpoint and sinks never get what was taken out."""
-    sink = MemorySink()
+def test_judge_sink_and_spans_get_redacted_content() -> None:
+    """Content and ids have the same placeholders everywhere."""
+    app, sink = Spans(), MemorySink()
+    config = RagEvalConfig(capture_content=True, redact=["all"], embedder="none")
     with JudgeServer() as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k")
-        with RagEval(["ragas"], judge, sinks=[sink], embedder="none", redact="all") as evals:
-            evals.submit(FULL)
+        more: dict[str, Any] = {"config": config, "tracer_provider": app.provider}
+        with RagEval(["ragas"], judge, sinks=[sink], **more) as evals:
+            told = {"user_id": MAIL, "session_id": PHONE}
+            with evals.interaction(FULL.question, metadata=told) as it:
+                it.contexts(FULL.contexts or ())
+                it.answer(FULL.answer)
             assert evals.flush(300)
-            evals.evaluate(FULL)
         sent = json.dumps([request.body for request in server.requests])
-    assert "<EMAIL_1>" in sent
-    assert not [secret for secret in SECRETS if secret in sent]
-    (delivery,) = sink.results
-    assert not [secret for secret in SECRETS if secret in repr(delivery)]
-
-
-@pytest.mark.parametrize("redact", ["all", lambda text: 1 / 0])
-def test_spans_have_no_content_that_is_not_redacted(redact: Any) -> None:
-    """Content and ids have the sample's placeholders; they are absent where a redactor fails."""
-    app, sink = Spans(), MemorySink()
-    config = RagEvalConfig(capture_content=True, evaluation_span="off")
-    more: dict[str, Any] = {"config": config, "tracer_provider": app.provider, "redact": redact}
-    with RagEval(["lexical"], ScriptedJudge(), sinks=[sink], **more) as evals:
-        told = {"user_id": MAIL, "session_id": PHONE}
-        with evals.interaction(FULL.question, metadata=told) as it:
-            it.contexts(FULL.contexts or ())
-            it.answer(FULL.answer)
-        assert evals.flush(300)
     written = json.dumps([dict(span.attributes or {}) for span in app.all()])
-    assert app.all()
-    assert not [secret for secret in SECRETS if secret in written]
-    assert len(sink.results) == (redact == "all")
-    for delivery in sink.results:
-        assert json.dumps(delivery.sample.answer) in written
-        assert not [secret for secret in SECRETS if secret in repr(delivery)]
+    (delivery,) = sink.results
+    assert "<EMAIL_1>" in sent
+    assert json.dumps(delivery.sample.answer) in written
+    for text in (sent, written, repr(delivery)):
+        assert not [secret for secret in SECRETS if secret in text]
 
 
 SCORED = [
     Sample(
-        question="How do I reach the harbour master?",
-        contexts=(  # type: ignore[arg-type]
-            "The harbour master is Ada Lorne. Write to ada@varne.example or call +49 30 901820.",
-            "The harbour opens at 8 and closes at 17.",
-        ),
-        answer="Write to ada@varne.example or call +49 30 901820. It closes at 17.",
-        reference="Write to ada@varne.example. It closes at 17.",
-    ),
-    Sample(
         question="Which account takes the 25 euros?",
-        contexts=("The fee of 25 euros goes to DE89 3704 0044 0532 0130 00.",),  # type: ignore[arg-type]
-        answer="The fee of 25 euros goes to DE89 3704 0044 0532 0130 00.",
-        reference="The fee of 25 euros goes to DE89 3704 0044 0532 0130 00.",
+        contexts=(f"The fee of 25 euros goes to {IBAN}. Write to ada@varne.example.",),  # type: ignore[arg-type]
+        answer=f"The fee of 25 euros goes to {IBAN}.",
+        reference=f"The fee of 25 euros goes to {IBAN}.",
     ),
     Sample(
         question="When was it founded?",
@@ -183,8 +141,7 @@ SCORED = [
 @pytest.mark.parametrize("sample", SCORED)
 def test_scores_are_equal_with_redaction(sample: Sample) -> None:
     """Claims, words, numbers and entities match behind placeholders as they matched before."""
-    metrics = ("ragas.faithfulness", "ragas.context_recall", "graphrag", "lexical.exact_match",
-               "lexical.number_match", "lexical.keyword_coverage")  # fmt: skip
+    metrics = ("ragas.faithfulness", "ragas.context_recall", "graphrag", "lexical")
     values = []
     for redact in ("none", "all"):
         with RagEval(metrics, HeuristicJudge(None), embedder="none", redact=redact) as evals:
@@ -195,20 +152,15 @@ def test_scores_are_equal_with_redaction(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("redact", ["none", "all"])
-@pytest.mark.parametrize("named", ["ada@varne.example", "bob@varne.example", "ada@lorne.example"])
-def test_an_address_is_supported_as_a_whole_only(named: str, redact: str) -> None:
+def test_an_address_is_supported_as_a_whole_only(redact: str) -> None:
     """Another address of the host or person is none of the contexts', as is a placeholder's."""
+    letters = "The clerk answers letters to {}."
+    asked = {"question": "Who?", "contexts": [letters.format("ada@varne.example")]}
     with RagEval("ragas.faithfulness", HeuristicJudge(None), redact=redact) as evals:
-        outcomes = evals.evaluate(
-            Sample(
-                question="Who answers letters?",
-                contexts=("The clerk answers letters to ada@varne.example.",),  # type: ignore[arg-type]
-                answer=f"The clerk answers letters to {named}.",
-            )
-        )
-    score = outcomes["ragas.faithfulness"]
-    assert isinstance(score, Score)
-    assert score.value == float(named == "ada@varne.example")
+        for named in ("ada@varne.example", "bob@varne.example", "ada@lorne.example"):
+            outcomes = evals.evaluate({**asked, "answer": letters.format(named)})
+            value = outcomes["ragas.faithfulness"].value
+            assert value == float(named == "ada@varne.example"), named
 
 
 @given(secret=st.from_regex(r"[A-Za-z]{4,9}", fullmatch=True))
@@ -240,23 +192,3 @@ def test_a_pattern_that_runs_away_is_stopped() -> None:
     session = redactor(Patterns({"evil": r"(?:a|aa)+(?:a|aa)+(?:a|aa)+$x"})).session()
     with pytest.raises(RedactionError, match="TimeoutError"):
         session.text("question", "a" * 200 + "!")
-
-
-@pytest.mark.parametrize("asked", ["nope", 5, Redactor, lambda a, b, c: a])
-def test_arguments_are_checked(asked: Any) -> None:
-    with pytest.raises(ConfigError):
-        redactor(asked)
-
-
-@pytest.mark.parametrize("patterns", [{"a": "("}, {"a": ".*"}, {"a b": "x"}])
-def test_patterns_are_checked(patterns: dict[str, str]) -> None:
-    with pytest.raises(ConfigError):
-        Patterns(patterns)
-
-
-def test_metadata_without_end_is_refused() -> None:
-    """A cycle in metadata is not followed: what cannot be looked through is not used."""
-    cycle: dict[str, Any] = {}
-    cycle["again"] = cycle
-    with pytest.raises(RedactionError):
-        redactor("email").sample(Sample(question="q", metadata=cycle))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import tempfile
@@ -14,10 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError
-from rag_eval_hooks.datasets.data_rows import ROW_KEY, count_rows, data_rows
-from rag_eval_hooks.datasets.run import DatasetRun
-from rag_eval_hooks.score import UNIT
-from tests.support.results import evaluation
+from rag_eval_hooks.datasets.data_rows import count_rows, data_rows
 
 CHUNKS = ["The first ferry leaves at 06:40.", "狗可以免费乘船"]
 Q, A, R = "When does it leave, «now»?", "At 06:40.", "06:40"
@@ -48,34 +44,19 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
-def only(path: Path, **mapped: str) -> Any:
-    (row,) = data_rows(path, mapped)
-    assert row.sample is not None, row.error
-    return row.sample
-
-
-@pytest.mark.parametrize("tool", ROWS)
-def test_columns_of_each_tool_are_understood(tmp_path: Path, tool: str) -> None:
-    """A row of any of these tools is the very same question, chunks, answer and reference."""
-    path = tmp_path / "d.jsonl"
-    path.write_text(json.dumps(ROWS[tool]) + "\n", "utf-8")
-    sample = only(path)
-    assert (sample.question, sample.answer, sample.reference) == (Q, A, R)
-    assert [context.text for context in sample.contexts] == CHUNKS
-
-
-def test_an_example_of_langsmith_has_no_answer(tmp_path: Path) -> None:
-    """Without reference outputs, its outputs are what is expected: nothing was answered yet."""
-    path = tmp_path / "d.jsonl"
-    path.write_text(json.dumps({"inputs": {"question": Q}, "outputs": {"answer": R}}), "utf-8")
-    sample = only(path)
-    assert (sample.answer, sample.reference, sample.contexts) == (None, R, None)
-
-
-def _jsonl(path: Path, rows: list[Any]) -> Path:
+def _jsonl(path: Path, *rows: Any) -> Path:
     file = path / "d.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return file
+
+
+def test_columns_of_each_tool_are_understood(tmp_path: Path) -> None:
+    """A row of any of these tools is the very same question, chunks, answer and reference."""
+    for tool, columns in ROWS.items():
+        (row,) = data_rows(_jsonl(tmp_path, columns))
+        assert row.sample is not None, tool
+        assert (row.sample.question, row.sample.answer, row.sample.reference) == (Q, A, R), tool
+        assert [context.text for context in row.sample.contexts or ()] == CHUNKS, tool
 
 
 def written(folder: Path, name: str, rows: list[dict[str, Any]]) -> Path:
@@ -114,37 +95,16 @@ def test_every_kind_of_file_gives_equal_samples(tmp_path: Path, name: str) -> No
         assert count_rows(path) == 500
 
 
-def test_a_long_cell_is_read_and_the_limit_of_the_process_stays(tmp_path: Path) -> None:
-    """A cell of CSV may be longer than `csv` allows; its limit is the host's before and after."""
-    limit = csv.field_size_limit()
-    text = "The ferry is late. " * (limit // 10)
-    file = written(tmp_path, "d.csv", [{**ROWS["ours"], "answer": text}] * 3)
-    for row in data_rows(file):
-        assert row.sample is not None
-        assert row.sample.answer == text
-        assert csv.field_size_limit() == limit
-
-
-@pytest.mark.parametrize("name", ["d.jsonl", "d.jsonl.gz", "d.csv.gz"])
 def test_overlong_line_is_refused_by_its_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A small compressed file can hold a line that fills the memory."""
     monkeypatch.setattr("rag_eval_hooks.datasets.data_rows.MAX_LINE_CHARS", 300)
-    path, line = tmp_path / name, json.dumps({"question": Q}) if "json" in name else "question"
-    text = f"{line}\n{' ' * 301}".encode()
-    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    with pytest.raises(ConfigError, match="line 2 has more than 300 characters"):
-        list(data_rows(path))
-
-
-def test_other_names_are_mapped(tmp_path: Path) -> None:
-    """`--map` names a column, also one inside an object."""
-    path = _jsonl(tmp_path, [{"prompt": Q, "run": {"says": A, "saw": CHUNKS}, "gold": R}])
-    names = {"answer": "run.says", "contexts": "run.saw", "reference": "gold"}
-    sample = only(path, question="prompt", **names)
-    assert (sample.question, sample.answer, sample.reference) == (Q, A, R)
-    assert [context.text for context in sample.contexts] == CHUNKS
+    for name, line in (("d.jsonl", '{"question": "q"}'), ("d.csv.gz", "question")):
+        text, path = f"{line}\n{' ' * 301}".encode(), tmp_path / name
+        path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+        with pytest.raises(ConfigError, match="line 2 has more than 300 characters"):
+            list(data_rows(path))
 
 
 @given(good=st.lists(st.text(), max_size=4), cut=st.text(min_size=1))
@@ -163,53 +123,18 @@ def test_rows_of_an_array_are_its_items_and_a_cut_line_is_named(good: list[str],
     assert f"line {len(rows) + 1} is not valid JSON" in last.error
 
 
-def test_a_wrong_map_is_refused_before_the_first_row(tmp_path: Path) -> None:
-    """A field or column that does not exist is named with those that do."""
-    path = _jsonl(tmp_path, [ROWS["ours"]])
-    with pytest.raises(ConfigError, match=r"answr.*did you mean 'answer'"):
-        list(data_rows(path, {"answr": "answer"}))
-    with pytest.raises(ConfigError, match=r"answer=reply.*question, contexts"):
-        list(data_rows(path, {"answer": "reply"}))
-    with pytest.raises(ConfigError, match="datasets"):
-        list(data_rows(tmp_path / "d.xlsx"))
-
-
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
+def test_a_row_that_is_no_sample_is_named(tmp_path: Path) -> None:
+    """A row that is no sample has a number and a reason, and later rows are read."""
+    cases: list[tuple[Any, str]] = [
         ({"prompt": Q}, "columns: prompt. Use --map question"),
         ({"question": " "}, "No column has a question"),
         ({"question": Q, "contexts": 7}, "contexts must be texts or objects with a text, not int"),
         ({"question": Q, "contexts": [{"title": "x"}]}, "It has title"),
         ({"question": Q, "answer": {"deep": 1}}, "answer must be str, not dict"),
         (["a list"], "must be a JSON object"),
-    ],
-)
-def test_a_row_that_is_no_sample_is_named(tmp_path: Path, row: Any, words: str) -> None:
-    """A row that is no sample has a number and a reason, and later rows are read."""
-    path = _jsonl(tmp_path, [ROWS["ours"], row, ROWS["ragas"]])
-    first, wrong, last = data_rows(path)
-    assert first.sample is not None
-    assert last.sample is not None
-    assert wrong.sample is None
-    assert wrong.error.startswith("row 2")
-    assert words in wrong.error
-
-
-def test_row_of_csv_with_more_cells_than_columns_is_named(tmp_path: Path) -> None:
-    (path := tmp_path / "d.csv").write_text("question,answer\nwhy?,a\nwhy?,a, b, c\nhow?,a\n")
-    first, wrong, last = data_rows(path)
-    assert (first.error, last.error) == ("", "")
-    assert wrong.error.startswith("row 2: The row has more cells than columns")
-
-
-def test_changed_row_is_not_done(tmp_path: Path) -> None:
-    """Rows are known by number and content."""
-    run = DatasetRun(tmp_path / "r.jsonl")
-    for row in data_rows(_jsonl(tmp_path, [ROWS["ours"], ROWS["ragas"]])):
-        assert row.sample is not None
-        assert row.sample.metadata[ROW_KEY] == f"{row.number}-{row.digest:016x}"
-        run.deliver(evaluation(row.sample, {"m": UNIT.score(1.0)}))
-    again = DatasetRun(tmp_path / "r.jsonl")
-    new = data_rows(_jsonl(tmp_path, [ROWS["ours"], ROWS["DeepEval"], ROWS["ragas"]]))
-    assert [again.has(row) for row in new] == [True, False, False]
+    ]
+    for row, words in cases:
+        first, wrong, last = data_rows(_jsonl(tmp_path, ROWS["ours"], row, ROWS["ragas"]))
+        assert (bool(first.sample), wrong.sample, bool(last.sample)) == (True, None, True)
+        assert wrong.error.startswith("row 2")
+        assert words in wrong.error

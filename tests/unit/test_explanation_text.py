@@ -1,23 +1,20 @@
-"""Explanations as bounded text, and results as a terminal and a notebook show them."""
+"""Explanations and content as bounded text, and results as a notebook shows them."""
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from html.parser import HTMLParser
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks import Cause, NotScored, RagEval, Score, Stats
-from rag_eval_hooks.delivery.console import ConsoleSink
-from rag_eval_hooks.explanation_text import OutcomeTable, explain, outcome_lines, prose
-from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks import Cause, NotScored, Score
+from rag_eval_hooks.capture.content import plain
+from rag_eval_hooks.explanation_text import OutcomeTable, explain, prose
+from rag_eval_hooks.redaction.redactor import Content
 from rag_eval_hooks.score import Outcome
-from tests.support.evaluation import sample
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
@@ -53,44 +50,19 @@ def test_any_value_gives_bounded_json_that_can_be_sent(
         text.encode()
 
 
-def test_a_long_one_is_shortened_and_says_so() -> None:
-    rows = {"claims": [{"claim": "long " * 100, "supported": True} for _ in range(100)]}
-    text = explain(rows, 2000, content=True) or ""
-    told = json.loads(text)
-    assert (len(text) <= 2000, told["cut"], told["claims"][0]["supported"]) == (True, True, True)
-
-
-@pytest.mark.parametrize(
-    ("explanation", "text"),
-    [
-        (
-            CLAIMS,
-            "claims: 1 of 2 supported\n"
-            "- not supported: It is red.\n"
-            "- supported: It is 55 minutes. (chunk 1)",
-        ),
-        (
-            {"chunks": [{"chunk": 2, "useful": False, "rating": 4.5}]},
-            "chunks: 0 of 1 useful\n- not useful: chunk 2",
-        ),
-        (
-            {"reason": "too short", "missing": ["55"], "words": 3, "nothing": None},
-            'reason: too short\nmissing: ["55"]\nwords: 3\nnothing: null',
-        ),
+def test_prose_tells_failed_verdicts_first_and_values_as_they_are() -> None:
+    for explanation, text in (
+        (CLAIMS, "claims: 1 of 2 supported\n- not supported: It is red.\n"
+         "- supported: It is 55 minutes. (chunk 1)"),
+        ({"chunks": [{"chunk": 2, "useful": False, "rating": 4.5}]},
+         "chunks: 0 of 1 useful\n- not useful: chunk 2"),
+        ({"reason": "too short", "missing": ["55"], "nothing": None},
+         'reason: too short\nmissing: ["55"]\nnothing: null'),
         ({"reason": "a\ud800b"}, "reason: a?b"),
-    ],
-)
-def test_prose_tells_failed_verdicts_first_and_values_as_they_are(
-    explanation: dict[str, Any], text: str
-) -> None:
-    assert prose(explanation, 1000, content=True) == text
-
-
-@pytest.mark.parametrize("limit", [1, 3, 6, 7, 40])
-def test_the_limit_holds(limit: int) -> None:
-    told = prose(CLAIMS, limit, content=True) or ""
-    assert 0 < len(told) <= limit
-    assert told.endswith("[...]") or limit < 6
+    ):  # fmt: skip
+        assert prose(explanation, 1000, content=True) == text
+    for limit in (1, 6, 40):
+        assert 0 < len(prose(CLAIMS, limit, content=True) or "") <= limit
 
 
 TEXTS = st.text("ab <>&\"'é字\ud800\n", min_size=1).map(lambda text: text.strip() or "x")
@@ -122,10 +94,10 @@ class Cells(HTMLParser):
         assert tag in ("table", "tr", "th", "td", "br")
         if tag == "tr":
             self.rows.append([])
-        elif tag in ("th", "td"):
-            self.rows[-1].append("")
         elif tag == "br":
             self.rows[-1][-1] += "\n"
+        elif tag != "table":
+            self.rows[-1].append("")
 
     def handle_data(self, data: str) -> None:
         self.rows[-1][-1] += data
@@ -153,42 +125,35 @@ def test_every_metric_has_its_row_the_worst_first(drawn: list[Outcome]) -> None:
     assert re.findall(r"suite\.metric_\d", shown) == [row[0] for row in rows]
 
 
-@given(st.integers(0, 1), st.integers(0, 1), st.integers(1, 9), st.integers(1, 9))
-def test_statistics_show_what_is_not_zero(offered: int, pending: int, one: int, two: int) -> None:
-    stats = Stats(offered=offered, pending=pending, dropped={"budget": one, "a<b": two})
-    expected = {"offered": offered, "pending": pending, "dropped": f"{one} budget, {two} a<b"}
-    shown = dict(Cells(stats._repr_html_()).rows)
-    assert shown == {name: str(value) for name, value in expected.items() if value}
+# Content of spans.
+
+WORDS = st.text('abc xé猫🚢"\\\n\t<>&{}\ud83d', min_size=1) | st.sampled_from(
+    ["word " * 400, "字" * 3000]
+)
+PART = st.fixed_dictionaries({"type": st.just("text"), "content": WORDS})
+MESSAGE = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "tool"]), "parts": st.lists(PART, max_size=3)}
+)
+CONTENTS: st.SearchStrategy[Content] = (
+    st.lists(MESSAGE, max_size=40) | st.lists(PART) | st.dictionaries(WORDS, WORDS | PART) | WORDS
+)
 
 
-def test_a_notebook_shows_what_is_evaluated_and_what_became_of_it() -> None:
-    with RagEval("lexical") as evals:
-        evals.submit({"question": "q", "answer": "see page 1"})
-        evals.flush()
-        head, *counts = Cells(evals._repr_html_()).rows
-    assert head[0] == repr(evals)
-    assert "lexical.source_citation" in head[1]
-    assert ["scored", "1"] in counts
-
-
-@pytest.mark.parametrize("answer", ["I do not know.", "Ich weiß es nicht.", "Yes, 5."])
-def test_a_refusal_is_shown_as_one(answer: str) -> None:
-    shown = io.StringIO()
-    outcomes = OutcomeTable({"ragas.context_precision": Score(value=0.0, normalized=0.0)})
-    asked = sample(answer=answer)
-    done = Evaluation(sample=asked, outcomes=outcomes, probability=None, start=0, end=1)
-    ConsoleSink(shown).deliver(done)
-    assert ("a refusal" in shown.getvalue()) is not answer.startswith("Yes")
-
-
-@given(UNIT, UNIT)
-def test_an_undecided_score_stands_before_a_perfect_one_and_shows_its_items(
-    risk: float, other: float
-) -> None:
-    rows = {"claims": [{"claim": "It is red.", "supported": None, "verdict": "unsure"}]}
-    undecided = NotScored(Cause.UNDEFINED, "cannot tell", risk=risk, explanation=rows)
-    perfect = Score(value=1.0, normalized=1.0, risk=other)
-    lines = [text for text, _ in outcome_lines({"a": perfect, "b": undecided})]
-    assert "undefined" in lines[0]
-    assert f"risk {risk:.2f}" in lines[0]
-    assert "cannot tell\n          - unsure: It is red." in lines[0]
+@given(CONTENTS, st.sampled_from([40, 100, 500, 3000, 20_000]))
+def test_content_is_bounded_and_stays_json(value: Content, limit: int) -> None:
+    """At any length of the limit: no attribute is longer, JSON is JSON, and a cut is marked."""
+    written = plain({"key": value}, limit)["key"]
+    assert isinstance(written, str)
+    assert len(written) <= limit
+    written.encode("utf-8")
+    if isinstance(value, str):
+        whole = len(value) <= limit
+        assert written == value.encode("utf-8", "replace").decode() if whole else "[...]" in written
+        return
+    read, full = json.loads(written), plain({"key": value}, 10_000_000)["key"]
+    if len(str(full)) <= limit:
+        assert written == full
+    elif isinstance(value, list):
+        # What is left of a long conversation is its end.
+        roles = [one.get("role") for one in value if isinstance(one, dict)]
+        assert [one.get("role") for one in read] == roles[len(roles) - len(read) :]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.prompts import Prompt
@@ -44,12 +43,6 @@ async def kept(memo: Memo, *keys: str) -> list[str]:
     return missing
 
 
-async def test_memo_drops_the_reply_unused_for_longest() -> None:
-    memo = Memo(size=2)
-    assert await kept(memo, *"abaca") == ["a", "b", "c"]
-    assert await kept(memo, "b") == ["b"]
-
-
 async def test_judge_with_a_memo_keeps_valid_replies_only() -> None:
     replies = ["I cannot say."]
 
@@ -71,47 +64,37 @@ async def on_disk(folder: Path, *keys: str, **options: Any) -> tuple[list[str], 
     return missing, memo
 
 
-async def test_replies_on_disk_outlive_the_process(tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "memo"
-    await on_disk(folder, "a", "b")
-    missing, memo = await on_disk(folder, "b", "a", "a")
-    assert not missing
-    assert memo.stats() == {"disk": 2, "memory": 1}
+async def test_replies_on_disk_outlive_the_process_and_both_stores_are_bounded(
+    tmp_path: Path,
+) -> None:
+    """Memory drops the reply unused for longest, the disk the one stored first."""
+    memo, folder = Memo(size=2), tmp_path / "new" / "memo"
+    assert await kept(memo, *"abaca") == ["a", "b", "c"]
+    assert await kept(memo, "b") == ["b"]
+    await on_disk(folder, "a", "b", "c", disk_size=2)
+    missing, memo = await on_disk(folder, "b", "c", "c")
+    assert (missing, memo.stats()) == ([], {"disk": 2, "memory": 1})
+    assert (await on_disk(folder, "a"))[0] == ["a"]
     assert folder.stat().st_mode & 0o077 == 0
 
 
-async def test_disk_drops_the_replies_stored_first(tmp_path: Path) -> None:
-    await on_disk(tmp_path, "a", "b", "c", disk_size=2)
-    assert (await on_disk(tmp_path, "b", "c", "a"))[0] == ["a"]
+def corrupt(file: Path) -> None:
+    file.write_bytes(b"this is no database " * 500)
 
 
-def corrupt(folder: Path) -> None:
-    (folder / "replies.sqlite").write_bytes(b"this is no database " * 500)
-
-
-def other_table(folder: Path) -> None:
-    connection = sqlite3.connect(folder / "replies.sqlite")
+def other_table(file: Path) -> None:
+    connection = sqlite3.connect(file)
     connection.execute("CREATE TABLE replies_1 (something TEXT)")
     connection.close()
 
 
-def no_folder(folder: Path) -> None:
-    (folder / "replies.sqlite").mkdir()
-
-
-@pytest.mark.parametrize("spoil", [corrupt, other_table, no_folder])
+@pytest.mark.parametrize("spoil", [corrupt, other_table, Path.mkdir])
 async def test_broken_disk_disturbs_nobody(
     tmp_path: Path, spoil: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    spoil(tmp_path)
+    spoil(tmp_path / "replies.sqlite")
     missing, memo = await on_disk(tmp_path, *map(str, range(10)))
     assert len(missing) == 10
     failures = {k: v for k, v in memo.stats().items() if k.startswith("judge memo on disk")}
     assert sum(failures.values()) >= 5
     assert len(caplog.records) == len(failures)
-
-
-@pytest.mark.parametrize("options", [{"size": 0}, {"disk_size": 0}, {"path": __file__}])
-def test_memo_refuses_wrong_settings(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        Memo(**options)

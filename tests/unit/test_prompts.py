@@ -1,23 +1,22 @@
-"""Laws of the prompts: what is asked, what is data, what stays the same."""
+"""Laws of prompts and replies: what is asked, what is data, and that nothing is guessed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rag_eval_hooks.findings import Finding
-from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Prompt, Unit
-from rag_eval_hooks.prompts.elements import parse
+from rag_eval_hooks.findings import Finding, Rating
+from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Prompt, Reading, Unit
+from rag_eval_hooks.prompts.elements import NO_QUOTE, NO_REASON, NOT_QUOTED
 from rag_eval_hooks.prompts.specs import SYSTEM_TEXTS
 from rag_eval_hooks.sample import Field
-from tests.servers.brain import prompt_data
-from tests.servers.samples import GRADE, PARTS, VERIFY
+from tests.servers.brain import truthful_reply
+from tests.servers.samples import DECOMPOSE, GRADE, PARTS, RATE, VERIFY, WHOLE_VERIFY
 from tests.support.judge_task import JudgeTask
 
 _WORDINGS = {"prompts.4": "ee922cbd947b"}
@@ -32,56 +31,15 @@ def prompts_of(kind: Finding, task: JudgeTask = FULL) -> list[Prompt]:
     return [ask.prompt(keys) for keys in parts]
 
 
-def data_of(prompt: Prompt) -> dict[str, Any]:
-    return prompt_data({"messages": [{"role": "user", "content": prompt.user}]})
-
-
-@pytest.mark.parametrize("kind", WITH_CONTEXTS)
-def test_all_prompts_with_contexts_share_a_beginning(kind: Finding) -> None:
+def test_all_prompts_with_contexts_share_a_beginning() -> None:
     (first,) = prompts_of(Finding.ANSWER_SUPPORT)
     shared = first.user[: first.user.index("</data ") + len("</data 000000000000>")]
-    for prompt in prompts_of(kind):
-        assert (prompt.schema, prompt.name) == (first.schema, first.name)
-        assert prompt.prefix == first.prefix == f"{SYSTEM_TEXTS['judging']}\n{shared}"
-        assert prompt.user.startswith(shared)
-        assert all(chunk in shared for chunk in VERIFY.chunks)
-
-
-@pytest.mark.parametrize("kind", sorted(GRADE.wanted))
-def test_each_grade_has_two_templates(kind: Finding) -> None:
-    first, second = prompts_of(kind)
-    wordings = [prompt.user.split(f"- {kind.value}: ")[1] for prompt in (first, second)]
-    assert wordings[0] != wordings[1]
-    if kind is Finding.ACCURACY_RATINGS:
-        one, other = data_of(first), data_of(second)
-        assert one == {
-            "question": FULL.question,
-            "candidate": FULL.answer,
-            "standard": FULL.reference,
-        }
-        assert other == {**one, "candidate": FULL.reference, "standard": FULL.answer}
-
-
-def test_a_part_shows_its_chunks_under_their_own_numbers() -> None:
-    for kind in (Finding.ANSWER_SUPPORT, Finding.RELEVANCE):
-        ask = replace(FULL.ask(kind), shown=(1, 3))
-        prompt = ask.prompt(tuple(ask.items()))
-        assert data_of(prompt)["chunks"] == {"1": VERIFY.chunks[0], "3": VERIFY.chunks[2]}
-        assert ("chunks not shown here" in prompt.user) is (kind is Finding.ANSWER_SUPPORT)
-    assert tuple(ask.items()) == ("1", "3")
-
-
-@pytest.mark.parametrize(
-    ("reference", "target"), [("given", "arrive at the reference"), (None, "answer the question")]
-)
-def test_relevance_never_sees_the_answer(reference: str | None, target: str) -> None:
-    task = replace(FULL, reference=reference, answer="SEEN")
-    (prompt,) = prompts_of(Finding.RELEVANCE, task)
-    assert f"helps to {target}." in prompt.user
-    assert "SEEN" not in prompt.user
-    (prompt,) = prompts_of(Finding.RELEVANCE_TO_ANSWER, task)
-    assert "helps to arrive at the answer." in prompt.user
-    assert "given" not in str(data_of(prompt))
+    assert all(chunk in shared for chunk in VERIFY.chunks)
+    for kind in WITH_CONTEXTS:
+        for prompt in prompts_of(kind):
+            assert (prompt.schema, prompt.name) == (first.schema, first.name), kind
+            assert prompt.prefix == first.prefix == f"{SYSTEM_TEXTS['judging']}\n{shared}"
+            assert prompt.user.startswith(shared), kind
 
 
 def _objects(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -92,37 +50,28 @@ def _objects(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _objects(part)
 
 
-@pytest.mark.parametrize("kind", sorted(SPECS))
-def test_schemas_are_strict(kind: Finding) -> None:
+def test_schemas_are_strict(subtests: pytest.Subtests) -> None:
     """Every object requires all of its keys and allows no other; grounds come before verdicts."""
-    for prompt in prompts_of(kind):
-        for found in _objects(prompt.schema):
-            assert found["additionalProperties"] is False
-            keys = found["required"]
-            assert keys == list(found["properties"])
-            if "reason" in keys:
-                decided = {"verdict", "useful", "rating", "found", "value", "score", "correct"}
-                assert all(keys.index(key) > keys.index("reason") for key in decided & {*keys})
-
-
-def _examples(text: str) -> Iterator[tuple[Finding, Any]]:
-    for line in re.findall(r"^\{.*\}$", text, re.MULTILINE):
-        yield from ((Finding(name), group) for name, group in json.loads(line).items())
-
-
-@pytest.mark.parametrize("name", SYSTEM_TEXTS)
-def test_worked_examples_have_the_shape_of_the_reply(name: str) -> None:
-    text = SYSTEM_TEXTS[name]
-    assert text.count("Example ") in (2, 3)
-    examples = list(_examples(text))
-    assert len(examples) >= 2
-    for kind, group in examples:
-        spec = SPECS[kind]
-        assert spec.system == name
-        for element in group if spec.unit.key else [group]:
-            read = parse(spec.element, element)
-            assert set(element) == set(type(read).model_fields)
-    assert re.search(r"\b(?:ist|kann|kostet|und)\b", text)
+    for kind in sorted(SPECS):
+        with subtests.test(str(kind)):
+            for prompt in prompts_of(kind):
+                for found in _objects(prompt.schema):
+                    assert found["additionalProperties"] is False
+                    keys = found["required"]
+                    assert keys == list(found["properties"])
+                    if "reason" in keys:
+                        decided = {
+                            "verdict",
+                            "useful",
+                            "rating",
+                            "found",
+                            "value",
+                            "score",
+                            "correct",
+                        }
+                        assert all(
+                            keys.index(key) > keys.index("reason") for key in decided & {*keys}
+                        )
 
 
 def test_a_new_wording_is_a_new_version() -> None:
@@ -130,3 +79,109 @@ def test_a_new_wording_is_a_new_version() -> None:
     text = "\n".join(prompt.system + prompt.user_with_shape for prompt in asks)
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     assert _WORDINGS[PROMPTS_VERSION] == digest
+
+
+# Laws of reading a model's reply: a valid element is taken, nothing is guessed.
+
+
+ASKS = {
+    kind: task.ask(kind) for task in (DECOMPOSE, WHOLE_VERIFY, RATE) for kind in sorted(task.wanted)
+}
+SUPPORT = ASKS[Finding.ANSWER_SUPPORT]
+Row = dict[str, Any]
+
+
+def truth(ask: Ask) -> Any:
+    prompt = ask.prompt(tuple(ask.items()))
+    body = {"messages": [{"role": "user", "content": prompt.user_with_shape}]}
+    return truthful_reply(body)[ask.kind]
+
+
+def read(ask: Ask, group: object, keys: Sequence[str] | None = None) -> Reading:
+    text = json.dumps({ask.kind.value: group}).replace("Infinity", "1e999")
+    return ask.read(tuple(ask.items()) if keys is None else keys, text)
+
+
+def changed(ask: Ask, position: int, **values: Any) -> Reading:
+    group = truth(ask)
+    group[position] |= values
+    return read(ask, group)
+
+
+def test_reading_a_full_reply_settles_every_item(subtests: pytest.Subtests) -> None:
+    for ask in ASKS.values():
+        with subtests.test(ask.kind.value):
+            group = truth(ask)
+            reading = read(ask, group)
+            assert reading.problems == ()
+            assert set(reading.values) == set(ask.items())
+            turned = group[::-1] if isinstance(group, list) else group
+            reply = {"faithfulness": 0.85, ask.kind.value: turned}
+            assert ask.read(tuple(ask.items()), json.dumps(reply)) == reading
+
+
+def test_reply_cut_anywhere_keeps_its_complete_items(subtests: pytest.Subtests) -> None:
+    for ask in ASKS.values():
+        with subtests.test(ask.kind.value):
+            text = json.dumps({ask.kind.value: truth(ask)})
+            keys = tuple(ask.items())
+            whole = ask.read(keys, text).values
+            counts = []
+            for end in range(2, len(text)):
+                reading = ask.read(keys, text[:end])
+                assert reading.cut
+                assert reading.values.items() <= whole.items()
+                counts.append(len(reading.values))
+            assert counts == sorted(counts)
+            assert counts[-1] == len(whole)
+
+
+def test_verdict_without_grounds_has_a_warning() -> None:
+    cases: list[tuple[Row, str]] = [
+        ({"quote": "words that nobody wrote"}, NOT_QUOTED),
+        ({"quote": "Records say ... that the moon is round"}, NOT_QUOTED),
+        *(({"quote": empty}, NO_QUOTE) for empty in ("", "...", "<text>", None)),
+        *(({"reason": empty}, NO_REASON) for empty in ("", "…", "<text>", None)),
+    ]
+    for kind in (Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT):
+        for values, warning in cases:
+            reading = changed(ASKS[kind], 0, **values)
+            assert [one.warning for one in reading.values.values()] == [warning, ""], values
+            assert reading.problems == (f"{kind.value}: a1: {warning}",)
+
+
+def test_problems_hold_no_content() -> None:
+    readings = [
+        changed(SUPPORT, 0, id="SECRET"),
+        changed(ASKS[Finding.RELEVANCE], 0, rating="SECRET"),
+        read(ASKS[Finding.ENTITIES_FOUND], "SECRET"),
+    ]
+    assert all(len(reading.problems) == 1 for reading in readings)
+    assert "SECRET" not in str([reading.problems for reading in readings])
+
+
+def test_rating_between_the_steps_is_not_rounded() -> None:
+    fifths = dict.fromkeys((Finding.CORRECTNESS, Finding.ALIGNMENT), (1, 2, 3, 4, 5))
+    quarters = {Finding.DIRECT_RELEVANCE: (0, 0.25, 0.5, 0.75, 1)}
+    wrong = (0.3, 0.7499, -0.25, 3.5, 6, 75, True, "half", None, [0.5])
+    for kind, steps in {**fifths, **quarters}.items():
+        for value in steps:
+            for same in (value, str(value)):
+                found = read(ASKS[kind], {"reason": "so", "value": same}).values
+                expected = float(value) if kind in quarters else Rating(float(value), "so")
+                assert found == {"whole": expected}, (kind, same)
+        for bad in wrong:
+            assert not read(ASKS[kind], {"reason": "so", "value": bad}).values, (kind, bad)
+
+
+def test_grade_is_in_its_set() -> None:
+    for kind, grades in (
+        (Finding.ACCURACY_RATINGS, {0, 2, 4}),
+        (Finding.CONTEXT_RATINGS, {0, 1, 2}),
+    ):
+        ask = GRADE.ask(kind)
+        assert {n for n in range(-1, 6) if read(ask, n, ["1"]).values} == grades
+        for same in ("2", " 2 ", 2.0):
+            assert read(ask, same, ["2"]).values == {"2": 2}, same
+        for value in (1.5, "two", "2 of 4", True, None, [2], {"rating": 2}):
+            assert not read(ask, value, ["2"]).values, value

@@ -7,24 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import rag_eval_hooks
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Context, Sample
-from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
-from rag_eval_hooks.telemetry.log_events import EventEmitter
-from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
+from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import ScriptedJudge
 
 yaml = pytest.importorskip("yaml")
 FOLDER = Path(rag_eval_hooks.__file__).parent / "registry"
-TYPES = {"string": str, "double": float, "boolean": bool, "int": int, "string[]": list}
 FIELDS = ("score", "normalized", "label", "pass", "screening", "reason", "sample_rate")
 
 
@@ -66,62 +60,6 @@ def test_every_name_is_declared_and_no_other() -> None:
     assert sorted(metrics) == sorted(constants("METRIC_"))
     events = [one["name"] for one in groups() if one["type"] == "event"]
     assert events == [semconv.GEN_AI_EVALUATION_EVENT]
-
-
-def evaluation(number: int) -> tuple[Thresholds, Evaluation]:
-    """Return an evaluation by all metrics, whose outcomes differ in every field."""
-    outcomes: dict[str, Outcome] = {}
-    for at, metric in enumerate(ALL_METRICS, start=number):
-        outcomes[metric.id] = metric.scale.score(
-            (metric.scale.low + metric.scale.high) / 2,
-            label=[None, "word"][at % 2],
-            probability=[None, 0.5, 1.0][at % 3],
-            probability_estimated=at % 5 == 0,
-            screening=bool(metric.findings) and at % 2 == 0,
-            risk=[None, 0.25][at % 2],
-            explanation={"claims": [{"claim": "one", "supported": True}]},
-        )
-        if at % 4 == 0:
-            outcomes[metric.id] = NotScored(Cause.JUDGE_FAILED)
-    limits = {metric.id: metric.scale.high for metric in ALL_METRICS[::2]}
-    thresholds = Thresholds(limits, ALL_METRICS)
-    verdicts = thresholds.verdicts(outcomes)
-    return thresholds, Evaluation(
-        sample=Sample(question="q", context_source="prompt", question_source="input"),
-        outcomes=outcomes,
-        probability=1.0,
-        start=0,
-        end=10**9,
-        reason="ratio",
-        verdicts=verdicts,
-        passed=thresholds.passed(outcomes, verdicts),
-    )
-
-
-@pytest.mark.parametrize("number", range(4))
-def test_spans_hold_what_is_declared(number: int) -> None:
-    thresholds, done = evaluation(number)
-    types = declared()
-    seen = ScoreAttributes(thresholds, content=False).of(done)
-    assert any(key.endswith(".score") for key in seen)
-    for key, value in seen.items():
-        if key.startswith("rag.eval."):
-            assert type(value) is TYPES[types[key]], key
-
-
-def test_events_hold_what_is_declared() -> None:
-    exporter, provider = InMemoryLogRecordExporter(), LoggerProvider()  # type: ignore[no-untyped-call]
-    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
-    emitter = EventEmitter(provider)
-    for number in range(4):
-        thresholds, done = evaluation(number)
-        emitter.emit(done, ScoreAttributes(thresholds, content=False))
-    events = [dict(one.log_record.attributes or {}) for one in exporter.get_finished_logs()]
-    ours = [pair for one in events for pair in one.items() if pair[0].startswith("rag.eval.")]
-    (group,) = [one for one in groups() if one["type"] == "event"]
-    assert {key for key, _ in ours} == referred(group)
-    types = declared()
-    assert all(type(value) is TYPES[types[key]] for key, value in ours)
 
 
 def test_instruments_are_as_declared() -> None:

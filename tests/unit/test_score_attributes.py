@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
@@ -89,100 +88,43 @@ def test_the_headline_is_the_worst_failure(drawn: dict[str, tuple[float, float |
         assert "\n" not in line
 
 
-@pytest.mark.parametrize("grounded", GROUNDED)
-def test_without_a_failure_groundedness_is_the_headline(grounded: str) -> None:
+def test_without_a_failure_groundedness_is_the_headline() -> None:
     """Wherever it stands in the list; a missing citation is never the first thing to read."""
-    for order in itertools.permutations([CITES, RECALL, grounded, RELEVANT]):
-        outcomes: dict[str, Outcome] = {n: METRICS[n].scale.score(1.0) for n in order}
-        assert attributes(outcomes)["gen_ai.evaluation.name"] == grounded
     undecided = NotScored(Cause.UNDEFINED, "the judge cannot tell", risk=0.62, undecided=True)
-    seen = attributes({RECALL: HALF, grounded: undecided}, {RECALL: 0.4})
-    assert seen["gen_ai.evaluation.name"] == grounded
-    assert seen["gen_ai.evaluation.score.label"] == "undecided"
-    assert seen["rag.eval.risk"] == 0.62
+    for grounded in GROUNDED:
+        for order in itertools.permutations([CITES, RECALL, grounded, RELEVANT]):
+            outcomes: dict[str, Outcome] = {n: METRICS[n].scale.score(1.0) for n in order}
+            assert attributes(outcomes)["gen_ai.evaluation.name"] == grounded
+        seen = attributes({RECALL: HALF, grounded: undecided}, {RECALL: 0.4})
+        assert seen["gen_ai.evaluation.name"] == grounded
+        assert seen["gen_ai.evaluation.score.label"] == "undecided"
+        assert seen["rag.eval.risk"] == 0.62
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "limits", "headline"),
-    [
-        ({RECALL: NotScored(Cause.MISSING_INPUT), RELEVANT: HALF, FAITHFUL: FAILED}, {}, RELEVANT),
-        ({CITES: UNIT.score(0.0)}, {}, None),
-        ({CITES: UNIT.score(0.0)}, {CITES: 0.5}, CITES),
-    ],
-)
-def test_headline_without_groundedness_is_a_score_of_the_list(
-    outcomes: dict[str, Outcome], limits: dict[str, float], headline: str | None
-) -> None:
-    seen = attributes(outcomes, limits)
-    assert seen.get("gen_ai.evaluation.name") == headline
-    assert ("gen_ai.evaluation.score.label" in seen) is bool(limits)
-
-
-@pytest.mark.parametrize(("content", "named"), [(False, "claim 2, claim 4"), (True, "no chunk")])
-def test_a_reason_quotes_only_when_asked(content: bool, named: str) -> None:
+def test_a_reason_quotes_only_when_asked() -> None:
     """Counts and numbers always; words of the application only with content."""
     score = UNIT.score(0.33, explanation={"claims": CLAIMS})
-    seen = attributes({FAITHFUL: score}, {FAITHFUL: 0.8}, content=content)
-    line = f"2 of 3 claims unsupported: {named}{' says red' * content} (0.33, at least 0.80)"
-    assert seen["gen_ai.evaluation.explanation"] == line
-    assert seen[f"rag.eval.{FAITHFUL}.reason"] == line
+    for content, named in ((False, "claim 2, claim 4"), (True, "no chunk says red")):
+        seen = attributes({FAITHFUL: score}, {FAITHFUL: 0.8}, content=content)
+        line = f"2 of 3 claims unsupported: {named} (0.33, at least 0.80)"
+        assert seen["gen_ai.evaluation.explanation"] == line
+        assert seen[f"rag.eval.{FAITHFUL}.reason"] == line
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "status"),
-    [
-        ({"a": HALF}, "ok"),
-        ({"a": HALF, "b": NotScored(Cause.MISSING_INPUT)}, "ok"),
-        ({"a": HALF, "b": FAILED}, "partial"),
-        ({"a": ABSENT, "b": FAILED}, "error"),
-        ({"a": ABSENT}, "ok"),
-    ],
-)
-def test_status_names_failures_and_no_metric_that_cannot_be_scored(
-    outcomes: dict[str, Outcome], status: str
-) -> None:
-    seen = attributes(outcomes)
-    assert seen["rag.eval.status"] == status
-    assert seen.get("rag.eval.unscored") == (["b"] if FAILED in outcomes.values() else None)
-    assert seen.get("rag.eval.b.reason") == (FAILED.line if status != "ok" else None)
-
-
-@pytest.mark.parametrize("limit", [0.4, 0.5, 0.6])
-def test_a_score_passes_at_its_threshold_and_on_its_good_side(limit: float) -> None:
-    error_rate = "ragas.noise_sensitivity"
-    limits = Thresholds({FAITHFUL: limit, error_rate: limit}, ALL_METRICS)
-    verdicts = limits.verdicts({FAITHFUL: HALF, error_rate: HALF})
-    assert verdicts == {FAITHFUL: limit <= 0.5, error_rate: limit >= 0.5}
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "passed"),
-    [
-        ({FAITHFUL: HALF, RECALL: HALF}, True),
-        ({FAITHFUL: HALF, RECALL: ABSENT}, True),
-        ({FAITHFUL: HALF, RECALL: FAILED}, None),
-        ({FAITHFUL: UNIT.score(0), RECALL: FAILED}, False),
-        ({FAITHFUL: ABSENT}, None),
-        ({"lexical.exact_match": HALF}, None),
-        ({}, None),
-    ],
-)
-def test_a_sample_passes_when_all_is_known_and_good(
-    outcomes: dict[str, Outcome], passed: bool | None
-) -> None:
-    """One fail fails; what should have been scored and was not is no pass."""
-    assert attributes(outcomes, {FAITHFUL: 0.5, RECALL: 0.5}).get("rag.eval.pass") is passed
-
-
-@pytest.mark.parametrize(
-    ("metrics", "limits"),
-    [
-        ("ragas", {FAITHFUL: 1.1}),
-        ("ragas", {"ragas.faithful": 0.5}),
-        ("ragas", {FAITHFUL: "high"}),
-        ("lexical", {FAITHFUL: 0.5}),
-    ],
-)
-def test_a_wrong_threshold_is_an_error_at_start_up(metrics: str, limits: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="thresholds"):
-        RagEval(metrics=metrics, config=RagEvalConfig(thresholds=limits))
+def test_status_names_failures_and_a_pass_needs_all_that_should_be_scored() -> None:
+    """One fail fails; a metric that cannot be scored is no failure and no pass."""
+    limits = {FAITHFUL: 0.5, RECALL: 0.5}
+    cases: list[tuple[dict[str, Outcome], str, bool | None]] = [
+        ({FAITHFUL: HALF, RECALL: HALF}, "ok", True),
+        ({FAITHFUL: HALF, RECALL: ABSENT}, "ok", True),
+        ({FAITHFUL: HALF, RECALL: FAILED}, "partial", None),
+        ({FAITHFUL: ABSENT, RECALL: FAILED}, "error", None),
+        ({FAITHFUL: UNIT.score(0), RECALL: FAILED}, "partial", False),
+        ({FAITHFUL: ABSENT}, "ok", None),
+        ({"lexical.exact_match": HALF}, "ok", None),
+    ]
+    for outcomes, status, passed in cases:
+        seen = attributes(outcomes, limits)
+        assert (seen["rag.eval.status"], seen.get("rag.eval.pass")) == (status, passed), outcomes
+        assert seen.get("rag.eval.unscored") == ([RECALL] if status != "ok" else None)
+        assert seen.get(f"rag.eval.{RECALL}.reason") == (FAILED.line if status != "ok" else None)

@@ -67,9 +67,9 @@ def test_files_with_content_are_their_owners_alone(tmp_path: Path) -> None:
         """
         import asyncio, os
         os.umask(0)
+        from pathlib import Path
         from rag_eval_hooks import RagEval
         from rag_eval_hooks.incidents import Incidents
-        from pathlib import Path
         from rag_eval_hooks.judges.calls.budget import Budget
         with RagEval("lexical", sinks=["jsonl:scores.jsonl"]) as evals:
             evals.submit({"question": "q", "answer": "see page 1"})

@@ -1,0 +1,411 @@
+"""Laws of results: what is read, means and their intervals, comparisons, gates and diagnoses."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from rag_eval_hooks import NotScored, Outcome, Sample, Score
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.results import (
+    Change,
+    Cuts,
+    Estimate,
+    FailCondition,
+    compare,
+    diagnose,
+    failed_conditions,
+    mean_of,
+    predicted_mean,
+    regressed,
+    select,
+    summarise,
+    worst,
+)
+from rag_eval_hooks.results.compare import Trend
+from rag_eval_hooks.results.diagnose import _data, standard_rules
+from rag_eval_hooks.results.estimate import LEAST_LABELS, t_quantile
+from rag_eval_hooks.results.select import time_of
+from rag_eval_hooks.score import UNIT, Cause
+from tests.golden.measure import BY_ID
+from tests.support.results import row
+
+SEED = int(os.environ.get("RAGEVAL_SEED", "20261122"))
+CLASS = "graphrag.answer_class"
+FAITHFUL, RECALL = "ragas.faithfulness", "ragas.context_recall"
+SHARES = st.floats(0, 1)
+SCALED = st.sampled_from([FAITHFUL, "ragas.noise_sensitivity", CLASS, "whitepaper.faithfulness"])
+"""Metrics of four scales; lower is better for the second."""
+
+
+def native(metric: str, share: float) -> float:
+    scale = BY_ID[metric].scale
+    return min(scale.low + (scale.high - scale.low) * share, scale.high)
+
+
+def scored(metric: str, share: float, probability: float | None = None) -> Score:
+    return replace(BY_ID[metric].scale.score(native(metric, share)), probability=probability)
+
+
+def holds(found: Estimate | None, truth: float) -> bool:
+    """Return whether the interval has the truth in it."""
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    return found.low <= truth <= found.high
+
+
+# Means.
+
+
+@given(st.lists(st.tuples(SHARES, st.floats(0.01, 1)), min_size=1, max_size=30), SCALED)
+def test_mean_weighs_by_inverse_probability_in_the_scale_of_its_metric(
+    drawn: list[tuple[float, float]], metric: str
+) -> None:
+    """Absent scores, and scores that no draw chose, enter no estimate of the traffic."""
+    scale = BY_ID[metric].scale
+    outcomes: list[Outcome] = [scored(metric, *each) for each in drawn]
+    outcomes += [scored(metric, 0.0), NotScored(Cause.TIMEOUT)]
+    summary = summarise([row({metric: one}) for one in outcomes])[None].metrics[metric]
+    found, weights = summary.estimate, [1 / chance for _, chance in drawn]
+    assert found is not None
+    values = [native(metric, share) for share, _ in drawn]
+    mean = sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
+    assert found.mean == pytest.approx(mean, abs=1e-6)
+    assert found.effective_n <= found.n + 1e-6
+    assert (summary.scored, summary.not_scored) == (len(drawn) + 1, {Cause.TIMEOUT: 1})
+    ends = max([*values, scale.low]), min([*values, scale.low])
+    assert (summary.best, summary.worst) == (ends if scale.higher_is_better else ends[::-1])
+    if found.low is None or found.high is None:
+        assert len(values) == 1
+    else:
+        assert scale.low - 1e-6 <= found.low <= found.mean + 1e-6
+        assert found.mean - 1e-6 <= found.high <= scale.high + 1e-6
+
+
+@given(st.lists(st.tuples(SHARES, st.sampled_from("abc")), min_size=1), st.randoms())
+def test_groups_together_are_the_whole_in_any_order(
+    drawn: list[tuple[float, str]], chance: random.Random
+) -> None:
+    rows = [row({"m": UNIT.score(value)}, kind=kind) for value, kind in drawn]
+    whole, groups = summarise(rows)[None], summarise(rows, "kind")
+    assert list(groups) == list(dict.fromkeys(kind for _, kind in drawn))
+    means = [(each.samples, each.metrics["m"].estimate) for each in groups.values()]
+    total = sum(number * found.mean for number, found in means if found)
+    chance.shuffle(rows)
+    for one in (whole, summarise(rows)[None]):
+        assert one.metrics["m"].estimate is not None
+        assert one.metrics["m"].estimate.mean == pytest.approx(total / len(rows))
+
+
+@given(st.integers(0, 40), st.integers(2, 40))
+def test_plain_share_has_the_interval_of_wilson(hits: int, number: int) -> None:
+    hits = min(hits, number)
+    found = mean_of([float(index < hits) for index in range(number)])
+    assert found is not None
+    z, p = 1.959964, hits / number
+    # The variance is the unbiased one, so that it counts one observation less.
+    n = number - 1 if 0 < hits < number else number
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    assert found.low == pytest.approx(max(0.0, middle - half), abs=1e-5)
+    assert found.high == pytest.approx(min(1.0, middle + half), abs=1e-5)
+    printed = {1: 12.706, 2: 4.303, 3: 3.182, 5: 2.571, 10: 2.228, 1e9: 1.960}
+    assert {n: t_quantile(n) for n in printed} == pytest.approx(printed, abs=6e-4)
+
+
+def drawn_stream(design: str, chance: random.Random) -> tuple[list[Evaluation], float]:
+    """Return the sampled rows of a simulated stream, and the mean of all its traffic."""
+    rows: list[Evaluation] = []
+    if design == "sessions":
+        for session in range(15):
+            level = 0.5 + 0.3 * chance.choice([-1, 1])
+            sample = Sample(question="q", session_id=f"s{session}")
+            values = [min(1.0, max(0.0, level + chance.gauss(0, 0.25))) for _ in range(20)]
+            rows += [Evaluation(sample=sample, outcomes={"m": UNIT.score(v)}) for v in values]
+        return rows, 0.5
+    if design == "rare":
+        classes = {(0.85, 0.01): 0.5, (0.95, 0.5): 0.5}
+    else:
+        classes = {(0.05, 1.0): 0.15, (0.8, 0.1): 0.85}
+    for _ in range(1000 if design == "rare" else 400):
+        level, probability = chance.choices(list(classes), list(classes.values()))[0]
+        if chance.random() < probability:
+            score = UNIT.score(float(chance.random() < level))
+            rows.append(row({"m": replace(score, probability=probability)}))
+    return rows, sum(level * share for (level, _), share in classes.items())
+
+
+@pytest.mark.parametrize(
+    ("design", "most_plain"), [("tail", 0.05), ("sessions", 0.85), ("rare", 1.0)]
+)
+def test_intervals_hold_the_truth_as_often_as_they_say(design: str, most_plain: float) -> None:
+    """Over simulated streams, 95 % of the intervals hold the true mean; a plain mean's do not."""
+    chance, number = random.Random(f"{SEED} {design}"), 200
+    hits = plain = 0
+    for _ in range(number):
+        rows, truth = drawn_stream(design, chance)
+        hits += holds(summarise(rows)[None].metrics["m"].estimate, truth)
+        plain += holds(mean_of([one.outcomes["m"].value or 0.0 for one in rows]), truth)
+    assert 0.91 <= hits / number <= (1.0 if design == "rare" else 0.99)
+    assert plain / number <= most_plain
+
+
+def test_labels_of_a_random_part_correct_a_biased_judge() -> None:
+    """Intervals hold the truth whatever the samples' weights, and are narrower than the labels'."""
+    chance, weight = random.Random(f"{SEED} labels"), 4.0
+    hits, ratio, truth = 0, 0.0, 0.3 * 0.9 + 0.7 * 0.3
+    for _ in range(200):
+        drawn: dict[bool, list[tuple[float, float, float]]] = {True: [], False: []}
+        for _ in range(900):
+            often = chance.random() < 0.3
+            own = 1.25 * (1.0 if often else weight)
+            if chance.random() < 1 / own:
+                label = float(chance.random() < (0.9 if often else 0.3))
+                judged = float(chance.random() < (0.9 if label else 0.4))
+                drawn[chance.random() < 0.3].append((label, judged, own))
+        labels, judged_by, weights = zip(*drawn[True], strict=True)
+        found = predicted_mean(
+            [judged for _, judged, _ in drawn[False]],
+            list(zip(labels, judged_by, strict=True)),
+            [own for *_, own in drawn[False]],
+            label_weights=weights,
+        )
+        alone = mean_of(labels, weights)
+        assert found is not None
+        assert alone is not None
+        hits += holds(found, truth)
+        ratio += (found.high - found.low) / (alone.high - alone.low) / 200  # type: ignore[operator]
+    assert 0.9 <= hits / 200 <= 0.99
+    assert ratio < 0.97
+    useless = predicted_mean([0.5] * 200, [(float(n % 3 == 0), 0.5) for n in range(30)])
+    assert useless is not None
+    assert useless.mean == pytest.approx(10 / 30)
+    assert predicted_mean([0.5], [(1.0, 0.5)] * (LEAST_LABELS - 1)) is None
+
+
+# Comparisons and gates.
+
+
+def run(
+    values: Iterable[float | Outcome], name: str = "q", metric: str = FAITHFUL
+) -> list[Evaluation]:
+    """Return a row of a question for each value; odd ones are of the kind `long`."""
+    return [
+        Evaluation(
+            sample=Sample(question=f"{name} {at}", metadata={"kind": ("short", "long")[at % 2]}),
+            outcomes={metric: UNIT.score(value) if isinstance(value, float) else value},
+        )
+        for at, value in enumerate(values)
+    ]
+
+
+def levels(number: int, level: float = 0.6, spread: float = 0.2, seed: object = 0) -> list[float]:
+    chance = random.Random(f"{SEED} {seed}")
+    return [min(1.0, max(0.0, chance.gauss(level, spread))) for _ in range(number)]
+
+
+def only(base: list[Evaluation], new: list[Evaluation]) -> Change:
+    (change,) = compare(base, new).changes
+    return change
+
+
+PAIRS = st.lists(st.tuples(SHARES, SHARES, st.floats(0.01, 1)), min_size=5, max_size=30)
+
+
+@given(PAIRS, SCALED, st.booleans())
+def test_comparison_is_exact_and_turns_its_sign_with_its_runs(
+    pairs: list[tuple[float, float, float]], metric: str, is_paired: bool
+) -> None:
+    """In the metric's scale, weighted by probability, with each sample that fell by a tenth."""
+    scale = BY_ID[metric].scale
+    base = run((scored(metric, old, p) for old, _, p in pairs), metric=metric)
+    name = "q" if is_paired else "new"
+    new = run((scored(metric, now, p) for _, now, p in pairs), name, metric)
+    found, back = only(base, new), only(new, base)
+    assert found.pairs == len(pairs) * is_paired
+    # A pair counts by both draws.
+    weights = [p ** (-2 if is_paired else -1) for *_, p in pairs]
+    gains = sum(w * (now - old) for w, (old, now, _) in zip(weights, pairs, strict=True))
+    expected = gains / sum(weights) * (scale.high - scale.low)
+    assert found.difference == pytest.approx(expected, abs=1e-6)
+    assert found.difference == pytest.approx(-back.difference, abs=1e-6)
+    if found.low is not None and found.high is not None:
+        assert (found.low, found.high) == pytest.approx((-back.high, -back.low), abs=1e-6)  # type: ignore[operator]
+    if found.trend in (Trend.BETTER, Trend.WORSE):
+        assert (found.trend is Trend.BETTER) is ((found.difference > 0) is scale.higher_is_better)
+        assert {found.trend, back.trend} == {Trend.BETTER, Trend.WORSE}
+    drops = [one.drop for one in compare(base, new).regressions]
+    falls = (old - now if scale.higher_is_better else now - old for old, now, _ in pairs)
+    least = sorted((by for by in falls if by >= 0.1), reverse=True)
+    assume(all(abs(by - 0.1) > 1e-6 for by in [*drops, *least]))
+    assert drops == pytest.approx(least if is_paired else [], abs=1e-6)
+
+
+@given(st.integers(0, 4), st.floats(0.3, 1.0), SHARES)
+def test_few_repeated_questions_overrule_no_traffic(pairs: int, fall: float, gain: float) -> None:
+    """A fall over many samples is found whatever a handful of repeated questions does."""
+    base = run([0.0] * pairs, "hello") + run(levels(300, 0.95, 0.1), "before")
+    new = run([gain] * pairs, "hello") + run(levels(300, 0.95 - fall, 0.1, 2), "after")
+    found = compare(base, new)
+    assert found.pairs == pairs
+    (change,) = found.changes
+    assert (change.trend, change.pairs) == (Trend.WORSE, 0)
+    assert regressed(found, 0.1) == [change]
+
+
+@pytest.mark.parametrize("pairs", [4, 5, 40])
+def test_equal_gains_of_pairs_do_not_overrule_the_rest(pairs: int) -> None:
+    """Pairs that all say the same have no variance, and are yet no proof; four are no pairs."""
+    base = run([0.2] * pairs, "hello") + run([1.0, 0.9] * 500, "before")
+    new = run([0.9] * pairs, "hello") + run([0.5, 0.4] * 500, "after")
+    change = only(base, new)
+    assert (change.trend, change.pairs) == (Trend.WORSE, pairs if pairs >= 5 else 0)
+
+
+def test_runs_of_other_judges_or_prompts_are_refused_unless_allowed() -> None:
+    """The package alone may be another: its formulas have versions of their own."""
+    first = UNIT.score(0.5, annotator="judge", version="0.1.0+prompts.1")
+    for other in ({"annotator": "other"}, {"version": "0.1.0+prompts.2"}):
+        base, new = run([first] * 9), run([replace(first, **other)] * 9)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=FAITHFUL):
+            compare(base, new)
+        assert compare(base, new, allow_different_judges=True).changes
+    assert compare(run([first] * 9), run([replace(first, version="0.2.0+prompts.1")] * 9)).changes
+
+
+def test_gates_over_many_values_rarely_fail_unchanged_runs() -> None:
+    """About one build in twenty fails in which nothing changed and all means are at limits."""
+    chance, metrics = random.Random(SEED), [f"m{k}" for k in range(8)]
+    conditions = [FailCondition.of(f"{metric}<0.5") for metric in metrics]
+
+    def build() -> list[Evaluation]:
+        return [
+            Evaluation(
+                sample=Sample(question=f"q{n}", metadata={"kind": n % 4}),
+                outcomes={name: UNIT.score(chance.random()) for name in metrics},
+            )
+            for n in range(60)
+        ]
+
+    by_fall = by_mean = 0
+    for _ in range(100):
+        base, new = build(), build()
+        by_fall += bool(regressed(compare(base, new, by="kind"), 0.0))
+        for each in (base, new):
+            by_mean += bool(failed_conditions(conditions, summarise(each)[None].metrics))
+    assert by_fall <= 11
+    assert by_mean <= 20
+
+
+@given(st.lists(SHARES, min_size=2, max_size=40), st.floats(0.01, 0.99), SCALED)
+def test_single_gate_fails_where_the_whole_interval_meets_it(
+    values: list[float], limit: float, metric: str
+) -> None:
+    span, at = BY_ID[metric].scale.high - BY_ID[metric].scale.low, native(metric, limit)
+    made = run([scored(metric, value) for value in values], metric=metric)
+    metrics = summarise(made)[None].metrics
+    estimate = metrics[metric].estimate
+    assert estimate is not None
+    for sign, end in (("<", estimate.high), (">", estimate.low)):
+        assert end is not None
+        assume(abs(end - at) > 0.01 * span)
+        failed = failed_conditions([FailCondition.of(f"{metric}{sign}{at:f}")], metrics)
+        assert bool(failed) is (end < at if sign == "<" else end > at)
+
+
+# Diagnoses, order and choice.
+
+
+def labelled(label: str) -> Score:
+    return BY_ID[CLASS].scale.score(100.0 * (label == "CORRECT"), label=label)
+
+
+def test_each_rule_is_shown_by_its_pattern_and_a_special_one_hides_the_rest() -> None:
+    roles = _data()["roles"]
+    for rule in standard_rules():
+        levels = [(role, 1.0) for role in rule.high] + [(role, 0.0) for role in rule.low]
+        outcomes: dict[str, Outcome] = {
+            roles.get(role, [role])[0]: UNIT.score(value) for role, value in levels
+        }
+        if rule.label is not None:
+            outcomes[CLASS] = labelled(rule.label)
+        shown = row(outcomes or {FAITHFUL: UNIT.score(1.0)})
+        middle = row({name: UNIT.score(0.65) for name in shown.outcomes})
+        found = {one.rule.name: one for one in diagnose([shown, middle])}
+        hit = found[rule.name]
+        assert (list(hit.rows), hit.share.mean, hit.rule.blame) == ([shown], 0.5, rule.blame)
+        hidden = {one.rule.name for one in found.values() if one.rule.rest} - {rule.name}
+        assert rule.minor or not hidden, rule.name
+
+
+def test_diagnosis_needs_decided_scores_of_a_calibrated_judge_and_the_callers_cuts() -> None:
+    good = [row({FAITHFUL: UNIT.score(1.0)}) for _ in range(8)]
+    assert [each.rule.blame for each in diagnose(good)] == ["none"]
+    assert diagnose([*good, row({FAITHFUL: NotScored(Cause.UNDEFINED)})]) == []
+    assert diagnose([row({FAITHFUL: UNIT.score(1.0, screening=True)})]) == []
+    for wrong, refused in ((3, 2), (2, 2)):
+        answers = ["WRONG"] * wrong + ["DON'T KNOW"] * refused
+        names = [each.rule.name for each in diagnose([row({CLASS: labelled(a)}) for a in answers])]
+        assert ("wrong although it claims to know" in names) is (wrong > refused)
+    rows = [row({FAITHFUL: UNIT.score(0.7), RECALL: UNIT.score(0.55)})]
+    assert diagnose(rows) == []
+    cuts = {FAITHFUL: Cuts(high=0.7), RECALL: Cuts(low=0.6)}
+    assert diagnose(rows, cuts=cuts)[0].rule.blame == "retriever"
+    absent = row({FAITHFUL: UNIT.score(1.0), RECALL: NotScored(Cause.MISSING_INPUT)})
+    assert [each.rule.name for each in diagnose([absent])] == ["high throughout"]
+
+
+@given(st.permutations(range(5)))
+def test_worst_ranks_by_faithfulness_then_risk_and_undecided_before_perfect(
+    order: list[int],
+) -> None:
+    """A risk stands for an undecided score; a sample without score and risk is in no ranking."""
+    ranked = [
+        row({FAITHFUL: UNIT.score(0.2), RECALL: UNIT.score(0.9)}),
+        row({FAITHFUL: NotScored(Cause.UNDEFINED, risk=0.7, undecided=True)}),
+        row({FAITHFUL: UNIT.score(0.5, risk=0.9)}),
+        row({FAITHFUL: UNIT.score(0.5, risk=0.1)}),
+        row({FAITHFUL: NotScored(Cause.UNDEFINED, risk=0.0, undecided=True)}),
+        row({FAITHFUL: UNIT.score(1.0), RECALL: UNIT.score(0.1)}),
+    ]
+    drawn = [*(ranked[at] for at in order), ranked[5], row({FAITHFUL: NotScored(Cause.TIMEOUT)})]
+    assert worst(drawn) == ranked
+    assert worst(drawn, RECALL) == [ranked[5], ranked[0]]
+
+
+def test_selected_rows_meet_every_condition() -> None:
+    """Time, keys, tags and metrics each leave out what does not meet them, and nothing else."""
+    now = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    rows = [
+        Evaluation(
+            sample=Sample(question=name, tags=tuple(tags), metadata={"kind": kind}),
+            outcomes={metric: UNIT.score(1.0) for metric in metrics},
+            start=ago and int((now - timedelta(hours=ago)).timestamp() * 1e9),
+        )
+        for name, tags, kind, metrics, ago in (
+            ("a", "ä", "x", ["x.a", "x.b"], 1),
+            ("b", "äb", "y", ["x.a", "y.a"], 4),
+            ("c", "b", "x", ["y.a"], 9),
+            ("d", "", "x", ["x.b"], 0),
+        )
+    ]
+
+    def chosen(**conditions: Any) -> str:
+        return "".join(one.sample.question for one in select(rows, **conditions))
+
+    late, early = time_of("5h", now), time_of("2026-03-01T11:00:00+01:00")
+    assert (chosen(since=late), chosen(since=late, until=early)) == ("ab", "b")
+    assert chosen(where=[("tag", "ä"), ("kind", "x")]) == "a"
+    assert (chosen(metrics=["x"]), chosen(metrics=["y.a"])) == ("abd", "bc")
+    assert [list(one.outcomes) for one in select(rows, metrics=["y.a"])] == [["y.a"]] * 2

@@ -1,0 +1,435 @@
+"""Results files: what the sink writes is what the reader gives, and the reports of it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_eval_hooks import NotScored, Outcome, Sample, Score
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.results import make_report, read, to_frame
+from rag_eval_hooks.results.render import as_html, as_markdown, as_text
+from rag_eval_hooks.results.report import as_json
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks.score import UNIT, Cause, result_id
+from rag_eval_hooks.usage import Usage
+from tests.support.command_line import Finished, run_command
+from tests.support.optional import require
+from tests.support.results import START, any_outcome, evaluation, write_results
+from tests.support.scripts import environment
+
+require("jinja2", "rich")
+
+JSON = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+GOLDEN = Path(__file__).parent.parent / "golden"
+SEED = int(os.environ.get("RAGEVAL_SEED", "20261122"))
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "| a | table |\n\n# heading",
+    "{{ 7 * 7 }} {% raw %}",
+    "第一班渡轮几点开",
+    "متى تغادر العبارة الأولى",
+    "\u2028\x00\x1b[31mred\udcff",
+    "W" * 3000,
+)
+FAITHFUL = "ragas.faithfulness"
+
+
+def many(number: int, seed: int = SEED) -> list[Evaluation]:
+    """Return evaluations of every kind of field."""
+    chance = random.Random(seed)
+    pick = chance.choice
+    return [
+        evaluation(
+            Sample(
+                question=pick(["why?", "为什么", "لماذا؟", "line\u2028break"]) + str(i),
+                contexts=pick([None, (), (Context(text="a"), Context(text="b", id="7"))]),
+                answer=pick([None, "because"]),
+                reference=pick([None, "since"]),
+                metadata={"kind": pick("xyz"), "depth": i},
+                truncated=pick([(), ("answer",)]),
+                ended_at=pick([None, START - i * 10**9]),
+                latency=pick([None, 0.5]),
+                sample_id=f"{seed}-{i}",
+            ),
+            {f"suite.m{k}": any_outcome(chance) for k in range(chance.randint(0, 4))},
+            start=START + i * 1_000_000_000,
+            probability=pick([None, 0.25]),
+            reason=pick(["", "ratio"]),
+            passed=pick([None, True, False]),
+            verdicts=pick([{}, {"suite.m0": True}]),
+        )
+        for i in range(number)
+    ]
+
+
+def id_of(one: Evaluation) -> str:
+    return result_id(one.sample.sample_id, one.outcomes)
+
+
+def compared(one: Evaluation) -> list[Any]:
+    """Return all fields, those included that equality of outcomes leaves out."""
+    drawn = [(each.probability, each.reason) for each in one.outcomes.values()]
+    decided = (one.probability, one.reason, one.passed, dict(one.verdicts))
+    return [one.sample, one.sample.sample_id, dict(one.outcomes), drawn, decided]
+
+
+def test_lines_are_written_as_in_version_1(tmp_path: Path) -> None:
+    """A row that was read is written as the very line, so that the format cannot drift unseen."""
+    golden_file = GOLDEN / "results_1.jsonl"
+    lines = golden_file.read_text("utf-8").splitlines()
+    for line, row in zip(lines, read(golden_file), strict=True):
+        assert row.evaluated is not None
+        made = evaluation(
+            row.sample,
+            row.outcomes,
+            end=round(row.evaluated.timestamp() * 1e9),
+            probability=row.probability,
+            reason=row.reason,
+            passed=row.passed,
+            verdicts=row.verdicts,
+        )
+        path = write_results(tmp_path / f"{id_of(row)}.jsonl", [made])
+        written, golden = json.loads(path.read_text("utf-8")), json.loads(line)
+        assert written.pop("package") != golden.pop("package")
+        assert written == golden
+        assert list(written) == list(golden)
+
+
+def _gzipped(path: Path) -> list[Any]:
+    archive = path.with_suffix(".jsonl.gz")
+    archive.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return [archive]
+
+
+def _rotated(path: Path) -> list[Any]:
+    lines = path.read_bytes().splitlines(keepends=True)
+    for name, part in (("2", lines[:9]), ("2026-01-01", lines[9:12]), ("1", lines[12:20])):
+        path.with_name(f"{path.name}.{name}").write_bytes(b"".join(part))
+    archive = path.with_name(f"{path.name}-20260102.gz")
+    archive.write_bytes(gzip.compress(b"".join(lines[20:25])))
+    path.write_bytes(b"".join(lines[25:]))
+    return [path]
+
+
+def _parquet(path: Path) -> list[Any]:
+    pytest.importorskip("pyarrow")
+    to_frame(read(path)).to_parquet(path.with_suffix(".parquet"))
+    return [path.with_suffix(".parquet")]
+
+
+SOURCES: dict[str, Callable[[Path], list[Any]]] = {
+    "file": lambda path: [path],
+    "gzip": _gzipped,
+    "rotated": _rotated,
+    "parquet": _parquet,
+    "folder": lambda path: [path.parent],
+    "frame": lambda path: [to_frame(read(path))],
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_source_gives_the_written_rows(tmp_path: Path, kind: str) -> None:
+    """Signs of patterns in the file's name are taken literally."""
+    made = many(30)
+    path = write_results(tmp_path / "[r]*.jsonl", made)
+    shutil.copy(path, tmp_path / "r1.jsonl.1")
+    if kind == "folder":
+        (tmp_path / "r1.jsonl.1").unlink()
+    results = read(*SOURCES[kind](path))
+    assert {id_of(row): compared(row) for row in results} == {id_of(m): compared(m) for m in made}
+    assert results.skipped == {}
+
+
+def test_a_line_that_a_crash_cut_is_counted(tmp_path: Path) -> None:
+    """Lines before a cut one are rows, and the cut one is counted, whatever byte is the last."""
+    path = write_results(tmp_path / "r.jsonl", many(3))
+    content = path.read_bytes()
+    last = content.rindex(b"\n", 0, -1) + 1
+    for end in random.Random(SEED).sample(range(last + 1, len(content) - 1), 25):
+        path.write_bytes(content[:end])
+        results = read(path)
+        assert len(list(results)) == 2
+        assert results.skipped == {"cut": 1}
+        # The next writer ends the line, so that its own is whole.
+        write_results(path, many(1, seed=end))
+        assert len(list(results)) == 3
+    (archive,) = _gzipped(write_results(tmp_path / "a.jsonl", many(200)))
+    archive.write_bytes(archive.read_bytes()[:-300])
+    results = read(archive)
+    assert 0 < len(list(results)) < 200
+    assert results.skipped["cut"]
+
+
+@given(st.recursive(JSON, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_any_json_line_is_a_row_or_counted(value: object) -> None:
+    line = {"sample": {"question": "q"}, "outcomes": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "r.jsonl")
+        lines = [value, {**line, "schema": value}, {**line, "time": value}, {"outcomes": value}]
+        path.write_text("".join(json.dumps(one) + "\n" for one in [*lines, line]), "utf-8")
+        results = read(path)
+        assert len(list(results)) + results.skipped.total() == len(lines) + 1
+
+
+def test_processes_write_one_file_together(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from tests.unit.test_results_files import many;"
+        "from tests.support.results import write_results;"
+        "write_results(Path('r.jsonl'), many(60, seed=int(sys.argv[1])))"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script, str(n)], cwd=tmp_path, env=environment())
+        for n in range(3)
+    ]
+    assert [process.wait() for process in processes] == [0] * 3
+    results = read(tmp_path / "r.jsonl")
+    assert len(list(results)) == 180
+    assert results.skipped == {}
+
+
+# Reports and comparisons from the command line.
+
+
+def results(folder: Path, number: int = 24, now: datetime | None = None) -> Path:
+    """Write results with hostile texts in every field that an application fills."""
+    chance = random.Random(SEED)
+    end = int((now or datetime(2026, 3, 8, tzinfo=UTC)).timestamp() * 1e9)
+    made = []
+    for i in range(number):
+        text, value = HOSTILE[i % len(HOSTILE)], round(chance.random(), 3)
+        claim = {"claim": text, "supported": value > 0.5, "chunks": [1], "reason": text}
+        score = UNIT.score(
+            value,
+            label=text[:30],
+            explanation={"claims": [claim]},
+            usage=Usage(1, 100, 10, 0.001),
+            probability=chance.choice([0.1, 1.0]),
+            screening=True,
+        )
+        other = NotScored(Cause.TIMEOUT, text[:40]) if i % 5 == 0 else UNIT.score(1 - value)
+        asked = Sample(
+            question=f"{text} {i}",
+            contexts=(Context(text=text, id=text[:9]),),
+            answer=text,
+            metadata={"method": ("one", text[:20])[i % 2]},
+            ended_at=end - i * 3_600_000_000_000,
+            sample_id=f"s{i}",
+        )
+        outcomes: dict[str, Outcome] = {FAITHFUL: score, "own.other": other}
+        made.append(evaluation(asked, outcomes, probability=0.5, passed=value > 0.5))
+    return write_results(folder / "r.jsonl", made)
+
+
+def command(folder: Path, *arguments: str) -> Finished:
+    return run_command(folder, *arguments, variables={})
+
+
+class Page(HTMLParser):
+    """Scripts and references of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.scripts: list[tuple[str | None, str]] = []
+        self.references: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        loads = ("src", "href", "srcset", "data")
+        self.references += [str(value) for name, value in attrs if name in loads and value]
+        if tag == "script":
+            self.scripts.append((dict(attrs).get("type"), ""))
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "script" and self.cdata_elem:
+            self.scripts[-1] = self.scripts[-1][0], self.scripts[-1][1] + data
+
+
+def test_page_has_every_sample_loads_nothing_and_runs_no_text(tmp_path: Path) -> None:
+    """The index has every sample, the worst first; blocks have all texts, markup has none."""
+    path = results(tmp_path, 60)
+    assert command(tmp_path, "report", str(path), "-o", "r.html").code == 0
+    assert (tmp_path / "r.html").stat().st_mode & 0o777 == 0o600
+    page = Page((tmp_path / "r.html").read_text("utf-8"))
+    assert page.references == ["#samples"]
+    (_, plain), *packed, (kind, script) = page.scripts
+    assert ({kind for kind, _ in packed}, kind) == ({"text/plain"}, None)
+    assert "alert(1)" not in script
+    index = json.loads(plain)
+    blocks = [json.loads(gzip.decompress(base64.b64decode(block))) for _, block in packed]
+    details = [sample for block in blocks for sample in block]
+    rows = {row.sample.sample_id: row for row in read(path)}
+    faithful = [sample["s"][index["metrics"].index(FAITHFUL)] for sample in index["samples"]]
+    assert faithful == sorted(faithful)
+    for entry, sample in zip(index["samples"], details, strict=True):
+        row = rows.pop(sample["facts"]["id"])
+        assert sample["question"].startswith(entry["q"])
+        assert sample["answer"] == row.sample.answer
+        assert sample["outcomes"][FAITHFUL]["value"] == row.outcomes[FAITHFUL].value
+    assert not rows
+
+
+def require_whole_tables(text: str) -> None:
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+
+
+def test_no_text_of_a_user_adds_a_line_a_column_or_a_control_character(tmp_path: Path) -> None:
+    path = str(results(tmp_path))
+    for arguments in (["report", path], ["compare", path, path]):
+        for kind in ("text", "md"):
+            done = command(tmp_path, *arguments, "--format", kind)
+            assert done.code in (0, 3)
+            assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.out)
+            assert "<script" not in re.sub(r"\\<", "", done.out) or kind == "text"
+            assert "creening" in done.out
+            require_whole_tables(done.out)
+
+
+CLASSES = {"local_search": (6, 2, 0), "basic_search": (6, 2, 0), "llm_with_context": (5, 2, 1)}
+LABELS = ("CORRECT", "WRONG", "DON'T KNOW")
+
+
+def test_report_of_a_known_file_is_the_golden_one(tmp_path: Path) -> None:
+    """Classes, grades, shares and intervals by method; to renew it, delete the golden file."""
+    labels = [
+        (method, label, n)
+        for method, counts in CLASSES.items()
+        for label, count in zip(LABELS, counts, strict=True)
+        for n in range(count)
+    ]
+    made = [
+        evaluation(
+            Sample(question=f"q{at}", metadata={"method": method}, sample_id=f"s{at}"),
+            {
+                "graphrag.answer_class": Score(
+                    value=100.0 * (label == "CORRECT"), normalized=label == "CORRECT", label=label
+                ),
+                "graphrag.factual_accuracy_percentage": Score(
+                    value=12.5 * n, normalized=n / 8, label="EDCBA"[n // 2], version="0.1.0"
+                ),
+            },
+        )
+        for at, (method, label, n) in enumerate(labels)
+    ]
+    report = make_report(read(write_results(tmp_path / "r.jsonl", made)))
+    shown, golden = as_markdown(report), GOLDEN / "report.md"
+    if not golden.exists():
+        golden.write_text(shown, "utf-8")
+    assert shown == golden.read_text("utf-8")
+    plain = json.loads(json.dumps(as_json(report)))["metrics"]["graphrag.answer_class"]
+    names = ("correct_answers_count", "wrong_answers_count", "dont_know_answers_count")
+    assert [plain[name] for name in names] == [17, 6, 1]
+    assert plain["estimate"]["mean"] == pytest.approx(100 * 17 / 24)
+    for text in (as_text(shown), shown.replace("\\", ""), as_html(report)):
+        assert all(name in text for name in (*names, "70.8 %"))
+
+
+def test_the_worst_of_the_last_hours(tmp_path: Path) -> None:
+    """`--worst` shows the lowest scores of the time that was asked for, and why they are low."""
+    now = datetime.now(UTC)
+    path = results(tmp_path, now=now - timedelta(minutes=5))
+    rows = [row for row in read(path) if row.time and row.time > now - timedelta(hours=6)]
+    done = command(tmp_path, "report", str(path), "--since", "6h", "--worst", "3")
+    assert done.code == 0
+    shown = re.findall(r"\bid (s\d+)", done.out)
+    ranked = sorted(rows, key=lambda row: row.scores[FAITHFUL].value)
+    assert shown == [row.sample.sample_id for row in ranked[:3]]
+    assert f"3 of {len(rows)} scored samples" in done.out
+    assert "supported" in done.out
+
+
+def test_labels_correct_the_mean_of_a_biased_judge(tmp_path: Path) -> None:
+    """Labels of people, or of a better judge, give a mean that holds the truth; the judge's not."""
+    chance = random.Random(SEED)
+    truth = {f"s{i}": chance.random() < 0.4 for i in range(300)}
+    judged, better, labels = [], [], []
+    for name, right in truth.items():
+        asked = Sample(question=f"第 {name} 问?", sample_id=name)
+        value = float(right or chance.random() < 0.6)
+        judged.append(evaluation(asked, {FAITHFUL: UNIT.score(value)}))
+        if chance.random() < 0.4:
+            other = Sample(question=asked.question)
+            better.append(evaluation(other, {FAITHFUL: UNIT.score(float(right))}))
+            told = {"metric": FAITHFUL, "value": float(right)}
+            told = told if chance.random() < 0.5 else {"supported": right}
+            labels.append(json.dumps({"sample_id": name, **told}))
+    write_results(tmp_path / "r.jsonl", judged)
+    write_results(tmp_path / "better.jsonl", better)
+    (tmp_path / "labels.jsonl").write_text("\n".join(labels))
+    mean = sum(truth.values()) / len(truth)
+    for file in ("labels.jsonl", "better.jsonl"):
+        arguments = ("report", "r.jsonl", "--labels", file, "--format", "json")
+        (found,) = json.loads(command(tmp_path, *arguments).out)["labelled"]
+        assert (found["metric"], found["labels"]) == (FAITHFUL, len(labels))
+        assert found["estimate"]["low"] < mean < found["estimate"]["high"]
+        assert not found["judge"]["low"] < mean < found["judge"]["high"]
+
+
+def test_wrong_input_ends_with_2_and_is_named(tmp_path: Path) -> None:
+    results(tmp_path)
+    label = '{"sample_id": "of nobody", "supported": true}\n'
+    (tmp_path / "other.jsonl").write_text(label)
+    (tmp_path / "noise.parquet").write_bytes(os.urandom(300))
+    (tmp_path / "bad.jsonl").write_text(label + '{"sample_id": "s1", "value": "high"}')
+    for arguments, words in (
+        ("r.jsonl --cut ragas.faithful=0.1:0.2", "did you mean 'ragas.faithfulness'?"),
+        ("r.jsonl --by workflw", "did you mean 'workflow'?"),
+        ("other.jsonl", "`rag-eval-hooks evaluate DATA -o RESULTS` writes results"),
+        ("r.jsonl --cut ragas.faithfulness=2", "Use METRIC=LOW:HIGH"),
+        ("r.jsonl --labels other.jsonl", "no metric has labels"),
+        ("r.jsonl --labels bad.jsonl", "labels: line 2"),
+        ("nowhere.jsonl --worst 3", "nowhere.jsonl: no such file"),
+        ("r.jsonl --worst -3", "--worst: '-3' is not accepted. Use a whole number, 1"),
+        ("r.jsonl --since yesterdayish", "Use 24h, 90m, 7d, today"),
+        ("noise.parquet", "contains no result with an outcome (skipped lines: 1 unreadable)"),
+        ("r.jsonl --since 2126-01-01", "None of 24 results matches --where"),
+        ("r.jsonl -o no/such/folder.html", "no/such/folder.html: No such file"),
+    ):
+        done = command(tmp_path, "report", *arguments.split())
+        assert (done.code, words in done.err) == (2, True), arguments
+
+
+def test_gates_set_the_exit_code(tmp_path: Path) -> None:
+    """0 where all hold, 1 where one fails, 2 where one cannot be read, 3 without a score."""
+    chance = random.Random(SEED)
+    before = [min(1.0, max(0.0, chance.gauss(0.6, 0.2))) for _ in range(300)]
+    after = [max(0.0, value - 0.03 * (at % 2)) for at, value in enumerate(before)]
+    for name, values in (("base", before), ("new", after), ("none", [])):
+        outcomes: list[Outcome] = [*map(UNIT.score, values)]
+        asked = (Sample(question=f"q{n}", metadata={"kind": n % 2}) for n in range(300))
+        made = zip(asked, outcomes or [NotScored(Cause.JUDGE_FAILED)] * 5, strict=False)
+        write_results(tmp_path / name, [evaluation(one, {FAITHFUL: each}) for one, each in made])
+    for arguments, code, words in (
+        ("base new", 0, "300 samples in both runs"),
+        (f"base new --fail-on {FAITHFUL}<0.99", 1, "FAILED"),
+        (f"base new --fail-on {FAITHFUL}<0.58", 0, ""),
+        (f"base new --fail-on-point {FAITHFUL}<0.6", 1, "FAILED"),
+        ("base new --fail-on-regression 0.02 --by kind", 1, "FAILED"),
+        ("base new --fail-on-regression 0.05 --by kind", 0, ""),
+        ("base new --fail-on faithfulness:1", 2, ""),
+        ("base new --fail-on ragas.recall<0.5", 2, ""),
+        (f"none none --fail-on {FAITHFUL}<0.1", 1, "no sample has a score"),
+        ("none none", 3, f"Without a score in one of the runs: {FAITHFUL}"),
+    ):
+        done = command(tmp_path, "compare", *arguments.split())
+        assert (done.code, words in done.out) == (code, True), arguments + done.err + done.out
