@@ -422,6 +422,22 @@ def test_pause_that_a_platform_asks_for_is_read() -> None:
     assert found == [*waits.values(), None]
 
 
+def test_sink_that_asks_for_a_pause_is_left_alone_and_delays_no_other(
+    begin: Callable[..., Opened],
+) -> None:
+    def answer(_spans: Sequence[str]) -> None:
+        raise RetryLater("HTTP 503", 60.0)
+
+    busy, other = Scripted(answer, 1), Store()
+    one = begin(busy, other)
+    one.number(1)
+    until(lambda: busy.sizes)
+    one.number(2, 3)
+    until(lambda: len(other.got) == 3)
+    time.sleep(0.5)
+    assert busy.sizes == [1]
+
+
 def test_phoenix_sends_known_spans_and_the_others_in_the_end_without_a_span(
     begin: Callable[..., Opened],
 ) -> None:

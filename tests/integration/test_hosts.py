@@ -1,4 +1,4 @@
-"""The servers and worker pools that applications run in, each the real one."""
+"""The servers, worker pools and ends of the processes that applications run in, each real."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.otlp_collector import OtlpCollector
-from tests.support.scripts import environment
+from tests.support.scripts import environment, run_script
 from tests.support.size import each_once, size
 from tests.waiting import PATIENCE, until
 
@@ -69,24 +69,8 @@ def scored_spans(collector: OtlpCollector) -> int:
     return len({span.span_id for span in spans})
 
 
-def write(folder: Path, more: str = "", name: str = "app.py") -> None:
-    (folder / name).write_text(APP + textwrap.dedent(more))
-
-
-def run(
-    folder: Path, *arguments: str, check: bool = True, timeout: float = PATIENCE
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", *arguments],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-    assert not check or done.returncode == 0, done.stderr
-    return done
+def write(folder: Path, more: str) -> None:
+    (folder / "app.py").write_text(APP + textwrap.dedent(more))
 
 
 def serve(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
@@ -183,20 +167,6 @@ def test_uvicorn_with_a_lifespan(
     assert scored_spans(collector) == len(served)
 
 
-def test_no_signal_handler_is_installed(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        """
-        import signal
-        before = [signal.getsignal(n) for n in signal.valid_signals()]
-        answer()
-        evals.flush(300)
-        assert before == [signal.getsignal(n) for n in signal.valid_signals()]
-        """,
-    )
-    run(tmp_path, "app.py")
-
-
 POOLS = """
 import multiprocessing, sys
 from concurrent.futures import ProcessPoolExecutor
@@ -230,5 +200,73 @@ def test_children_of_multiprocessing_finish_their_samples(
     tmp_path: Path, kind: str, method: str
 ) -> None:
     write(tmp_path, POOLS)
-    run(tmp_path, "app.py", kind, method)
+    command = [sys.executable, "-W", "ignore", "app.py", kind, method]
+    subprocess.run(command, cwd=tmp_path, env=environment(), check=True, timeout=PATIENCE)
     assert len(questions(tmp_path)) == (2 if kind == "process" else 6)
+
+
+ENDS = [
+    # Names can still be resolved at exit, and no signal handler is installed.
+    """
+    import asyncio, signal
+    before = [signal.getsignal(n) for n in signal.valid_signals()]
+    class Resolving(ScriptedJudge):
+        async def make(self, *call):
+            await asyncio.sleep(0.3)
+            await asyncio.get_running_loop().getaddrinfo("localhost", 80)
+            return await super().make(*call)
+    evals = begin(Resolving(FAITHFUL), "jsonl:results.jsonl", exit_timeout=60)
+    assert before == [signal.getsignal(n) for n in signal.valid_signals()]
+    """,
+    # A stuck judge delays the exit by no more than its limit.
+    "begin(faithful_judge(latency=600), 'jsonl:none.jsonl', exit_timeout=0.5)",
+    # A hanging sink does not keep the process.
+    """
+    reached = threading.Event()
+    def hang(sample, outcomes):
+        reached.set()
+        time.sleep(600)
+    begin(faithful_judge(), hang, exit_timeout=0.5)
+    assert reached.wait(60)
+    """,
+]
+
+
+@pytest.mark.parametrize("script", ENDS)
+def test_process_ends_in_time(tmp_path: Path, script: str) -> None:
+    prelude = """
+import threading, time
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.testing import ScriptedJudge
+from tests.support.evaluation import FAITHFUL, faithful_judge, record_request
+
+def begin(judge, sink, **config):
+    evals = RagEval("ragas.faithfulness", judge, sinks=[sink], hold_timeout=60, **config)
+    record_request(evals, "1")
+    return evals
+"""
+    run_script(tmp_path, script, prelude=prelude)
+    assert len(questions(tmp_path)) == (script is ENDS[0])
+
+
+def test_the_first_evaluation_blocks_no_event_loop(tmp_path: Path) -> None:
+    """Under blockbuster, which fails on calls that block a loop, all is scored."""
+    pytest.importorskip("blockbuster")
+    script = """
+        import asyncio
+        from blockbuster import blockbuster_ctx
+        from rag_eval_hooks import RagEval, Sample
+
+        evals = RagEval()
+        sample = Sample(question="When?", contexts=["In 1921.", "At sea."], answer="In 1921.")
+
+        async def request():
+            with blockbuster_ctx():
+                evals.submit(sample)
+                await asyncio.to_thread(evals.flush, 60)
+
+        asyncio.run(request())
+        stats = evals.stats()
+        print(stats.scored, dict(stats.incidents))
+        """
+    assert run_script(tmp_path, script) == "1 {}\n"

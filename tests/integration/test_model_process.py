@@ -1,8 +1,9 @@
-"""Laws of a local model in a child process: real processes, really killed."""
+"""Laws of a local model in a child process: real processes, killed, forked and ended."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.judges.local_model import LocalModel
 from rag_eval_hooks.judges.model_process import ModelProcess
 from tests.servers.own_models import load, load_badly
+from tests.support.scripts import run_script
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX system")
@@ -53,7 +55,10 @@ async def about(model: Model, text: str = "text") -> dict[str, Any]:
 
 
 def is_gone(pid: int) -> bool:
-    return not Path(f"/proc/{pid}").exists()
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 async def test_results_are_those_of_the_thread(make: Make) -> None:
@@ -215,3 +220,88 @@ async def test_callers_at_once_share_a_batch_and_wait_for_loading(make: Make) ->
         await make(process=False).run(["exit"])
     assert await cancelled == ["NEVER"]
     await model.aclose()
+
+
+PRELUDE = """
+import gc, json, multiprocessing, os, signal, sys, time
+from rag_eval_hooks import RagEval, Sample
+from tests.servers.own_models import OwnEmbedder
+METRIC = "graphrag.semantic_similarity_percentage"
+def asked(text="text"):
+    return Sample(question="q", answer=text, reference="another text")
+embedder = OwnEmbedder(process=True)
+evals = RagEval(METRIC, embedder=embedder)
+def told():
+    assert evals.evaluate(asked())[METRIC].value > 0
+    return embedder.about
+def show(*what):
+    print(json.dumps(what), flush=True)
+"""
+
+
+def shown(folder: Path, script: str, end: int = 0) -> list[Any]:
+    out = run_script(folder, script, prelude=PRELUDE, end=end)
+    return [one for line in out.splitlines() for one in json.loads(line)]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        # Without a guard of the main module.
+        "show(told())",
+        # A worker that `multiprocessing` allows no children of its own, as Celery's.
+        """
+        def work():
+            show(told())
+            evals.shutdown()
+        worker = multiprocessing.get_context("fork").Process(target=work, daemon=True)
+        worker.start()
+        worker.join()
+        """,
+    ],
+)
+def test_a_script_and_a_daemonic_process_have_a_model_that_ends_with_them(
+    tmp_path: Path, script: str
+) -> None:
+    (there,) = shown(tmp_path, script)
+    assert there["pid"] != there["parent"]
+    until(lambda: is_gone(there["pid"]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("text", ["text", "hang"])
+def test_the_process_ends_with_a_host_that_is_killed(tmp_path: Path, text: str) -> None:
+    script = f"""
+    show(told())
+    evals.submit(asked({text!r}))
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+    (there,) = shown(tmp_path, script, end=-9)
+    until(lambda: is_gone(there["pid"]))
+
+
+def test_a_fork_has_a_process_of_its_own(tmp_path: Path) -> None:
+    worker, before, after = shown(
+        tmp_path,
+        """
+        before = told()
+        for n in range(5):
+            evals.submit(asked("sleep"))
+        worker = os.fork()
+        if worker == 0:
+            evals.submit(asked())
+            assert evals.flush(300) and evals.stats().scored == evals.stats().offered == 1
+            gc.collect()
+            show(told())
+            evals.shutdown()
+            os._exit(0)
+        assert os.waitpid(worker, 0)[1] == 0
+        assert evals.flush(300) and evals.stats().scored == evals.stats().offered == 5
+        show(before, told())
+        """,
+    )
+    assert before["pid"] == after["pid"] != worker["pid"]
+    assert worker["parent"] != before["parent"]
+    for one in (before, worker):
+        until(lambda: is_gone(one["pid"]))  # noqa: B023
