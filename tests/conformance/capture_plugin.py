@@ -8,22 +8,18 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 import traceback
 import warnings
-from collections.abc import Callable
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 OWN: Final = "rag_eval_hooks"
-FLUSH_S: Final = 60.0
 
 
-def by_instrumentor() -> Any:
-    """Capture every run as zero-code does."""
+def captured() -> Any:
+    """Capture every run as zero-code does; return the evaluator."""
     from opentelemetry.sdk.trace import TracerProvider
 
     from rag_eval_hooks.instrumentor import RagEvalInstrumentor
@@ -31,30 +27,13 @@ def by_instrumentor() -> Any:
     os.environ["RAG_EVAL_CAPTURE_CONTENT"] = "true"
     instrumentor = RagEvalInstrumentor()
     instrumentor.instrument(tracer_provider=TracerProvider())
+    if instrumentor.evals is None:
+        raise pytest.UsageError("capture did not start: see the log")
     return instrumentor.evals
 
 
-def by_hook() -> Any:
-    """Capture every run by a handler in LangChain's global hook of handlers."""
-    from langchain_core.callbacks import BaseCallbackHandler
-    from langchain_core.tracers.context import register_configure_hook
-    from opentelemetry.sdk.trace import TracerProvider
-
-    from rag_eval_hooks import RagEval
-    from rag_eval_hooks_langchain import RagEvalCallbackHandler
-
-    evals = RagEval(tracer_provider=TracerProvider(), capture_content=True)
-    handler = RagEvalCallbackHandler(evals)
-    switch: ContextVar[BaseCallbackHandler | None] = ContextVar("conformance", default=handler)
-    register_configure_hook(switch, inheritable=True)
-    return evals
-
-
-MODES: Final[dict[str, Callable[[], Any]]] = {"instrumentor": by_instrumentor, "hook": by_hook}
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--captured-by", choices=["nothing", *MODES], default="nothing")
+    parser.addoption("--captured", action="store_true")
     parser.addoption("--capture-report", type=Path, required=True)
 
 
@@ -70,14 +49,12 @@ class CaptureReport(logging.Handler):
         self.path: Path = config.getoption("--capture-report")
         self.outcomes: dict[str, str] = {}
         self.warnings: set[str] = set()
-        start = MODES.get(config.getoption("--captured-by"))
-        self.evals = None if start is None else start()
-        if start is not None and self.evals is None:
-            raise pytest.UsageError("capture did not start: see the log")
+        self.evals = captured() if config.getoption("--captured") else None
         logging.getLogger(OWN).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.warnings.add(f"{record.getMessage()}{_raised_in()}")
+        raised = traceback.format_exc(limit=-1) if record.exc_info else ""
+        self.warnings.add(f"{record.getMessage()}{raised}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         worst = self.outcomes.get(report.nodeid, "passed")
@@ -92,27 +69,13 @@ class CaptureReport(logging.Handler):
             self.warnings.add(text)
 
     def pytest_sessionfinish(self) -> None:
-        report: dict[str, Any] = {"outcomes": self.outcomes}
+        report: dict[str, Any] = {"outcomes": self.outcomes, "warnings": sorted(self.warnings)}
         if self.evals is not None:
-            self.evals.flush(FLUSH_S)
-            report["books"] = books_of(self.evals.stats())
+            self.evals.flush(60)
+            stats = self.evals.stats()
+            settled = stats.scored + stats.sampled_out + stats.pending
+            settled += sum(stats.dropped.values()) + sum(stats.failed.values())
+            report["incidents"] = dict(stats.incidents)
+            report["books"] = {"offered": stats.offered, "settled": settled}
             self.evals.shutdown()
-        self.path.write_text(json.dumps({**report, "warnings": sorted(self.warnings)}))
-
-
-def _raised_in() -> str:
-    """Return file, line and text of the exception that is being handled, if one is."""
-    _, error, trace = sys.exc_info()
-    if error is None:
-        return ""
-    frame = traceback.extract_tb(trace)[-1]
-    return f" ({frame.filename}:{frame.lineno} {frame.name}: {error})"
-
-
-def books_of(stats: Any) -> dict[str, Any]:
-    """Statistics of the session as plain values."""
-    names = ("offered", "scored", "sampled_out", "pending")
-    counted = ("dropped", "failed", "incidents")
-    return {name: getattr(stats, name) for name in names} | {
-        name: dict(getattr(stats, name)) for name in counted
-    }
+        self.path.write_text(json.dumps(report))

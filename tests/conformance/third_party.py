@@ -6,16 +6,12 @@ each span, but for times, identities, and the order between spans, which depends
 
 from __future__ import annotations
 
-import gc
-import logging
 import re
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from inspect import BoundArguments
-from typing import Any, Self
+from typing import Any
 
 from llama_index.core.base.response.schema import Response, StreamingResponse
 from llama_index.core.instrumentation import get_dispatcher
@@ -28,16 +24,8 @@ from pydantic import BaseModel, PrivateAttr
 _IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{1,27}|0x[0-9a-f]{6,}|[0-9a-f-]+\.\.\.")
 """Of an identity that LlamaIndex cuts off in an event, the beginning counts."""
 _DIFFERENT_EACH_TIME = {
-    "timestamp",
-    "id_",
-    "span_id",
-    "created",
-    "raw",
-    "run_id",
-    "llamaindex.run_id",
+    *("timestamp", "id_", "span_id", "created", "raw", "run_id", "llamaindex.run_id"),
 }
-_RESPONSES = (Response, StreamingResponse)
-_DEPTH = 5
 
 
 class Notes:
@@ -54,20 +42,10 @@ class Notes:
         return sorted(numbered(repr(lines)) for lines in self._lines.values())
 
 
-class WritesNotes(BaseModel):
-    """Handler that writes down its calls."""
+class OtherSpans(BaseSpanHandler[BaseSpan]):
+    """Span handler that keeps spans of its own, and writes down its calls."""
 
     _notes: Notes = PrivateAttr(default_factory=Notes)
-
-    @classmethod
-    def to(cls, notes: Notes) -> Self:
-        made = cls()
-        made._notes = notes
-        return made
-
-
-class OtherSpans(WritesNotes, BaseSpanHandler[BaseSpan]):
-    """Span handler that keeps spans of its own, and writes down its calls."""
 
     @classmethod
     def class_name(cls) -> str:
@@ -76,10 +54,10 @@ class OtherSpans(WritesNotes, BaseSpanHandler[BaseSpan]):
     def new_span(
         self,
         id_: str,
-        bound_args: BoundArguments,
-        instance: Any | None = None,
+        bound_args: Any,
+        instance: Any = None,
         parent_span_id: str | None = None,
-        tags: dict[str, Any] | None = None,
+        tags: Any = None,
         **kwargs: Any,
     ) -> BaseSpan:
         given = {name: plain(value) for name, value in bound_args.arguments.items()}
@@ -87,30 +65,22 @@ class OtherSpans(WritesNotes, BaseSpanHandler[BaseSpan]):
         return BaseSpan(id_=id_, parent_id=parent_span_id)
 
     def prepare_to_exit_span(
-        self,
-        id_: str,
-        bound_args: BoundArguments,
-        instance: Any | None = None,
-        result: Any | None = None,
-        **kwargs: Any,
+        self, id_: str, bound_args: Any, instance: Any = None, result: Any = None, **kwargs: Any
     ) -> BaseSpan | None:
         self._notes.add(id_, "exit", type(instance).__name__, plain(result), sorted(kwargs))
         return self.open_spans.get(id_)
 
     def prepare_to_drop_span(
-        self,
-        id_: str,
-        bound_args: BoundArguments,
-        instance: Any | None = None,
-        err: BaseException | None = None,
-        **kwargs: Any,
+        self, id_: str, bound_args: Any, instance: Any = None, err: Any = None, **kwargs: Any
     ) -> BaseSpan | None:
         self._notes.add(id_, "drop", type(instance).__name__, plain(err), sorted(kwargs))
         return self.open_spans.get(id_)
 
 
-class OtherEvents(WritesNotes, BaseEventHandler):
+class OtherEvents(BaseEventHandler):
     """Event handler that writes down its calls."""
+
+    _notes: Notes = PrivateAttr(default_factory=Notes)
 
     @classmethod
     def class_name(cls) -> str:
@@ -120,16 +90,27 @@ class OtherEvents(WritesNotes, BaseEventHandler):
         self._notes.add(event.span_id, "event", plain(event), sorted(kwargs))
 
 
-class Observed(BaseModel):
-    """Everything that anybody else can see of a behaviour."""
-
-    result: str = ""
-    notes: list[str] = []
-    open_spans: int = 0
-    logged: list[str] = []
+def handlers(notes: Notes) -> tuple[OtherSpans, OtherEvents]:
+    """Return handlers that write down what they get."""
+    spans, events = OtherSpans(), OtherEvents()
+    spans._notes = events._notes = notes
+    return spans, events
 
 
-def plain(value: Any, depth: int = _DEPTH) -> Any:
+@contextmanager
+def installed(spans: BaseSpanHandler[Any], *events: BaseEventHandler) -> Iterator[None]:
+    root = get_dispatcher()
+    root.add_span_handler(spans)
+    for each in events:
+        root.add_event_handler(each)
+    try:
+        yield
+    finally:
+        root.span_handlers = [one for one in root.span_handlers if one is not spans]
+        root.event_handlers = [one for one in root.event_handlers if one not in events]
+
+
+def plain(value: Any, depth: int = 5) -> Any:
     """Return a value as plain data that compares equal for equal values."""
     if value is None or isinstance(value, (bool, int, str, Enum)):
         return value
@@ -152,60 +133,8 @@ def _plain_parts(value: Any, depth: int) -> Any:
         return [plain(held, depth) for held in value]
     if isinstance(value, (set, frozenset)):
         return sorted(repr(plain(held, depth)) for held in value)
-    fields = vars(value) if isinstance(value, (BaseModel, *_RESPONSES)) else {}
+    fields = vars(value) if isinstance(value, (BaseModel, Response, StreamingResponse)) else {}
     return type(value).__name__, plain(fields, depth + 1)
-
-
-@contextmanager
-def installed(
-    spans: BaseSpanHandler[Any] | None, events: BaseEventHandler | None
-) -> Iterator[None]:
-    root = get_dispatcher()
-    if spans is not None:
-        root.add_span_handler(spans)
-    if events is not None:
-        root.add_event_handler(events)
-    try:
-        yield
-    finally:
-        root.span_handlers = [handler for handler in root.span_handlers if handler is not spans]
-        root.event_handlers = [handler for handler in root.event_handlers if handler is not events]
-
-
-@contextmanager
-def listening() -> Iterator[Observed]:
-    """Have handlers that write everything down, and fill what is observed at the end."""
-    observed, notes, records = Observed(), Notes(), _Records()
-    spans, events = OtherSpans.to(notes), OtherEvents.to(notes)
-    with warnings.catch_warnings(record=True) as warned, records, installed(spans, events):
-        warnings.simplefilter("ignore")
-        # Of coroutines that nobody awaits.
-        warnings.simplefilter("always", RuntimeWarning)
-        yield observed
-        # Tasks and coroutines that nobody waited for complain when they go.
-        gc.collect(1)
-    observed.notes, observed.open_spans = notes.all(), len(spans.open_spans)
-    observed.logged = sorted(records.texts + [numbered(str(one.message)) for one in warned])
-
-
-class _Records(logging.Handler):
-    """Records of all loggers but ours, while entered."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if not record.name.startswith("rag_eval_hooks"):
-            # Without representations of objects, which may be cut at any place.
-            text = re.split("[(<]", record.getMessage())[0]
-            self.texts.append(numbered(f"{record.name}: {text} {plain(record.exc_info)}"))
-
-    def __enter__(self) -> None:
-        logging.getLogger().addHandler(self)
-
-    def __exit__(self, *_: object) -> None:
-        logging.getLogger().removeHandler(self)
 
 
 def numbered(text: str) -> str:
