@@ -35,22 +35,17 @@ class Texts(Variation):
 
 @dataclass(frozen=True)
 class Case:
-    """One question put to an application; without a question, none may be captured."""
+    """One question put to an application, and the contexts and the answer that are due.
 
-    chain: Any = None
-    given: Any = None
-    question: str | None = None
-    contexts: Sequence[str] | Callable[[], Sequence[str]] = ()
-    answer: str | None = None
+    `ask` asks in its own way; it is called with the config of LangChain, or None.
+    """
+
+    chain: Any
+    given: Any
+    contexts: Sequence[str] | Callable[[], Sequence[str]]
+    answer: str
     config: Mapping[str, Any] = field(default_factory=dict)
-    # Asks in its own way; called with the config of LangChain, or None.
     ask: Callable[[Any], Any] | None = None
-
-    def expected(self) -> list[Expected]:
-        if self.question is None:
-            return []
-        shown = self.contexts() if callable(self.contexts) else self.contexts
-        return [Expected(question=self.question, contexts=shown, answer=self.answer, spans=None)]
 
 
 Make = Callable[[Texts], Case]
@@ -72,18 +67,25 @@ class Apps:
 
     def check(self, make: Make, way: str) -> None:
         """Run an application in one way; skip where newest versions do not fit each other."""
+        texts = Texts(run_seed() + zlib.crc32(make.__name__.encode()))
         try:
-            case = make(Texts(run_seed() + zlib.crc32(make.__name__.encode())))
+            case = make(texts)
         except ImportError as error:
             if (error.name or "").startswith("rag_eval_hooks"):
                 raise
             pytest.skip(str(error))
+
+        def due(_: str) -> list[Expected]:
+            shown = case.contexts() if callable(case.contexts) else case.contexts
+            told = {"contexts": shown, "answer": case.answer, "spans": None}
+            return [Expected(question=texts.asked, **told)]
+
         shape = Shape(
             group="applications",
             name=make.__name__,
             ways=[way],
             run=lambda world, way: self.call(case, world, way),
-            expected=lambda _: case.expected(),
+            expected=due,
         )
         wrong = check(shape, way)
         assert not wrong, "\n".join(f"{aspect}: {text}" for aspect, text in wrong.items())

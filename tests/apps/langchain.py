@@ -1,21 +1,17 @@
-"""Packages around LangChain: agents, middleware, tools of MCP, chains, servers, run ids."""
+"""Packages around LangChain: agents, tools of MCP, memories, chains, servers."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import pytest
 from deepagents import create_deep_agent
 from fastapi import FastAPI
 from langchain.agents import create_agent
-from langchain.agents.middleware import ModelRequest, SummarizationMiddleware, dynamic_prompt
-from langchain_classic.chains import RetrievalQA, create_retrieval_chain
-from langchain_classic.chains.combine_documents import create_stuff_documents_chain
+from langchain.agents.middleware import SummarizationMiddleware
+from langchain_classic.chains import RetrievalQA
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
@@ -36,33 +32,23 @@ from tests.matrix.langchain.agents import asks
 from tests.matrix.langchain.kit import Bags, Chat, call, joined, prompt_text, store, top
 from tests.matrix.world import World
 
-AGENT_WAYS = ("invoke", "ainvoke", "astream", "enable")
-UNSEEN_WAYS = AGENT_WAYS[:-1]
-"""Ways in which no event shows a search of the store: `enable` sees it."""
-WAYS = ("invoke", "ainvoke", "stream", "astream", "enable")
-PROMPT = ChatPromptTemplate.from_template("Use only this:\n{context}\n\nQuestion: {input}")
-
-
-@contextmanager
-def capturing(world: World, way: str) -> Iterator[dict[str, Any]]:
-    """Capture by a handler in the config, or of every run of the process."""
-    if way != "enable":
-        yield {"callbacks": [RagEvalCallbackHandler(world.evals)]}
-        return
-    enable(world.evals)
-    try:
-        yield {}
-    finally:
-        disable()
+WAYS = ("invoke", "ainvoke", "astream", "enable")
 
 
 def _call(asked: Case, world: World, way: str) -> None:
-    with capturing(world, way) as handlers:
-        config: Any = {**handlers, **asked.config}
+    """Capture by a handler in the config, or every run of the process."""
+    config: Any = {**asked.config}
+    if way == "enable":
+        enable(world.evals)
+    else:
+        config["callbacks"] = [RagEvalCallbackHandler(world.evals)]
+    try:
         if asked.ask is not None:
             asked.ask(config)
         else:
             call("invoke" if way == "enable" else way, asked.chain, [asked.given], config)
+    finally:
+        disable()
 
 
 APPS = Apps(_call)
@@ -111,21 +97,20 @@ def best(texts: Texts, question: str, k: int = 3) -> list[str]:
 
 def search_tool(texts: Texts) -> Any:
     """A tool that gives the retriever's documents with their artifact."""
-    return create_retriever_tool(
-        retriever(texts), "search_sheets", "Searches.", response_format="content_and_artifact"
-    )
+    how: Any = {"response_format": "content_and_artifact"}
+    return create_retriever_tool(retriever(texts), "search_sheets", "Searches.", **how)
 
 
 def agent_case(texts: Texts, chain: Any, contexts: Any = None, **more: Any) -> Case:
     contexts = best(texts, texts.query) if contexts is None else contexts
-    return Case(chain, asks(texts.asked), texts.asked, contexts, texts.answer, **more)
+    return Case(chain, asks(texts.asked), contexts, texts.answer, **more)
 
 
 def searching(texts: Texts, before: tuple[str, ...] = (), **more: Any) -> Chat:
     return steps(*before, tool_call("search_sheets", query=texts.query), texts.answer, **more)
 
 
-@APPS.app("langgraph-supervisor", *AGENT_WAYS)
+@APPS.app("langgraph-supervisor", *WAYS)
 def supervised(texts: Texts) -> Case:
     """A supervisor that calls an agent with a retriever, and repeats the agent's answer."""
     # The supervisor's call stands among the messages since the question.
@@ -134,7 +119,7 @@ def supervised(texts: Texts) -> Case:
     return agent_case(texts, create_supervisor([expert], model=head).compile())
 
 
-@APPS.app("langgraph-swarm", *AGENT_WAYS)
+@APPS.app("langgraph-swarm", *WAYS)
 def swarm(texts: Texts) -> Case:
     handoff = create_handoff_tool(agent_name="expert")
     front = create_agent(steps(tool_call("transfer_to_expert")), [handoff], name="front")
@@ -142,7 +127,7 @@ def swarm(texts: Texts) -> Case:
     return agent_case(texts, create_swarm([front, expert], default_active_agent="front").compile())
 
 
-@APPS.app("deepagents, file written and listed", *AGENT_WAYS)
+@APPS.app("deepagents, file written and listed", *WAYS)
 def deep_with_files(texts: Texts) -> Case:
     """A deep agent that searches with a tool of text alone, writes a file and lists the folder."""
 
@@ -161,35 +146,7 @@ def deep_with_files(texts: Texts) -> Case:
     return agent_case(texts, chain, best(texts, texts.query, 1))
 
 
-@APPS.app("search summarised in its tool, and a note", *UNSEEN_WAYS)
-def research(texts: Texts) -> Case:
-    """A search that a model summarises inside the tool, then a note: open_deep_research.
-
-    The summary is a model's words, and the page is in no event: no sample.
-    """
-    summary = f"Summary of what was read: {texts.sheet} Nothing else is of any use here."
-
-    @tool
-    def web_search(query: str) -> str:
-        """Search and summarise."""
-        page = best(texts, query, 1)[0]
-        said = model(default=summary).invoke(f"Summarise this page: {page}").content
-        return f"Results:\n\n--- SOURCE 1 ---\nURL: https://example.org/5\n\nSUMMARY:\n{said}"
-
-    @tool
-    def take_note(note: str) -> str:
-        """Keep a note."""
-        return f"Reflection recorded: {note}"
-
-    chat = steps(
-        tool_call("web_search", query=texts.query),
-        tool_call("take_note", note=f"I have read enough about {texts.query} and can write."),
-        texts.answer,
-    )
-    return Case(create_agent(chat, [web_search, take_note]), asks(texts.asked))
-
-
-@APPS.app("langmem", *AGENT_WAYS)
+@APPS.app("langmem", *WAYS)
 def memory(texts: Texts) -> Case:
     memories = InMemoryStore(index={"dims": 512, "embed": Bags()})
     memories.put(("memories",), "one", {"content": texts.sheet})
@@ -198,43 +155,25 @@ def memory(texts: Texts) -> Case:
         tool_call("manage_memory", content="The user asked for a figure.", action="create"),
         texts.answer,
     )
-    tools = [
-        create_search_memory_tool(("memories",), response_format="content_and_artifact"),
-        create_manage_memory_tool(("memories",)),
-    ]
+    search = create_search_memory_tool(("memories",), response_format="content_and_artifact")
+    tools = [search, create_manage_memory_tool(("memories",))]
     return agent_case(texts, create_agent(chat, tools, store=memories), [texts.sheet])
 
 
-@APPS.app("SummarizationMiddleware, second turn", *AGENT_WAYS)
+@APPS.app("SummarizationMiddleware, second turn", *WAYS)
 def summarised(texts: Texts) -> Case:
     """The second turn of a conversation, whose first turn is summarised."""
-    summary = f"So far: {texts.sentence()}"
     prompts: list[str] = []
-    middleware = SummarizationMiddleware(
-        model=model(default=summary), trigger=("messages", 5), keep=("messages", 3)
-    )
-    saver = InMemorySaver()
+    summariser, saver = model(default=f"So far: {texts.sentence()}"), InMemorySaver()
+    brief = SummarizationMiddleware(summariser, trigger=("messages", 5), keep=("messages", 3))
 
     def agent() -> Any:
-        tools = [search_tool(texts)]
         chat = searching(texts, seen=prompts)
-        return create_agent(chat, tools, middleware=[middleware], checkpointer=saver)
+        return create_agent(chat, [search_tool(texts)], middleware=[brief], checkpointer=saver)
 
     thread: dict[str, Any] = {"configurable": {"thread_id": texts.name()}}
     agent().invoke(asks(texts.question()), thread)
     return agent_case(texts, agent(), lambda: texts.within(prompts[-1]), config=thread)
-
-
-@APPS.app("dynamic_prompt, not recorded", *UNSEEN_WAYS)
-def unseen(texts: Texts) -> Case:
-    """Documents in the system prompt that no event shows: no sample, rather than a guess."""
-
-    def with_sheets(request: ModelRequest) -> str:
-        found = best(texts, str(request.messages[-1].content), 2)
-        return "Use only this:\n" + "\n\n".join(found)
-
-    chat = model(default=texts.answer)
-    return Case(create_agent(chat, [], middleware=[dynamic_prompt(with_sheets)]), asks(texts.asked))
 
 
 SERVER = """
@@ -264,51 +203,30 @@ def mcp(texts: Texts) -> Case:
     return agent_case(texts, None, [texts.sheet], ask=ask)
 
 
-def lcel(texts: Texts) -> Any:
-    inputs = {"context": retriever(texts) | joined, "input": RunnablePassthrough()}
-    return inputs | PROMPT | model(default=texts.answer) | StrOutputParser()
-
-
-def chain_case(texts: Texts, chain: Any, given: Any, contexts: Any = None, **more: Any) -> Case:
-    contexts = best(texts, texts.asked) if contexts is None else contexts
-    return Case(chain, given, texts.asked, contexts, **{"answer": texts.answer, **more})
-
-
-@APPS.app("create_retrieval_chain, run id as text", *WAYS)
-def text_run_id(texts: Texts) -> Case:
-    """A chain whose caller gives its run an id as text."""
-    stuff = create_stuff_documents_chain(model(default=texts.answer), PROMPT)
-    chain, config = create_retrieval_chain(retriever(texts), stuff), {"run_id": str(uuid.uuid4())}
-    return chain_case(texts, chain, {"input": texts.asked}, config=config)
-
-
-@APPS.app("LCEL, run id that is no UUID", *WAYS)
-def odd_run_id(texts: Texts) -> Case:
-    return chain_case(texts, lcel(texts), texts.asked, config={"run_id": texts.name()})
-
-
 @APPS.app("langserve", "invoke", "enable")
 def served(texts: Texts) -> Case:
+    prompt = ChatPromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {input}")
+    inputs: Any = {"context": retriever(texts) | joined, "input": RunnablePassthrough()}
+    chain = inputs | prompt | model(default=texts.answer) | StrOutputParser()
+
     def ask(config: Any) -> None:
         server = FastAPI()
-        add_routes(server, lcel(texts).with_config(config), path="/rag")
+        add_routes(server, chain.with_config(config), path="/rag")
         with TestClient(server) as client:
             reply = client.post("/rag/invoke", json={"input": texts.asked})
             assert reply.json()["output"] == texts.answer, reply.text
 
-    return chain_case(texts, None, None, ask=ask)
+    return Case(None, None, best(texts, texts.asked), texts.answer, ask=ask)
 
 
 @APPS.app("RetrievalQA map_rerank", *WAYS)
 def one_of_many(texts: Texts) -> Case:
     """Map-rerank: every sheet is asked by itself, the best reply is the answer."""
     first = best(texts, texts.asked)[0]
-    chat = model(
-        (first, f"{texts.figure}\nScore: 100"),
-        default="This document does not answer the question\nScore: 0",
-    )
+    bad = "This document does not answer the question\nScore: 0"
+    chat = model((first, f"{texts.figure}\nScore: 100"), default=bad)
     chain = RetrievalQA.from_chain_type(chat, "map_rerank", retriever=retriever(texts))
-    return chain_case(texts, chain, {"query": texts.asked}, [first], answer=texts.figure)
+    return Case(chain, {"query": texts.asked}, [first], texts.figure)
 
 
 @APPS.app("GraphCypherQAChain", "enable")
@@ -332,7 +250,7 @@ def rows(texts: Texts) -> Case:
     cypher = ("Generate Cypher", "MATCH (t:Thing) RETURN t.name, t.figure")
     chat = model(cypher, default=texts.answer)
     chain = GraphCypherQAChain.from_llm(chat, graph=Graph(), allow_dangerous_requests=True)
-    return chain_case(texts, chain, {"query": texts.asked}, [str(row) for row in found])
+    return Case(chain, {"query": texts.asked}, [str(row) for row in found], texts.answer)
 
 
 @APPS.app("VectorStoreRetrieverMemory", "enable")
@@ -341,6 +259,6 @@ def remembered(texts: Texts) -> Case:
     from langchain_classic.chains import ConversationChain
     from langchain_classic.memory import VectorStoreRetrieverMemory
 
-    memory = VectorStoreRetrieverMemory(retriever=retriever(texts), return_docs=False)
-    chain = ConversationChain(llm=model(default=texts.answer), memory=memory)
-    return chain_case(texts, chain, {"input": texts.asked})
+    kept = VectorStoreRetrieverMemory(retriever=retriever(texts), return_docs=False)
+    chain = ConversationChain(llm=model(default=texts.answer), memory=kept)
+    return Case(chain, {"input": texts.asked}, best(texts, texts.asked), texts.answer)

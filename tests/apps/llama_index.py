@@ -33,12 +33,8 @@ from tests.matrix.world import World
 
 
 def _call(asked: Case, world: World, way: str) -> None:
-    def ask() -> Any:
-        if asked.ask is not None:
-            return asked.ask(None)
-        return CALL[way](asked.chain, str(asked.question))
-
-    traced(world, {}, [ask])
+    ask = asked.ask or (lambda _: CALL[way](asked.chain, asked.given))
+    traced(world, {}, [lambda: ask(None)])
 
 
 APPS = Apps(_call)
@@ -63,7 +59,7 @@ def best(texts: Texts, question: str) -> list[str]:
 
 def case(texts: Texts, engine: Any, contexts: Any = None, **more: Any) -> Case:
     contexts = best(texts, texts.asked) if contexts is None else contexts
-    return Case(engine, None, texts.asked, contexts, texts.answer, **more)
+    return Case(engine, texts.asked, contexts, texts.answer, **more)
 
 
 @APPS.app("PIINodePostprocessor", *WAYS)

@@ -140,7 +140,7 @@ def test_code_of_the_readme_runs(tmp_path: Path) -> None:
     (shown, *_) = re.findall(r"^```text[^\n]*\n(.*?)^```$", text, re.S | re.M)
     assert run_script(tmp_path, first).strip() == shown.strip()
     with JudgeServer() as judge:
-        told = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": judge.url}
+        told: Any = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": judge.url}
         run_script(tmp_path, "\n".join([first, *others]), prelude=APPLICATION, **told)
 
 

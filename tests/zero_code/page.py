@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import chainlit
-from web import PROMPT, _ingest, clerk, shelf
+from web import awords, ingest, shelf
 
 
 @chainlit.on_message
@@ -11,10 +11,8 @@ async def answer(message: chainlit.Message) -> None:
     """Answer as a stream; retriever and model are called one by one."""
     reply = chainlit.Message(content="")
     if message.content == "ingest":
-        reply.content = _ingest()
+        reply.content = ingest()
     else:
-        found = await shelf.ainvoke(message.content)
-        prompt = PROMPT.format(context=found[0].page_content, question=message.content)
-        async for chunk in clerk.astream(prompt):
-            await reply.stream_token(str(chunk.content))
+        async for word in awords(message.content, await shelf.ainvoke(message.content)):
+            await reply.stream_token(word)
     await reply.send()

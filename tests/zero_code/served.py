@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,7 +33,6 @@ class Server:
         folder: Path,
         command: Sequence[str],
         port: int,
-        env: Mapping[str, str] | None = None,
         bin: Path = BIN,
     ) -> None:
         for file in HERE.glob("*.py"):
@@ -49,7 +48,6 @@ class Server:
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.collector.listen_to_grpc(),
             # So that nothing is sent but at the end, however slow the machine is.
             "OTEL_BSP_SCHEDULE_DELAY": "600000",
-            **(env or {}),
         }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -75,15 +73,14 @@ class Server:
 
     def get(self, path: str, **query: str) -> str:
         """Return the body of a page; the first call waits until the server answers."""
-        return self.call(urllib.request.Request(self._at(path, query)))
+        return self._call(f"{self.url}{path}?{urllib.parse.urlencode(query)}")
 
     def post(self, path: str, body: bytes) -> str:
         """Return the answer to JSON."""
         headers = {"Content-Type": "application/json"}
-        return self.call(urllib.request.Request(self._at(path, {}), body, headers))
+        return self._call(urllib.request.Request(f"{self.url}{path}", body, headers))
 
-    def call(self, request: urllib.request.Request) -> str:
-        """Return the body of an answer."""
+    def _call(self, request: str | urllib.request.Request) -> str:
         deadline = time.monotonic() + 2 * PATIENCE  # forty instrumentors start slowly
         while time.monotonic() < deadline:
             try:
@@ -112,9 +109,6 @@ class Server:
     def traces_of_requests(self) -> set[bytes]:
         """Return the traces in which the server has a span."""
         return {s.trace_id for s in self.collector.received if s.kind == _SERVER}
-
-    def _at(self, path: str, query: Mapping[str, str]) -> str:
-        return f"{self.url}{path}?{urllib.parse.urlencode(query)}"
 
 
 _SERVER = 2

@@ -1,4 +1,4 @@
-"""Zero-code under real servers, each installed from its package index.
+"""Zero-code under real servers and in a notebook, each installed from its package index.
 
 Run by `make servers`, which makes their environment.
 """
@@ -6,6 +6,7 @@ Run by `make servers`, which makes their environment.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.servers.otlp_collector import OtlpCollector
 from tests.support.ports import free_port
 from tests.waiting import PATIENCE
-from tests.zero_code.served import BIN, CHAINLIT, Server
+from tests.zero_code.served import BIN, CHAINLIT, HERE, Server
 
 pytestmark = pytest.mark.skipif(not BIN.is_dir(), reason="make servers makes the environment")
 
@@ -29,8 +31,12 @@ WEB = {
 }
 
 
-def attributes(span: Any) -> dict[str, Any]:
-    return {item.key: item.value for item in span.attributes}
+def question(number: int) -> str:
+    return f"Which key opens locker {number}?"
+
+
+def answer(number: int) -> str:
+    return f"Locker {number} is opened by the key with the number {number}7."
 
 
 def started(folder: Path, command: Sequence[str], bin: Path = BIN) -> Server:
@@ -38,10 +44,15 @@ def started(folder: Path, command: Sequence[str], bin: Path = BIN) -> Server:
     return Server(folder, [part.replace("PORT", str(port)) for part in command], port, bin=bin)
 
 
-def assert_scored(spans: Sequence[Any], count: int, log: str) -> None:
-    scores = [attributes(span).get(SCORE) for span in spans]
-    assert [score.double_value for score in scores if score is not None] == [1.0] * count, log
-    assert len(spans) == count, log
+def scores(span: Any) -> list[float]:
+    return [item.value.double_value for item in span.attributes if item.key == SCORE]
+
+
+def assert_scored(server: Server, count: int) -> list[Any]:
+    """Return the RAG spans, each of which has its score."""
+    spans = server.rag_spans()
+    assert [scores(span) for span in spans] == [[1.0]] * count, server.log
+    return spans
 
 
 @pytest.mark.parametrize("name", WEB)
@@ -49,75 +60,54 @@ def test_each_request_has_its_scores_in_its_own_trace(name: str, tmp_path: Path)
     """By hand, by a chain, in a block, also right before SIGTERM; an ingestion is none."""
     with started(tmp_path, WEB[name]) as server:
         for number, page in enumerate(["/ask", "/chain", "/block", "/ask", "/chain"], 3):
-            question = f"Which key opens locker {number}?"
-            said = server.get(page, question=question)
-            assert said == f"Locker {number} is opened by the key with the number {number}7."
+            assert server.get(page, question=question(number)) == answer(number)
         assert server.get("/ingest") == "done"
-        server.get("/ask", question="Which key opens locker 8?")
+        server.get("/ask", question=question(8))
         server.stop()
-        spans = server.rag_spans()
-        assert_scored(spans, 6, server.log)
-        assert {span.trace_id for span in spans} <= server.traces_of_requests(), server.log
-        assert len({span.trace_id for span in spans}) == 6, server.log
+        traces = {span.trace_id for span in assert_scored(server, 6)}
+        assert traces <= server.traces_of_requests(), server.log
+        assert len(traces) == 6, server.log
 
 
 def test_langgraph_dev(tmp_path: Path) -> None:
     """A graph's run has its scores, also the last before SIGTERM; the ingestion graph is none."""
-    graphs = {
-        "dependencies": ["."],
-        "graphs": {"ask": "./graphs.py:ask", "index": "./web.py:indexing"},
-    }
-    (tmp_path / "langgraph.json").write_text(json.dumps(graphs))
-    command = [
-        "langgraph",
-        "dev",
-        "--no-browser",
-        "--no-reload",
-        "--port",
-        "PORT",
-        "--allow-blocking",
-    ]
-    with started(tmp_path, command) as server:
+    graphs = {"ask": "./web.py:asking", "index": "./web.py:indexing"}
+    config = {"dependencies": ["."], "graphs": graphs}
+    (tmp_path / "langgraph.json").write_text(json.dumps(config))
+    command = ["langgraph", "dev", "--no-browser", "--no-reload", "--allow-blocking"]
+    with started(tmp_path, [*command, "--port", "PORT"]) as server:
 
         def run(graph: str, given: object) -> Any:
-            return json.loads(
-                server.post(
-                    "/runs/wait", json.dumps({"assistant_id": graph, "input": given}).encode()
-                )
-            )
+            body = json.dumps({"assistant_id": graph, "input": given}).encode()
+            return json.loads(server.post("/runs/wait", body))
 
         for number in (3, 4):
-            got = run("ask", {"question": f"Which key opens locker {number}?"})
-            assert (
-                got["answer"] == f"Locker {number} is opened by the key with the number {number}7."
-            )
+            assert run("ask", {"question": question(number)})["answer"] == answer(number)
         run("index", {"docs": []})
-        run("ask", {"question": "Which key opens locker 5?"})
+        run("ask", {"question": question(5)})
         server.stop()
-        assert_scored(server.rag_spans(), 3, server.log)
+        assert_scored(server, 3)
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not CHAINLIT.is_dir(), reason="make servers ARGS=--long makes the environment")
 def test_chainlit(tmp_path: Path) -> None:
     """Each message is scored, also the last before SIGTERM; an ingestion is none."""
-    questions = [f"Which key opens locker {number}?" for number in (3, 4, 5)]
     command = ["chainlit", "run", "page.py", "--headless", "--port", "PORT"]
     with started(tmp_path, command, CHAINLIT) as server:
         server.get("/")
         ask = [str(CHAINLIT / "python"), str(tmp_path / "ask_page.py"), server.url]
         asked = subprocess.run(
-            [*ask, *questions[:2], "ingest", questions[2]],
+            [*ask, question(3), question(4), "ingest", question(5)],
             stdout=subprocess.PIPE,
             text=True,
             check=True,
             timeout=PATIENCE,
         )
         server.stop()
-        answers = [f"Locker {n} is opened by the key with the number {n}7." for n in (3, 4, 5)]
-        assert asked.stdout.splitlines() == [*answers[:2], "done", answers[2]], server.log
-        assert_scored(server.rag_spans(), 3, server.log)
-        assert len({span.trace_id for span in server.rag_spans()}) == 3, server.log
+        said = [answer(3), answer(4), "done", answer(5)]
+        assert asked.stdout.splitlines() == said, server.log
+        assert len({span.trace_id for span in assert_scored(server, 3)}) == 3, server.log
 
 
 @pytest.mark.long
@@ -125,7 +115,44 @@ def test_streamlit(tmp_path: Path) -> None:
     """Each question to the page is scored, also the last before SIGTERM; an ingestion is none."""
     with Server(tmp_path, ["python", "ask_chat.py", "3", "4", "ingest", "5"], 0) as server:
         server.wait()
-        said = [f"Locker {n} is opened by the key with the number {n}7." for n in (3, 4, 5)]
-        printed = [line for line in server.log.splitlines() if line in {*said, "done"}]
-        assert printed == [*said[:2], "done", said[2]], server.log
-        assert_scored(server.rag_spans(), 3, server.log)
+        said = [answer(3), answer(4), "done", answer(5)]
+        assert [line for line in server.log.splitlines() if line in said] == said, server.log
+        assert_scored(server, 3)
+
+
+CELLS = """
+from rag_eval_hooks import RagEval, setup_tracing
+setup_tracing(endpoint="COLLECTOR")
+evals = RagEval(metrics=["ragas.faithfulness"])
+said = {"question": "How long?", "contexts": ["It lasts 2 years."], "answer": "It lasts 5 years."}
+evals
+# %%
+with evals.interaction(said["question"]) as asked:
+    asked.contexts(said["contexts"])
+    asked.answer(said["answer"])
+# %%
+await evals.aevaluate(said)
+# %%
+evals.evaluate(said)
+"""
+
+
+@pytest.mark.parametrize(("end", "last"), [("shutdown", ""), ("SIGTERM", "# %%\nevals.flush()")])
+def test_a_kernel_shows_tables_and_loses_no_span(end: str, last: str, tmp_path: Path) -> None:
+    """Results are tables; Jupyter's shutdown waits for spans; after `flush` SIGTERM loses none."""
+    with OtlpCollector() as collector:
+        done = subprocess.run(
+            [BIN / "python", HERE / "kernel.py", end],
+            input=CELLS.replace("COLLECTOR", collector.url) + last,
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        (span,) = [s for s in collector.received if s.name.startswith("invoke_workflow")]
+    assert scores(span) == [0.0]
+    about, *results = json.loads(done.stdout)
+    assert "ragas.faithfulness" in about
+    assert [table.count("It lasts 5 years.") for table in results] == [1, 1]

@@ -1,4 +1,4 @@
-"""A web application in FastAPI and in Flask, with an ingestion job.
+"""A web application in FastAPI and in Flask, graphs, and an ingestion job.
 
 It knows of evaluation only where a view has a block of its own.
 """
@@ -11,7 +11,6 @@ from typing import Any, TypedDict
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from flask import Flask, Response, request, stream_with_context
-from langchain_core.callbacks import CallbackManagerForLLMRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
@@ -27,9 +26,7 @@ from rag_eval_hooks.instrumentor import RagEvalInstrumentor
 class Shelf(BaseRetriever):
     """Finds what the question's number is about."""
 
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
+    def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
         number = query.rstrip("?").rsplit(" ", 1)[-1]
         return [Document(f"Locker {number} is opened by the key with the number {number}7.")]
 
@@ -41,16 +38,41 @@ class Clerk(BaseChatModel):
     def _llm_type(self) -> str:
         return "clerk"
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
         lines = str(messages[-1].content).splitlines()
         said = next((line for line in lines if line.startswith("Locker ")), "I do not know.")
         return ChatResult(generations=[ChatGeneration(message=AIMessage(content=said))])
+
+
+TEMPLATE = "Use this:\n{context}\nQuestion: {question}"
+shelf, clerk = Shelf(), Clerk()
+
+
+def prompt(question: str, found: list[Document]) -> str:
+    return TEMPLATE.format(context=found[0].page_content, question=question)
+
+
+def words(question: str, found: list[Document]) -> Iterator[str]:
+    for chunk in clerk.stream(prompt(question, found)):
+        yield str(chunk.content)
+
+
+async def awords(question: str, found: list[Document]) -> AsyncIterator[str]:
+    async for chunk in clerk.astream(prompt(question, found)):
+        yield str(chunk.content)
+
+
+def unseen(question: str) -> list[Document]:
+    """Find documents that no event shows."""
+    return shelf._get_relevant_documents(question)
+
+
+class Asked(TypedDict, total=False):
+    """State of the graph that answers."""
+
+    question: str
+    documents: list[Document]
+    answer: str
 
 
 class Index(TypedDict):
@@ -59,107 +81,87 @@ class Index(TypedDict):
     docs: list[Document]
 
 
-def ingest(state: Index) -> Index:
-    """Take the documents and give none back."""
-    return {"docs": []}
+def retrieve(state: Asked) -> Asked:
+    return {"documents": shelf.invoke(state["question"])}
 
 
-PROMPT = "Use this:\n{context}\nQuestion: {question}"
-shelf, clerk = Shelf(), Clerk()
+def generate(state: Asked) -> Asked:
+    said = clerk.invoke(prompt(state["question"], state["documents"]))
+    return {"answer": str(said.content)}
+
+
+asking = StateGraph(Asked).add_node(retrieve).add_node(generate)
+asking = asking.add_edge(START, "retrieve").add_edge("retrieve", "generate").compile()
+indexing = StateGraph(Index).add_node("ingest", lambda _: {"docs": []})
+indexing = indexing.add_edge(START, "ingest").compile()
+inputs = {"context": shelf | (lambda found: found[0].page_content)}
 chain = (
-    {"context": shelf | (lambda found: found[0].page_content), "question": RunnablePassthrough()}
-    | ChatPromptTemplate.from_template(PROMPT)
+    {**inputs, "question": RunnablePassthrough()}
+    | ChatPromptTemplate.from_template(TEMPLATE)
     | clerk
 )
-indexing = StateGraph(Index).add_node("ingest", ingest).add_edge(START, "ingest").compile()
-app = FastAPI()
-application = Flask(__name__)
 
 
-def _ingest() -> str:
+def ingest() -> str:
     indexing.invoke({"docs": [Document("Locker 9 is opened by nobody at all, says the book.")]})
     return "done"
 
 
+# Retriever and model one by one as a stream, a chain, and a block around what no event shows.
+
+app = FastAPI()
+
+
 @app.get("/ask")
 async def ask(question: str) -> StreamingResponse:
-    """Answer as a stream; retriever and model are called one by one."""
-    found = await shelf.ainvoke(question)
-
-    async def words() -> AsyncIterator[str]:
-        async for chunk in clerk.astream(
-            PROMPT.format(context=found[0].page_content, question=question)
-        ):
-            yield str(chunk.content)
-
-    return StreamingResponse(words())
+    return StreamingResponse(awords(question, await shelf.ainvoke(question)))
 
 
 @app.get("/chain")
 def ask_chain(question: str) -> PlainTextResponse:
-    """Answer by a chain."""
     return PlainTextResponse(str(chain.invoke(question).content))
 
 
 @app.get("/block")
 async def ask_in_block(question: str) -> StreamingResponse:
-    """Answer as a stream, from documents that no event shows."""
-
-    async def words(block: Any) -> AsyncIterator[str]:
+    async def streamed(block: Any) -> AsyncIterator[str]:
         async with block as it:
-            found = shelf._get_relevant_documents(question, run_manager=None)
+            found = unseen(question)
             it.contexts(found)
-            prompt = PROMPT.format(context=found[0].page_content, question=question)
-            async for chunk in clerk.astream(prompt):
-                yield str(chunk.content)
+            async for word in awords(question, found):
+                yield word
 
-    return StreamingResponse(words(RagEvalInstrumentor().evals.interaction(question)))
+    return StreamingResponse(streamed(RagEvalInstrumentor().evals.interaction(question)))
 
 
 @app.get("/ingest")
 def ask_ingest() -> PlainTextResponse:
-    """Index a document."""
-    return PlainTextResponse(_ingest())
+    return PlainTextResponse(ingest())
+
+
+application = Flask(__name__)
+application.get("/ingest")(ingest)
 
 
 @application.get("/ask")
 def flask_ask() -> Response:
-    """Answer as a stream; retriever and model are called one by one."""
     question = request.args["question"]
-    found = shelf.invoke(question)
-
-    @stream_with_context
-    def words() -> Iterator[str]:
-        prompt = PROMPT.format(context=found[0].page_content, question=question)
-        for chunk in clerk.stream(prompt):
-            yield str(chunk.content)
-
-    return Response(words())
+    return Response(stream_with_context(words(question, shelf.invoke(question))))
 
 
 @application.get("/chain")
 def flask_chain() -> str:
-    """Answer by a chain."""
     return str(chain.invoke(request.args["question"]).content)
 
 
 @application.get("/block")
 def flask_block() -> Response:
-    """Answer as a stream, from documents that no event shows."""
     question = request.args["question"]
 
-    def words(block: Any) -> Iterator[str]:
+    def streamed(block: Any) -> Iterator[str]:
         with block as it:
-            found = shelf._get_relevant_documents(question, run_manager=None)
+            found = unseen(question)
             it.contexts(found)
-            prompt = PROMPT.format(context=found[0].page_content, question=question)
-            for chunk in clerk.stream(prompt):
-                yield str(chunk.content)
+            yield from words(question, found)
 
-    return Response(words(RagEvalInstrumentor().evals.interaction(question)))
-
-
-@application.get("/ingest")
-def flask_ingest() -> str:
-    """Index a document."""
-    return _ingest()
+    return Response(streamed(RagEvalInstrumentor().evals.interaction(question)))
