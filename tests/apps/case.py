@@ -77,8 +77,8 @@ class Apps:
 
         def due(_: str) -> list[Expected]:
             shown = case.contexts() if callable(case.contexts) else case.contexts
-            told = {"contexts": shown, "answer": case.answer, "spans": None}
-            return [Expected(question=texts.asked, **told)]
+            due = Expected(question=texts.asked, contexts=shown, answer=case.answer, spans=None)
+            return [due]
 
         shape = Shape(
             group="applications",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
@@ -17,14 +17,11 @@ from langchain_core.retrievers import BaseRetriever
 
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, disable, enable
-from tests.matrix.langchain.kit import Chat, prompt_text
+from tests.matrix.langchain.kit import Chat, joined, prompt_text
 from tests.matrix.world import World
 from tests.support.hand_requests import Request, as_request, random_request, random_text
-from tests.support.size import size
-from tests.support.variation import seeds
+from tests.support.variation import run_seed
 from tests.waiting import PATIENCE
-
-SEEDS = size((1, 2), tuple(range(1, 13)))
 
 
 class Store(BaseRetriever):
@@ -47,39 +44,33 @@ class Desk:
         )
 
 
-def one_text(question: str, found: str) -> Any:
-    return f"Answer from these notes:\n\n{found}\n\nQuestion: {question}\nAnswer:"
-
-
-def two_messages(question: str, found: str) -> Any:
+def prompt(question: str, found: str) -> Any:
+    """Return one text, or two messages."""
+    if len(question) % 2:
+        return f"Answer from these notes:\n\n{found}\n\nQuestion: {question}\nAnswer:"
     return [SystemMessage(f"Context:\n{found}"), HumanMessage(question)]
 
 
-PROMPTS = (one_text, two_messages)
-Way = Callable[[Desk, Request, Callable[[str, str], Any]], Any]
+Way = Callable[[Desk, Request], Any]
 
 
-def joined(documents: Sequence[Document]) -> str:
-    return "\n\n".join(f"[{n}] {one.page_content}" for n, one in enumerate(documents, 1))
-
-
-def invoke(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+def invoke(desk: Desk, one: Request) -> None:
     found = desk.retriever.invoke(one.question)
     assert desk.model.invoke(prompt(one.question, joined(found))).content == one.answer
 
 
-def formatting_chain(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+def formatting_chain(desk: Desk, one: Request) -> None:
     found = (desk.retriever | joined).invoke(one.question)
     assert desk.model.invoke(prompt(one.question, found)).content == one.answer
 
 
-async def astream(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+async def astream(desk: Desk, one: Request) -> None:
     found = await desk.retriever.ainvoke(one.question)
     said = desk.model.astream(prompt(one.question, joined(found)))
     assert "".join([str(chunk.content) async for chunk in said]) == one.answer
 
 
-async def in_threads(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+async def in_threads(desk: Desk, one: Request) -> None:
     found = await asyncio.to_thread(desk.retriever.invoke, one.question)
     reply = await asyncio.to_thread(desk.model.invoke, prompt(one.question, joined(found)))
     assert reply.content == one.answer
@@ -94,6 +85,11 @@ def world() -> Iterator[World]:
     made.close()
 
 
+@pytest.fixture
+def dice() -> random.Random:
+    return random.Random(run_seed())
+
+
 def captured(world: World) -> list[Request]:
     return [as_request(seen.sample) for seen in world.seen()]
 
@@ -104,108 +100,93 @@ def call(way: Way, *given: Any) -> None:
         asyncio.run(done)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("with_span", [True, False])
-@pytest.mark.parametrize("way", [invoke, formatting_chain, astream, in_threads])
+@pytest.mark.parametrize(
+    ("way", "with_span"),
+    [(invoke, True), (formatting_chain, False), (astream, True), (in_threads, False)],
+)
 def test_one_question_is_one_interaction(
-    way: Way, with_span: bool, seed: int, world: World, caplog: pytest.LogCaptureFixture
+    way: Way, with_span: bool, world: World, dice: random.Random, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Question, contexts and answer are those of the request, in its own trace; nothing warns."""
-    dice = random.Random(f"{way.__name__} {seed}")
     one = random_request(dice)
     tracer = world.provider.get_tracer("server")
     around = tracer.start_as_current_span("GET /ask") if with_span else nullcontext()
     with around:
-        call(way, Desk(one), one, dice.choice(PROMPTS))
+        call(way, Desk(one), one)
     assert captured(world) == [one]
     assert world.evals.stats().without_retrieval == 0
     assert [one.getMessage() for one in caplog.records if "evaluated" in one.getMessage()] == []
-    rag = next(s for s in world.exporter.get_finished_spans() if s.name.startswith("invoke_wor"))
-    if with_span:
-        server = next(s for s in world.exporter.get_finished_spans() if s.name == "GET /ask")
-        assert rag.parent == server.context
+    spans = {span.name.split()[0]: span for span in world.exporter.get_finished_spans()}
+    server = spans["GET"].context if with_span else None
+    assert spans["invoke_workflow"].parent == server
     assert {line.split()[0] for line in world.seen()[0].spans} == {"retrieval", "chat"}
 
 
-@pytest.mark.parametrize("spans", ["own", "none", "one"])
-@pytest.mark.parametrize("way", [invoke, astream])
-def test_requests_at_once_are_never_mixed(way: Way, spans: str, world: World) -> None:
+@pytest.mark.parametrize(
+    ("way", "spans"), [(invoke, "own"), (invoke, "one"), (astream, "one"), (astream, "none")]
+)
+def test_requests_at_once_are_never_mixed(
+    way: Way, spans: str, world: World, dice: random.Random
+) -> None:
     """A hundred requests at once: each sample is that of one request, and none is missing."""
     tracer = world.provider.get_tracer("server")
-    for seed in range(size(1, 4)):
-        dice = random.Random(seed)
-        requests = [random_request(dice) for _ in range(100)]
-        before = len(world.evals.samples())
-        desk = Desk(*requests)
-        around = tracer.start_as_current_span("all") if spans == "one" else nullcontext()
-        with around:
-            run_at_once(way, desk, requests, tracer if spans == "own" else None)
-        assert world.evals.flush(PATIENCE)
-        got = [as_request(sample) for sample in world.evals.samples()[before:]]
-        assert [one for one in got if one not in requests] == []
-        assert len(got) == len(set(got)) == 100
+    requests = [random_request(dice) for _ in range(100)]
+    desk = Desk(*requests)
 
-
-def run_at_once(way: Way, desk: Desk, requests: Sequence[Request], tracer: Any) -> None:
-    def served(one: Request) -> Any:
-        with tracer.start_as_current_span("GET /ask") if tracer else nullcontext():
-            return way(desk, one, PROMPTS[len(one.question) % 2])
-
-    async def awaited(one: Request) -> None:
-        with tracer.start_as_current_span("GET /ask") if tracer else nullcontext():
-            await way(desk, one, PROMPTS[len(one.question) % 2])
+    def served(one: Request) -> None:
+        with tracer.start_as_current_span("GET /ask") if spans == "own" else nullcontext():
+            way(desk, one)
 
     async def together() -> None:
-        await asyncio.gather(*map(awaited, requests))
+        await asyncio.gather(*(astream(desk, one) for one in requests))
 
-    if way is astream:
-        asyncio.run(together())
-    else:
-        with ThreadPoolExecutor(16) as pool:
-            list(pool.map(served, requests))
+    with tracer.start_as_current_span("all") if spans == "one" else nullcontext():
+        if way is astream:
+            asyncio.run(together())
+        else:
+            with ThreadPoolExecutor(16) as pool:
+                list(pool.map(served, requests))
+    assert world.evals.flush(PATIENCE)
+    got = captured(world)
+    assert [one for one in got if one not in requests] == []
+    assert len(got) == len(set(got)) == 100
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_the_last_of_several_calls_answers(
-    seed: int, world: World, caplog: pytest.LogCaptureFixture
+    world: World, dice: random.Random, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A rewriter before the retriever and graders are no answer, and nothing is advised."""
-    dice = random.Random(seed)
-    one = random_request(dice)
-    desk = Desk(one)
-    follow_up = random_text(dice, 2, 4) + "?"
+    one, follow_up = random_request(dice), random_text(dice, 2, 4) + "?"
     rewriter = Chat(reply=lambda _: one.question)
     grader = Chat(reply=lambda _: dice.choice(["yes", "no", '{"relevant": "yes"}']))
     query = str(rewriter.invoke(f"History: none\nFollow-up: {follow_up}\nStandalone:").content)
     world.evals.recorder.sweep()
-    found = desk.retriever.invoke(query)
+    found = Desk(one).retriever.invoke(query)
     for document in found:
         grader.invoke(f"Is this relevant to {follow_up}?\n{document.page_content}")
     answerer = Chat(reply=lambda _: one.answer)
     answerer.invoke(f"Use this:\n{joined(found)}\nHistory: none\nQuestion: {follow_up}\nAnswer:")
-    (sample,) = world.seen()
+    (seen,) = world.seen()
     # Nothing tells the follow-up question from the rest of the prompt.
-    assert as_request(sample.sample) == one
-    assert sample.sample.question_source == "query"
+    assert as_request(seen.sample) == one
+    assert seen.sample.question_source == "query"
     assert [record.getMessage() for record in caplog.records] == []
 
 
-def test_two_questions_of_one_line_are_two(world: World) -> None:
-    """A loop over questions, on one thread and below one span, gives one interaction each."""
-    dice = random.Random(7)
+def test_questions_of_one_loop_are_interactions_of_their_own(
+    world: World, dice: random.Random
+) -> None:
+    """On one thread, with a document that all of them find."""
     shared = random_text(dice, 20, 30) + "."
-    requests = [
-        Request(one.question, (shared, *one.documents), one.answer)
-        for one in (random_request(dice) for _ in range(20))
-    ]
+    drawn = [random_request(dice) for _ in range(20)]
+    requests = [Request(one.question, (shared, *one.documents), one.answer) for one in drawn]
     for one in requests:
-        invoke(Desk(one), one, one_text)
+        invoke(Desk(one), one)
     assert sorted(captured(world), key=str) == sorted(requests, key=str)
 
 
-def test_nothing_is_joined_that_does_not_belong_together(world: World) -> None:
+def test_nothing_is_joined_that_does_not_belong_together(world: World, dice: random.Random) -> None:
     """Not a model that saw nothing of the documents, nor one in another trace."""
-    dice = random.Random(3)
     one, other = random_request(dice), random_request(dice)
     desk = Desk(one, other)
     desk.retriever.invoke(one.question)
@@ -214,40 +195,36 @@ def test_nothing_is_joined_that_does_not_belong_together(world: World) -> None:
     with tracer.start_as_current_span("first"):
         desk.retriever.invoke(one.question)
     with tracer.start_as_current_span("second"):
-        desk.model.invoke(one_text(other.question, other.documents[0]))
+        desk.model.invoke(prompt(other.question, other.documents[0]))
     assert world.seen() == []
 
 
-def test_a_model_that_fails_is_counted_as_such(world: World) -> None:
+def test_a_model_that_fails_is_counted_as_such(world: World, dice: random.Random) -> None:
     """The interaction has the status of its answering call."""
-    one = random_request(random.Random(5))
-    desk = Desk(one)
+    one = random_request(dice)
 
     def fail(_: Any) -> str:
         raise ValueError("no model")
 
-    found = desk.retriever.invoke(one.question)
+    found = Desk(one).retriever.invoke(one.question)
     with pytest.raises(ValueError, match="no model"):
-        Chat(reply=fail).invoke(one_text(one.question, joined(found)))
+        Chat(reply=fail).invoke(prompt(one.question, joined(found)))
     (seen,) = world.seen()
-    assert seen.sample.status is Status.ERROR
-    assert seen.sample.question == one.question
+    assert (seen.sample.status, seen.sample.question) == (Status.ERROR, one.question)
 
 
 def test_with_handlers_alone_it_is_counted_and_said_once(
-    caplog: pytest.LogCaptureFixture,
+    dice: random.Random, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without capture everywhere nobody knows what was called in between: a way out is named."""
     world = World()
-    handler = RagEvalCallbackHandler(world.evals)
-    dice = random.Random(9)
     requests = [random_request(dice) for _ in range(3)]
     desk = Desk(*requests)
-    config: Any = {"callbacks": [handler]}
+    config: Any = {"callbacks": [RagEvalCallbackHandler(world.evals)]}
     with caplog.at_level(logging.WARNING):
         for one in requests:
             found = desk.retriever.invoke(one.question, config)
-            desk.model.invoke(one_text(one.question, joined(found)), config)
+            desk.model.invoke(prompt(one.question, joined(found)), config)
         assert world.seen() == []
     assert list(world.evals.stats().incidents.values()) == [3]
     (line,) = [record.getMessage() for record in caplog.records]
@@ -256,42 +233,32 @@ def test_with_handlers_alone_it_is_counted_and_said_once(
     world.close()
 
 
-@pytest.mark.parametrize("enabled", [True, False])
 def test_joined_documents_are_an_answer_where_their_chain_was_passed_a_handler(
-    enabled: bool,
+    world: World, dice: random.Random
 ) -> None:
     """An extractive answer is a sample by its own handler; by capture everywhere it is a step."""
-    world = World()
-    one = random_request(random.Random("extractive"))
+    one = random_request(dice)
     chain = Desk(one).retriever | joined
-    if enabled:
-        enable(world.evals)
     chain.invoke(one.question, {"callbacks": [RagEvalCallbackHandler(world.evals)]})
-    extracted = Request(one.question, one.documents, joined([Document(d) for d in one.documents]))
+    extracted = Request(one.question, one.documents, "\n\n".join(one.documents))
     assert captured(world) == [extracted]
-    if enabled:
-        chain.invoke(one.question, {})
-        assert captured(world) == [extracted]
-    disable()
-    world.close()
+    chain.invoke(one.question, {})
+    assert captured(world) == [extracted]
 
 
-@pytest.mark.parametrize("seed", seeds(6))
-@pytest.mark.parametrize("reading", [invoke, astream])
-@pytest.mark.parametrize("is_late", [True, False])
+@pytest.mark.parametrize(("reading", "is_late"), [(invoke, True), (astream, False)])
 def test_a_block_in_a_streaming_view_has_its_answer_on_the_span(
-    is_late: bool, reading: Way, seed: int, world: World
+    reading: Way, is_late: bool, world: World, dice: random.Random
 ) -> None:
     """The answer that only the model's call shows is on the RAG span, in the view's trace.
 
     Also where the server has left its span before the stream is read.
     """
-    one = random_request(random.Random(f"view {seed}"))
-    desk, prompt = Desk(one), PROMPTS[seed % 2]
+    one = random_request(dice)
 
     def words(block: Any) -> Iterator[str]:
         with block:
-            call(reading, desk, one, prompt)
+            call(reading, Desk(one), one)
             yield one.answer
 
     tracer = world.provider.get_tracer("server")
@@ -302,5 +269,4 @@ def test_a_block_in_a_streaming_view_has_its_answer_on_the_span(
     assert captured(world) == [one]
     (rag,) = (s for s in world.exporter.get_finished_spans() if s.name.startswith("invoke_wor"))
     assert rag.parent == view.get_span_context()
-    assert rag.attributes is not None
-    assert rag.attributes["output.value"] == one.answer
+    assert (rag.attributes or {})["output.value"] == one.answer

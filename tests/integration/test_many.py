@@ -26,13 +26,12 @@ from llama_index.core.query_engine import CustomQueryEngine
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
-from tests.matrix.langchain.kit import Chat, prompt_text
+from tests.matrix.langchain.compat import AGENTS_MISSING, agent
+from tests.matrix.langchain.kit import Chat, joined, prompt_text
 from tests.matrix.llama_index.agents import name_of
 from tests.matrix.llama_index.fixtures import opened, samples
 from tests.matrix.llama_index.kit import Corpus, Draw, Scripted, in_turn, pick, says
 from tests.matrix.world import World
-from tests.support.langchain_requests import line
 from tests.support.size import size
 from tests.support.variation import Variation, run_seed
 
@@ -68,10 +67,6 @@ class Finding(BaseRetriever):
         return self._get_relevant_documents(query, run_manager=run_manager)
 
 
-def joined(documents: Sequence[Document]) -> str:
-    return "\n".join(document.page_content for document in documents)
-
-
 def pipelines(known: dict[str, Asked]) -> dict[str, Any]:
     finding = Finding(known=known)
 
@@ -92,20 +87,12 @@ def pipelines(known: dict[str, Asked]) -> dict[str, Any]:
         found = await finding.ainvoke(query)
         return joined(found), found
 
-    async def retrieve(state: dict[str, Any]) -> dict[str, Any]:
-        return {**state, "found": await finding.ainvoke(state["asked"])}
-
-    async def answer(state: dict[str, Any]) -> dict[str, Any]:
-        prompt = f"Use {joined(state['found'])}\n\nQuestion: {state['asked']}"
-        return {**state, "said": (await model.ainvoke(prompt)).content}
-
     model = Chat(reply=lambda messages: of(messages).answer, delay=0.002)
     prompt = ChatPromptTemplate.from_template("Use {context}\n\nQuestion: {question}")
     inputs: Any = {"context": finding | joined, "question": RunnablePassthrough()}
     return {
         "chain": inputs | prompt | model | StrOutputParser(),
         "agent": agent(Chat(reply=acts, delay=0.002), [look]),
-        "graph": line(dict, [retrieve, answer]),
         "model": model,
     }
 
@@ -123,9 +110,7 @@ async def call(chain: Any, way: str, given: Any, config: Any) -> None:
 
 LANGCHAIN = (
     *(("chain", way) for way in ("ainvoke", "astream", "abatch", "astream_events", "in a thread")),
-    *(("agent", way) for way in ("ainvoke", "astream")),
-    ("graph", "ainvoke"),
-    ("model", "ainvoke"),
+    *(("agent", "ainvoke"), ("agent", "astream"), ("model", "ainvoke")),
 )
 
 
@@ -138,10 +123,7 @@ def langchain(world: World) -> list[Asked]:
     made = pipelines({one.question: one for one in many})
     for number, one in enumerate(many):
         kind, way = LANGCHAIN[number % len(LANGCHAIN)]
-        given: Any = {
-            "agent": {"messages": [("user", one.question)]},
-            "graph": {"asked": one.question},
-        }.get(kind, one.question)
+        given = {"messages": [("user", one.question)]} if kind == "agent" else one.question
         config = {"callbacks": [handler], "metadata": {"session_id": one.question}}
         one.ask = partial(call, made[kind], way, given, config)
         one.status = None if kind == "model" else Status.OK
@@ -194,12 +176,9 @@ async def read(response: Any, kind: str) -> None:
 
 async def ask(corpus: Corpus, kind: str, question: str, answer: str) -> None:
     model = says(answer, delay=0.001)
-    if kind == "plain":
-        await corpus.engine(model).aquery(question)
-    elif kind == "fails":
-        await corpus.engine(Scripted(reply=failing, delay=0.001)).aquery(question)
-    elif kind == "chat":
-        await corpus.index.as_chat_engine("context", llm=model, similarity_top_k=2).achat(question)  # type: ignore[arg-type]
+    if kind in ("plain", "fails"):
+        asked = Scripted(reply=failing, delay=0.001) if kind == "fails" else model
+        await corpus.engine(asked).aquery(question)
     elif kind == "agent":
         looks = corpus.tool()
         acts = in_turn(answer, pick(name_of(looks), input=question), delay=0.01)
@@ -212,7 +191,7 @@ async def ask(corpus: Corpus, kind: str, question: str, answer: str) -> None:
 
 
 DUE = {
-    **dict.fromkeys(("plain", "chat", "agent", "stream", "own"), Status.OK),
+    **dict.fromkeys(("plain", "agent", "stream", "own"), Status.OK),
     **dict.fromkeys(("fails", "own breaks"), Status.ERROR),
     **dict.fromkeys(("part", "dropped", "own part", "own dropped"), Status.CLOSED),
     "own cancelled": Status.CANCELLED,
@@ -225,7 +204,6 @@ def llama_index(world: World) -> list[Asked]:
         kind = list(DUE)[number % len(DUE)]
         corpus = Corpus(Draw(number, "aquery", world))
         question, answer = f"{number}. {corpus.question}", f"This is the answer to {number}."
-        shown = [node.node.get_content() for node in corpus.retriever.retrieve(question)]
 
         async def asks(*told: Any, question: str = question) -> None:
             with (
@@ -235,13 +213,13 @@ def llama_index(world: World) -> list[Asked]:
                 await ask(*told)
 
         said = answer.upper() if kind == "own" else answer
-        one = Asked(question, shown, said, DUE[kind], partial(asks, corpus, kind, question, answer))
-        many.append(one)
+        told = partial(asks, corpus, kind, question, answer)
+        many.append(Asked(question, corpus.shown(question), said, DUE[kind], told))
     return many
 
 
 MANY: dict[str, Callable[[World], list[Asked]]] = {
-    **({} if GRAPHS_MISSING or AGENTS_MISSING else {"langchain": langchain}),
+    **({} if AGENTS_MISSING else {"langchain": langchain}),
     "llama_index": llama_index,
 }
 

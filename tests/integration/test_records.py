@@ -11,7 +11,8 @@ import pytest
 
 from tests.matrix.world import World
 from tests.support.records import FINDS, NO_FINDS, RECORD_FORMS, drawn_record, envelope, number_in
-from tests.support.variation import Variation, seeds
+from tests.support.size import each_once
+from tests.support.variation import Variation, run_seed
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 Found = Mapping[str, Any]
@@ -72,9 +73,13 @@ def ask_llama_index(world: World, found: Found, question: str, answer: str) -> l
     return shown
 
 
+@pytest.fixture
+def drawn() -> Variation:
+    return Variation(run_seed())
+
+
 Ask = Callable[[World, Found, str, str], list[str]]
-varied = pytest.mark.parametrize("seed", seeds(4))
-by_framework = pytest.mark.parametrize("ask", [ask_langchain, ask_llama_index])
+ASKS = [ask_langchain, ask_llama_index]
 
 
 def asked(ask: Ask, found: Found, answer: str) -> tuple[list[str], list[str] | None]:
@@ -93,12 +98,9 @@ def asked(ask: Ask, found: Found, answer: str) -> tuple[list[str], list[str] | N
     return shown, [one.text for one in samples[0].contexts or ()] if samples else None
 
 
-@varied
-@by_framework
-@pytest.mark.parametrize("form", RECORD_FORMS)
-def test_record_of_a_tool_is_one_context(ask: Ask, form: str, seed: int) -> None:
+@pytest.mark.parametrize(("form", "ask"), each_once(list(RECORD_FORMS), ASKS))
+def test_record_of_a_tool_is_one_context(ask: Ask, form: str, drawn: Variation) -> None:
     """Nested values are not torn out of it, alone and beside what another tool found."""
-    drawn = Variation(seed)
     record = drawn_record(drawn)
     found = {drawn.name(): RECORD_FORMS[form](record, drawn)}
     found |= {drawn.name(): drawn.passage()} if drawn.chance.random() < 0.5 else {}
@@ -106,23 +108,19 @@ def test_record_of_a_tool_is_one_context(ask: Ask, form: str, seed: int) -> None
     assert contexts == shown
 
 
-@varied
-@by_framework
-@pytest.mark.parametrize("as_text", [False, True])
-def test_reply_with_hits_and_counts_gives_the_hits(ask: Ask, as_text: bool, seed: int) -> None:
-    drawn = Variation(seed)
+@pytest.mark.parametrize(("as_text", "ask"), each_once([False, True], ASKS))
+def test_reply_with_hits_and_counts_gives_the_hits(
+    ask: Ask, as_text: bool, drawn: Variation
+) -> None:
     passages = drawn.passages(drawn.chance.randint(1, 3))
     reply: Any = envelope(drawn, passages)
     found = {drawn.name(): json.dumps(reply) if as_text else reply}
     assert asked(ask, found, passages[0][:30])[1] == passages
 
 
-@varied
-@by_framework
-@pytest.mark.parametrize("kind", NO_FINDS)
-def test_reply_that_says_nothing_is_no_context(ask: Ask, kind: str, seed: int) -> None:
+@pytest.mark.parametrize(("kind", "ask"), each_once(list(NO_FINDS), ASKS))
+def test_reply_that_says_nothing_is_no_context(ask: Ask, kind: str, drawn: Variation) -> None:
     """The time, failures and empty pages are no contexts, and alone no sample."""
-    drawn = Variation(seed)
     reply = NO_FINDS[kind](drawn)
     (shown,), contexts = asked(ask, {drawn.name(): reply}, drawn.sentence())
     assert contexts is None
@@ -130,14 +128,11 @@ def test_reply_that_says_nothing_is_no_context(ask: Ask, kind: str, seed: int) -
     assert shown not in (asked(ask, found, shown[-30:])[1] or ())
 
 
-@varied
-@by_framework
-@pytest.mark.parametrize("kind", FINDS)
+@pytest.mark.parametrize(("kind", "ask"), each_once(list(FINDS), ASKS))
 def test_reply_resembling_a_failure_with_a_fact_is_a_context(
-    ask: Ask, kind: str, seed: int
+    ask: Ask, kind: str, drawn: Variation
 ) -> None:
     """An order's status, an address and a balance are what was looked up."""
-    drawn = Variation(seed)
     fact = str(drawn.chance.randint(1000, 9999))
     shown, contexts = asked(ask, {drawn.name(): FINDS[kind](drawn, fact)}, fact)
     assert contexts == shown
