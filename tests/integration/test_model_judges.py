@@ -272,10 +272,8 @@ async def test_a_stuck_model_is_a_time_out(kind: Any, make: Any) -> None:
 def test_a_stuck_function_does_not_keep_the_process(tmp_path: Path) -> None:
     code = """
         import asyncio, time
-        from rag_eval_hooks.judges import Judge, choose_judge
-from rag_eval_hooks.judges.callable_judge import CallableJudge
-        from tests.servers.provider_server import AZURE, ProviderServer
-from tests.servers.samples import ONE
+        from rag_eval_hooks.judges.callable_judge import CallableJudge
+        from tests.servers.samples import ONE
         judge = CallableJudge(lambda messages: time.sleep(600), timeout=0.1)
         asyncio.run(ONE.by(judge))
     """
