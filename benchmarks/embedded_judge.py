@@ -18,7 +18,6 @@ import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks.findings import Finding, Findings, Support, made
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
-from rag_eval_hooks.score import NotScored
+from rag_eval_hooks.score import Score
 from rag_eval_hooks.text.folding import content_tokens
 from rag_eval_hooks.text.refusals import refusal
 
@@ -34,11 +33,11 @@ PROBES: Final = Path(__file__).parent / "data" / "passage_probes.txt"
 LABELS: Final = {"+": "supported", "-": "contradicted", "?": "not_stated"}
 Row = dict[str, Any]
 Rated = Sequence[tuple[float, bool]]
-"""Pairs of a score and a flag that is true if the score should be high."""
+"""Scores, each with a flag that is true if the score should be high."""
 
 
 def auroc(rated: Rated) -> float:
-    """Return the fraction of pairs (high, low) that the scores order correctly; ties count half."""
+    """Return the fraction of high-low pairs that the score orders correctly; ties count half."""
     order = sorted(rated)
     ranks: dict[float, list[int]] = defaultdict(list)
     for rank, (score, _) in enumerate(order, 1):
@@ -61,7 +60,7 @@ async def find(judge: HeuristicJudge, row: Row, kind: Finding, **known: Any) -> 
 
 
 def probes() -> Iterator[tuple[str, str, Row]]:
-    """Yield label, kind and row of each probe. A probe is a claim with passages that we wrote."""
+    """Yield label, kind and row of each probe: a claim with passages that we wrote."""
     chunks: list[str] = []
     for line in PROBES.read_text("utf-8").splitlines():
         mark, _, text = line.partition(" ")
@@ -82,7 +81,7 @@ def ending(verdict: Support, *, supported: bool) -> str:
 
 
 async def report_probes(judge: HeuristicJudge) -> None:
-    """Print the number of right, wrong and unsure verdicts, by kind of probe."""
+    """Print right, wrong and unsure by kind of probe."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for label, kind, row in probes():
         known = {"answer_claims": (row["answer"],)}
@@ -116,58 +115,39 @@ async def report_claims(judge: HeuristicJudge, rows: Sequence[Row], name: str) -
     print(f"claims, {name}: {shares(count)}")
 
 
-@dataclass(frozen=True)
-class Seen:
-    """Score and risk of one answer, and whether the answer is right."""
+def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
+    """Print AUROC of value and risk, the share undefined, and the flag rate with the true rate.
 
-    value: float | None
-    risk: float | None
-    right: bool
-
-
-def seen(rows: Sequence[Row], judge: HeuristicJudge) -> Iterator[Seen]:
-    """Yield the faithfulness and the risk of each answer that makes a claim."""
+    Only answers that make a claim count. Word overlap is the baseline.
+    """
+    scored, risks, overlap, count = [], [], [], 0
     with RagEval("ragas.faithfulness", judge=judge, embedder="none") as evals:
         for row in rows:
+            right = not row["labels"]["hallucinated"]
+            held = set(content_tokens(" ".join(row["contexts"])))
+            words = set(content_tokens(row["answer"]))
+            overlap.append((len(words & held) / (len(words) or 1), right))
             outcome = evals.evaluate(sample_of(row))["ragas.faithfulness"]
-            if isinstance(outcome, NotScored) and outcome.risk is None:
-                continue
-            yield Seen(outcome.value, outcome.risk, not row["labels"]["hallucinated"])
-
-
-def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
-    """Print the AUROC of scores and risks, and shares of answers.
-
-    `undefined`: share without a score. `flagged`: share of scored answers below 1.0. `true`: share
-    of scored answers that people marked wrong. `sure and wrong`: share with a wrong score.
-    """
-    every = list(seen(rows, judge))
-    scored = [(one.value, one.right) for one in every if one.value is not None]
-    risks = [(-one.risk, one.right) for one in every if one.risk is not None]
+            count += isinstance(outcome, Score) or outcome.risk is not None
+            if outcome.risk is not None:
+                risks.append((-outcome.risk, right))
+            if isinstance(outcome, Score):
+                scored.append((outcome.value, right))
     flagged = sum(value < 1 for value, _ in scored)
     wrong = sum((value < 1) == right for value, right in scored)
     true = sum(not right for _, right in scored)
     some = max(len(scored), 1)
     print(
         f"{name}: ragas.faithfulness AUROC {auroc(scored):.3f}, undefined "
-        f"{1 - len(scored) / len(every):.3f}, flagged {flagged / some:.3f}, "
-        f"true {true / some:.3f}, sure and wrong {wrong / len(every):.3f}; "
-        f"risk AUROC {auroc(risks):.3f} ({len(every)})"
+        f"{1 - len(scored) / count:.3f}, flagged {flagged / some:.3f}, "
+        f"true {true / some:.3f}, sure and wrong {wrong / count:.3f}; "
+        f"risk AUROC {auroc(risks):.3f} ({count})"
     )
-
-
-def report_overlap(rows: Sequence[Row], name: str) -> None:
-    """Print the AUROC of word overlap, which is the baseline."""
-    rated = []
-    for row in rows:
-        held = set(content_tokens(" ".join(row["contexts"])))
-        words = set(content_tokens(row["answer"]))
-        rated.append((len(words & held) / (len(words) or 1), not row["labels"]["hallucinated"]))
-    print(f"{name}: word overlap AUROC {auroc(rated):.3f}")
+    print(f"{name}: word overlap AUROC {auroc(overlap):.3f}")
 
 
 async def report_relevance(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
-    """Print the AUROC of chunk relevance, judged with the question alone and with the reference."""
+    """Print AUROC of chunk relevance by the question alone and with the reference."""
     for name, with_reference in (("hotpot", False), ("hotpot", True), ("clapnq", False)):
         rated: list[tuple[float, bool]] = []
         right = {True: [0, 0], False: [0, 0]}
@@ -213,7 +193,7 @@ async def report_time(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
 
 
 def read(path: Path, limit: int | None) -> list[Row]:
-    """Return the rows of a JSON lines file, or a random part with a fixed seed."""
+    """Return the rows of a JSON lines file, or a seeded part of them."""
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     random.Random(0).shuffle(rows)
     return rows[:limit]
@@ -250,7 +230,6 @@ def main() -> None:
     for path in files:
         rows = read(path, given.limit)
         report_seen(judge, rows, path.stem)
-        report_overlap(rows, path.stem)
 
 
 if __name__ == "__main__":

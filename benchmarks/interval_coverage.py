@@ -10,10 +10,8 @@ the tables to `intervals.json`, `gates.json` and `alerts.json` in the folder of 
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from benchmarks.table import parser_of, written
 from rag_eval_hooks import Sample
@@ -29,6 +27,7 @@ from rag_eval_hooks.results import (
     summarise,
 )
 from rag_eval_hooks.score import UNIT, Score
+from tests.servers.platform_server import Answer, PlatformServer
 
 METRIC = "ragas.faithfulness"
 CLAIMS = 5
@@ -61,47 +60,23 @@ def row(value: float, probability: float | None = None, **fields: str) -> Evalua
     return Evaluation(sample=Sample(question="q", **fields), outcomes={METRIC: score})  # type: ignore[arg-type]
 
 
-def uniform(chance: random.Random) -> Drawn:
-    """Sample 1,000 requests with the rate 0.2."""
-    return [row(share(0.8, chance), 0.2) for _ in range(1000) if chance.random() < 0.2], 0.8
+def strata(*kinds: tuple[float, float, float]) -> Callable[[random.Random], Drawn]:
+    """Draw from 1,000 requests. Each kind has a fraction, a mean score and a sample rate."""
+    truth = sum(part * level for part, level, _ in kinds)
 
+    def drawn(chance: random.Random) -> Drawn:
+        rows = []
+        parts = [part for part, _, _ in kinds]
+        for _, level, rate in chance.choices(kinds, parts, k=1000):
+            if chance.random() < rate:
+                rows.append(row(share(level, chance), rate))
+        return rows, truth
 
-def strata(chance: random.Random) -> Drawn:
-    """Sample a low-scoring fifth of the requests with the rate 0.8, and other requests with 0.1."""
-    return two_strata(0.2, (0.5, 0.8), (0.9, 0.1), chance)
-
-
-def tail(chance: random.Random) -> Drawn:
-    """Sample all refusals, which have low scores, and other requests with the rate 0.1."""
-    return two_strata(0.15, (0.05, 1.0), (0.8, 0.1), chance)
-
-
-def two_strata(
-    part: float, one: tuple[float, float], other: tuple[float, float], chance: random.Random
-) -> Drawn:
-    """Sample 1,000 requests of two kinds. Each kind has a mean score and a sample rate.
-
-    `part` is the probability of the first kind.
-    """
-    rows = []
-    for _ in range(1000):
-        level, rate = one if chance.random() < part else other
-        if chance.random() < rate:
-            rows.append(row(share(level, chance), rate))
-    return rows, part * one[0] + (1 - part) * other[0]
-
-
-def rare(chance: random.Random) -> Drawn:
-    """Sample half of the traffic with the rate 0.01. About five scores then represent that half."""
-    rows = []
-    for _ in range(1000):
-        level, rate = chance.choice([(0.85, 0.01), (0.95, 0.5)])
-        if chance.random() < rate:
-            rows.append(row(float(chance.random() < level), rate))
-    return rows, 0.9
+    return drawn
 
 
 def sessions(chance: random.Random) -> Drawn:
+    """Draw 15 sessions of 20 requests, each session with a mean score of its own."""
     rows = []
     for session in range(15):
         level = chance.choice([0.6, 0.9])
@@ -110,16 +85,16 @@ def sessions(chance: random.Random) -> Drawn:
 
 
 DESIGNS: dict[str, Callable[[random.Random], Drawn]] = {
-    "uniform": uniform,
-    "strata": strata,
-    "tail": tail,
-    "rare stratum": rare,
+    "uniform": strata((1.0, 0.8, 0.2)),
+    "strata": strata((0.2, 0.5, 0.8), (0.8, 0.9, 0.1)),
+    "tail": strata((0.15, 0.05, 1.0), (0.85, 0.8, 0.1)),  # refusals are bad, and always sampled
+    "rare stratum": strata((0.5, 0.85, 0.01), (0.5, 0.95, 0.5)),
     "sessions": sessions,
 }
 
 
 def coverage(name: str, runs: int, chance: random.Random) -> dict[str, object]:
-    """Return how often intervals contain the true mean, and their width."""
+    """Return how often intervals contain the true mean, and the width of intervals."""
     hits = plain_hits = samples = 0
     width = 0.0
     for _ in range(runs):
@@ -155,7 +130,7 @@ def build(levels: dict[str, float], number: int, chance: random.Random) -> list[
 
 
 def false_alarms(runs: int, chance: random.Random) -> Iterator[dict[str, object]]:
-    """Yield the share of failed builds, although no mean changed or every mean equals its limit."""
+    """Yield the share of failed builds if nothing changed, or if all means equal their limits."""
     levels = {f"m{at}": 0.8 for at in range(7)}
     conditions = [FailCondition.of(f"{metric}<0.8") for metric in levels]
     fell = below = point = 0
@@ -189,31 +164,17 @@ def gate(name: str, samples: int, drop: float, failed: float) -> dict[str, objec
 
 
 def alerts(margin: float, days: int, chance: random.Random) -> dict[str, object]:
-    """Return the alerts at 100 evaluations per hour. The true mean is `margin` above the limit."""
-    posts: list[str] = []
-
-    class Webhook(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            posts.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Webhook) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        sink = AlertSink(f"http://127.0.0.1:{server.server_port}", f"{METRIC}<0.8")
-        first = None
+    """Return the alerts at 100 evaluations per hour, with the truth `margin` above the limit."""
+    first = None
+    with PlatformServer(lambda _: Answer(204)) as webhook:
+        sink = AlertSink(webhook.url, f"{METRIC}<0.8")
         for at in range(days * 24 * 100):
-            end = at * 36 * 10**9
-            sink.deliver(evaluated(share(0.8 + margin, chance), end))
-            if posts and first is None:
+            sink.deliver(evaluated(share(0.8 + margin, chance), at * 36 * 10**9))
+            if webhook.requests and first is None:
                 first = at / 100
-        server.shutdown()
     return {
         "truth above the limit": margin,
-        "alerts a year": len(posts) * 365 / days,
+        "alerts a year": len(webhook.requests) * 365 / days,
         "first after, hours": first,
     }
 

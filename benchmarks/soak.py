@@ -28,13 +28,13 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
 from rag_eval_hooks import RagEval, Sample
@@ -56,24 +56,19 @@ class OpenSpans(SpanProcessor):
     """Counts spans that started and have not ended."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self._lock = threading.Lock()
+        self.open: set[int] = set()
 
     def on_start(self, span: Span, parent_context: Any = None) -> None:
-        with self._lock:
-            self.count += 1
+        self.open.add(span.context.span_id)
 
     def on_end(self, span: ReadableSpan) -> None:
-        with self._lock:
-            self.count -= 1
+        self.open.discard(span.context.span_id)
 
 
 class Application:
-    """A chain that answers from samples, and the outcomes of its requests.
+    """A chain over samples, and the outcomes of its requests.
 
-    Args:
-        evals: The evaluator under test.
-        batch: Samples; a question starts with the number of its sample.
+    A question starts with the number of its sample.
     """
 
     def __init__(self, evals: RagEval, batch: list[Sample]) -> None:
@@ -81,112 +76,70 @@ class Application:
         self.sent: Counter[str] = Counter()
         self.feedback = 0
         self.troubles: Counter[str] = Counter()
-        self.chain = self._chain()
+        self.chain: Any = RunnableLambda(self._retrieve) | RunnableLambda(self._generate)
 
-    def config(self) -> Any:
-        return {"callbacks": [RagEvalCallbackHandler(self.evals)], "run_id": uuid.uuid4()}
+    def sample(self, question: str) -> Sample:
+        return self.batch[int(question.split(" ", 1)[0])]
 
-    def _chain(self) -> Runnable[Any, Any]:
-        def sample(question: str) -> Sample:
-            return self.batch[int(question.split(" ", 1)[0])]
+    def _retrieve(self, question: str) -> Any:
+        found = [Document(page_content=c.text) for c in self.sample(question).contexts or ()]
+        return {"question": question, "documents": found}
 
-        def retrieve(question: str) -> Any:
-            documents = [Document(page_content=c.text) for c in sample(question).contexts or ()]
-            return {"question": question, "documents": documents}
+    def _generate(self, state: dict[str, Any]) -> Any:
+        if "FAIL" in state["question"]:
+            raise ConnectionError
+        shown = "\n".join(document.page_content for document in state["documents"])
+        model = FakeListChatModel(responses=[self.sample(state["question"]).answer or ""])
+        return RunnableLambda(lambda state: f"{shown}\n{state['question']}") | model
 
-        def generate(state: dict[str, Any]) -> Any:
-            if "FAIL" in state["question"]:
-                raise ConnectionError
-            shown = "\n".join(document.page_content for document in state["documents"])
-            model = FakeListChatModel(responses=[sample(state["question"]).answer or ""])
-            return RunnableLambda(lambda state: f"{shown}\n{state['question']}") | model
+    async def request(self, question: str) -> None:
+        """Make a request of some kind, and count its outcome."""
+        run = uuid.uuid4()
+        config: Any = {"callbacks": [RagEvalCallbackHandler(self.evals)], "run_id": run}
+        end = "ok"
+        match random.choice(("call", "thread", "stream", "close", "fail", "submit")):
+            case "call":
+                await self.chain.ainvoke(question, config)
+                if random.random() < 0.2:
+                    self.feedback += 1
+                    self.evals.feedback(run, score=1.0)
+            case "thread":
+                await asyncio.to_thread(self.chain.invoke, question, config)
+            case "stream":
+                async for _ in self.chain.astream(question, config):
+                    pass
+            case "close":
+                end = "closed"
+                async with contextlib.aclosing(self.chain.astream(question, config)) as chunks:
+                    await anext(chunks)
+            case "fail":
+                end = "error"
+                with contextlib.suppress(ConnectionError):
+                    await self.chain.ainvoke(f"{question} FAIL", config)
+            case _:
+                sample = self.sample(question)
+                self.evals.submit(dataclasses.replace(sample, sample_id=uuid.uuid4().hex))
+        self.sent[end] += 1
 
-        return RunnableLambda(retrieve) | RunnableLambda(generate)
+    async def serve(self, rate: float, seconds: float) -> None:
+        """Send requests at a rate; exceptions that reach the application are troubles."""
 
+        async def one() -> None:
+            try:
+                await self.request(f"{random.randrange(len(self.batch))} {uuid.uuid4()} what?")
+            except Exception as error:  # noqa: BLE001 - what must never happen is reported
+                self.troubles[type(error).__name__] += 1
 
-async def _answered(app: Application, question: str) -> str:
-    config = app.config()
-    await app.chain.ainvoke(question, config)
-    if random.random() < 0.2:
-        app.feedback += 1
-        app.evals.feedback(config["run_id"], score=1.0)
-    return "ok"
-
-
-async def _in_thread(app: Application, question: str) -> str:
-    await asyncio.to_thread(app.chain.invoke, question, app.config())
-    return "ok"
-
-
-async def _streamed(app: Application, question: str) -> str:
-    async for _ in app.chain.astream(question, app.config()):
-        pass
-    return "ok"
-
-
-async def _closed(app: Application, question: str) -> str:
-    reading: Any = app.chain.astream(question, app.config())
-    async with contextlib.aclosing(reading) as chunks:
-        async for _ in chunks:
-            break
-    return "closed"
-
-
-async def _failed(app: Application, question: str) -> str:
-    with contextlib.suppress(ConnectionError):
-        await app.chain.ainvoke(f"{question} FAIL", app.config())
-    return "error"
-
-
-async def _offered(app: Application, question: str) -> str:
-    sample = app.batch[int(question.split(" ", 1)[0])]
-    app.evals.submit(dataclasses.replace(sample, sample_id=uuid.uuid4().hex))
-    return "ok"
-
-
-KINDS: Final[tuple[Callable[[Application, str], Awaitable[str]], ...]] = (
-    _answered,
-    _in_thread,
-    _streamed,
-    _closed,
-    _failed,
-    _offered,
-)
-
-
-async def _serve(app: Application, rate: float, seconds: float) -> None:
-    """Send requests at a fixed rate, and record exceptions that reach the application."""
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def one(kind: Callable[[Application, str], Awaitable[str]], question: str) -> None:
-        try:
-            app.sent[await kind(app, question)] += 1
-        except Exception as error:  # noqa: BLE001 - what must never happen is reported
-            app.troubles[type(error).__name__] += 1
-
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        number = random.randrange(len(app.batch))
-        task = asyncio.create_task(one(random.choice(KINDS), f"{number} {uuid.uuid4()} what?"))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-        await asyncio.sleep(1 / rate)
-    await asyncio.gather(*tasks)
+        end = time.monotonic() + seconds
+        async with asyncio.TaskGroup() as tasks:
+            while time.monotonic() < end:
+                tasks.create_task(one())
+                await asyncio.sleep(1 / rate)
 
 
 def _memory_mb() -> float:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * 4096 / 1e6
-
-
-def _in_file(path: Path) -> Counter[str]:
-    found: Counter[str] = Counter()
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            row = json.loads(line)
-            if "outcomes" in row:
-                found[row["result_id"]] += 1
-    return found
 
 
 def check_books(app: Application, path: Path) -> Iterator[str]:
@@ -201,7 +154,8 @@ def check_books(app: Application, path: Path) -> Iterator[str]:
             yield f"sent {sent[status]} as {status}, counted {stats.dropped.get(status, 0)}"
     if sum(stats.feedback.values()) != app.feedback:
         yield f"feedback {app.feedback}, counted {dict(stats.feedback)}"
-    found = _in_file(path)
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    found = Counter(line["result_id"] for line in lines if "outcomes" in line)
     if twice := sum(count > 1 for count in found.values()):
         yield f"{twice} results twice in the file"
     if len(found) < stats.scored:
@@ -209,8 +163,8 @@ def check_books(app: Application, path: Path) -> Iterator[str]:
 
 
 def check_leftovers(spans: OpenSpans) -> Iterator[str]:
-    if spans.count:
-        yield f"{spans.count} spans are open"
+    if spans.open:
+        yield f"{len(spans.open)} spans are open"
     end = time.monotonic() + GRACE_S
     while (left := _threads()) and time.monotonic() < end:
         time.sleep(0.1)
@@ -245,7 +199,7 @@ def _soak(options: argparse.Namespace, folder: Path) -> list[str]:
         app = Application(evals, samples(200))
         rate, end = OVERLOAD * SLOTS / LATENCY / 2, time.monotonic() + 60 * options.minutes
         while time.monotonic() < end:
-            asyncio.run(_serve(app, rate, min(BLOCK_S, max(0.5, end - time.monotonic()))))
+            asyncio.run(app.serve(rate, min(BLOCK_S, max(0.5, end - time.monotonic()))))
             evals.flush(60)
             memory.append(_memory_mb())
         evals.shutdown(60)

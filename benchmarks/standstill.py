@@ -35,7 +35,7 @@ SENTENCE = "The last ferry to Oslo {}leaves at 22:40{} on weekdays."
 
 
 def texts(drawn: random.Random) -> Iterator[str]:
-    """Yield texts with repetitions at the start, in the middle and at the end of a sentence."""
+    """Yield texts with runs at the start, inside and at the end of a sentence."""
     while True:
         runs = [drawn.choice(UNITS) for _ in range(2)]
         lengths = [drawn.choice((0, LENGTH // 10, LENGTH // 2)) for _ in range(2)]
@@ -43,36 +43,23 @@ def texts(drawn: random.Random) -> Iterator[str]:
         yield SENTENCE.format(*filled)
 
 
-class Collections:
-    """Records the CPU time of garbage collections, which stop every thread."""
-
-    def __init__(self) -> None:
-        self._ended = 0.0
-        self._began: float | None = None
-
-    def __call__(self, phase: str, _: object) -> None:
-        if phase == "start":
-            self._began = time.process_time()
-        else:
-            self._ended, self._began = self.seconds(), None
-
-    def seconds(self) -> float:
-        """Return the time so far.
-
-        Another thread may run before the end of a collection is recorded.
-        """
-        return self._ended + (time.process_time() - self._began if self._began else 0.0)
-
-
-COLLECTIONS = Collections()
-
-
 class Lateness:
-    """A thread's wakeup delay, and the process's computation and garbage collection, in ms."""
+    """Delay of a thread's wakeup, and this process's computation and garbage collection, in ms."""
 
     def __init__(self) -> None:
         # Arrays add no objects for the collector of garbage.
         self.late, self.computed, self.collected = array("d"), array("d"), array("d")
+        self._ended, self._began = 0.0, 0.0
+
+    def note_collection(self, phase: str, _: object) -> None:
+        """Note the CPU time of a garbage collection, which stops every thread."""
+        if phase == "start":
+            self._began = time.process_time()
+        else:
+            self._ended, self._began = self._seconds(), 0.0
+
+    def _seconds(self) -> float:
+        return self._ended + (time.process_time() - self._began if self._began else 0.0)
 
     def during(self, work: Callable[[], object]) -> Lateness:
         """Record the delays of another thread's wakeups during a call."""
@@ -80,18 +67,20 @@ class Lateness:
 
         def tick() -> None:
             while not done.is_set():
-                began, cpu, total = time.perf_counter(), time.process_time(), COLLECTIONS.seconds()
+                began, cpu, total = time.perf_counter(), time.process_time(), self._seconds()
                 time.sleep(0.001)
                 late = (time.perf_counter() - began) * 1e3 - 1
                 self.late.append(late)
                 self.computed.append(min(late, (time.process_time() - cpu) * 1e3))
-                self.collected.append((COLLECTIONS.seconds() - total) * 1e3)
+                self.collected.append((self._seconds() - total) * 1e3)
 
+        gc.callbacks.append(self.note_collection)
         thread = threading.Thread(target=tick)
         thread.start()
         work()
         done.set()
         thread.join()
+        gc.callbacks.remove(self.note_collection)
         return self
 
 
@@ -102,27 +91,23 @@ def counting(seconds: float) -> None:
 
 
 def main() -> None:
-    """Print the delays, next to the delays of a counting and of an idle process."""
+    """Print the delays, compared with a counting and an idle process."""
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     drawn = texts(random.Random(options.seed))
     samples = [
-        Sample.from_dict(
-            {
-                "question": next(drawn),
-                "contexts": [next(drawn), next(drawn)],
-                "answer": next(drawn),
-                "reference": next(drawn),
-            }
+        Sample(
+            question=next(drawn),
+            contexts=(next(drawn), next(drawn)),  # type: ignore[arg-type]
+            answer=next(drawn),
+            reference=next(drawn),
         )
         for _ in range(options.samples)
     ]
     with RagEval("all", embedder="none") as evals:
         evals.evaluate(samples[0])  # What is loaded at first use is loaded now.
-
-        gc.callbacks.append(COLLECTIONS)
 
         def evaluate() -> None:
             for sample in samples:
