@@ -120,6 +120,32 @@ class Flow:
 
         return run
 
+    def told(
+        self, parts: Callable[[list[str]], list[str]], change: Any = None, **values: Any
+    ) -> Callable[[], Any]:
+        """Return a function that asks a workflow of two steps, which give texts and tell of them.
+
+        Args:
+            parts: Makes the texts that the model is shown of the texts of the found nodes.
+            change: Changes the nodes before they are given out.
+            values: Given out beside the nodes.
+        """
+        ready = event(self.draw, self.asked, self.nodes, *values)
+
+        async def search(ctx: Any, ev: Any) -> Any:
+            nodes = await self.corpus.retriever.aretrieve(ev.get(self.asked))
+            if change is not None:
+                nodes = await change(ctx, nodes)
+            return ready(**{self.asked: ev.get(self.asked), self.nodes: nodes, **values})
+
+        async def tell(ctx: Any, ev: Any) -> StopEvent:
+            texts = [node.get_content() for node in getattr(ev, self.nodes)]
+            return StopEvent(
+                result=await self.tell("\n\n".join(parts(texts)), getattr(ev, self.asked))
+            )
+
+        return self.run((search, StartEvent, ready), (tell, ready, StopEvent))
+
     def due(self, run: Callable[[], Any], **more: Any) -> Asked:
         more = {"contexts": self.corpus.shown(), "answer": self.answer, **more}
         return Asked(run, self.question, **more)
@@ -334,54 +360,25 @@ def divided_question(draw: Draw) -> Asked:
     return made.due(run, contexts=contexts, any_order=True)
 
 
-# Agents written from scratch.
-
-
-def tool_of(draw: Draw, corpus: Corpus) -> Any:
-    """A tool that asks a corpus: an engine, a retriever, or a function around one of them."""
-    engine = corpus.engine(says(draw.answer()))
-    kind = draw.one_of("engine", "retriever", "asking", "searching")
-    if kind in ("engine", "retriever"):
-        return corpus.tool(draw.answer() if kind == "engine" else None)
-
-    def ask(input: str) -> str:
-        if kind == "asking":
-            return str(engine.query(input))
-        return "\n\n".join(node.get_content() for node in corpus.retriever.retrieve(input))
-
-    return FunctionTool.from_defaults(ask, name=draw.name(), description=draw.sentence())
-
-
-class Tools:
-    """Corpora, and a tool that asks each of them."""
-
-    def __init__(self, draw: Draw, count: int) -> None:
-        self.corpora = [Corpus(draw) for _ in range(count)]
-        made = [tool_of(draw, corpus) for corpus in self.corpora]
-        self.by_name = {str(tool.metadata.name): tool for tool in made}
-        self.shown = [text for corpus in self.corpora for text in corpus.shown()]
-
-    def questions(self) -> list[tuple[str, str]]:
-        """Return the name of each tool, and what it is asked."""
-        return [(name, c.question) for name, c in zip(self.by_name, self.corpora, strict=True)]
-
-
 @shape(GROUP, "run")
 def reasoning_agent(draw: Draw) -> Asked:
     """A ReAct agent: one text holds tools, question and reasoning so far; its reply is parsed.
 
     What a tool gives is appended as an observation; so is that a reply could not be read.
     """
-    made, tools = Flow(draw), Tools(draw, draw.chance.randint(1, 3))
+    made, corpora = Flow(draw), [Corpus(draw) for _ in range(draw.chance.randint(1, 3))]
+    asking = [corpus.tool(draw.one_of(None, draw.answer())) for corpus in corpora]
+    tools = {str(tool.metadata.name): tool for tool in asking}
+    questions = [(name, c.question) for name, c in zip(tools, corpora, strict=True)]
     action, arguments, seen, end = (draw.name().title() for _ in range(4))
-    given = [(n, json.dumps({"input": q}, ensure_ascii=False)) for n, q in tools.questions()]
+    given = [(n, json.dumps({"input": q}, ensure_ascii=False)) for n, q in questions]
     calls = [f"{draw.sentence()}\n{action}: {n}\n{arguments}: {text}" for n, text in given]
     if draw.one_of(True, False):
         calls.insert(draw.chance.randint(0, len(calls)), draw.sentence())
     model = says(*calls, f"{draw.sentence()}\n{end}: {made.answer}")
     lines_at, call_at, said_at = (draw.name() for _ in range(3))
     going_on, picked = event(draw, lines_at), event(draw, lines_at, call_at)
-    known = [f"> {name}: {tool.metadata.description}" for name, tool in tools.by_name.items()]
+    known = [f"> {name}: {tool.metadata.description}" for name, tool in tools.items()]
     form = draw.one_of("text", "number", "lines")
 
     async def begin(ctx: Any, ev: Any) -> Any:
@@ -405,7 +402,7 @@ def reasoning_agent(draw: Draw) -> Asked:
 
     async def act(ctx: Any, ev: Any) -> Any:
         name, inputs = getattr(ev, call_at)
-        observation = f"{seen}: {tools.by_name[name](**inputs)}"
+        observation = f"{seen}: {tools[name](**inputs)}"
         return going_on(**{lines_at: [*getattr(ev, lines_at), observation]})
 
     run = made.run(
@@ -413,7 +410,8 @@ def reasoning_agent(draw: Draw) -> Asked:
         (think, going_on, picked | going_on | StopEvent),
         (act, picked, going_on),
     )
-    return made.due(run, contexts=tools.shown, any_order=True)
+    shown = [text for corpus in corpora for text in corpus.shown()]
+    return made.due(run, contexts=shown, any_order=True)
 
 
 # Texts of steps beside nodes, and in stores.
@@ -471,21 +469,10 @@ def text_of_a_step_that_the_answer_says(draw: Draw) -> Asked:
 def record_among_texts_of_an_event(draw: Draw) -> Asked:
     """Whatever else the event holds, a record in it is found."""
     made, found = Flow(draw), step_text(draw, draw.one_of("a record", "a nested record"))
+    made.answer = found.fact
     values = {draw.name(): found.value, draw.name(): draw.sentence(), draw.name(): draw.passages(2)}
-    ready = event(draw, made.asked, made.nodes, *values)
-
-    async def search(ctx: Any, ev: Any) -> Any:
-        asked = ev.get(made.asked)
-        nodes = await made.corpus.retriever.aretrieve(asked)
-        return ready(**{made.asked: asked, made.nodes: nodes, **values})
-
-    async def tell(ctx: Any, ev: Any) -> StopEvent:
-        texts = [found.written, *(node.get_content() for node in getattr(ev, made.nodes))]
-        prompt = "\n\n".join([*texts, getattr(ev, made.asked)])
-        return StopEvent(result=(await says(found.fact).acomplete(prompt)).text)
-
-    run = made.run((search, StartEvent, ready), (tell, ready, StopEvent))
-    return made.due(run, contexts=[*found.shown, *made.corpus.shown()], answer=found.fact)
+    run = made.told(lambda texts: [found.written, *texts], **values)
+    return made.due(run, contexts=[*found.shown, *made.corpus.shown()])
 
 
 @shape(GROUP)
@@ -496,8 +483,8 @@ def text_of_a_step_that_instructs(draw: Draw) -> Asked:
 @shape(GROUP, "run")
 def hits_within_an_answer_of_a_search(draw: Draw) -> Asked:
     """A list that holds lists of hits is none of hits itself."""
-    made, passages = Flow(draw), draw.passages(3)
-    made.answer, hits_at = draw.short(), draw.name()
+    made, passages, hits_at = Flow(draw), draw.passages(3), draw.name()
+    made.answer = draw.short()
     found = event(draw, hits_at, made.asked)
     hits = [{"query": draw.sentence(), "results": [{"snippet": one} for one in passages]}]
 
@@ -521,18 +508,12 @@ def masked_text_that_the_store_keeps(draw: Draw) -> Asked:
     made.corpus.reindex()
     made.question = f"{draw.question()[:-1]} {secret}?"
     made.answer = f"{heading[:60]} {secret}"
-    mask, found = Masking(secret=secret), event(draw, made.nodes, made.asked)
 
-    async def search(ctx: Any, ev: Any) -> Any:
-        nodes = await made.corpus.retriever.aretrieve(ev.get(made.asked))
+    async def mask(ctx: Any, nodes: Any) -> Any:
         raw = "\n".join(node.get_content() for node in nodes)
         await store(ctx).set(draw.name(), f"{heading}\n{raw}")
-        return found(**{made.nodes: mask.postprocess_nodes(nodes), made.asked: ev.get(made.asked)})
+        return Masking(secret=secret).postprocess_nodes(nodes)
 
-    async def tell(ctx: Any, ev: Any) -> StopEvent:
-        texts = [heading, *(node.get_content() for node in getattr(ev, made.nodes))]
-        return StopEvent(result=await made.tell("\n".join(texts), getattr(ev, made.asked)))
-
-    run = made.run((search, StartEvent, found), (tell, found, StopEvent))
+    run = made.told(lambda texts: [heading, *texts], mask)
     shown = [text.replace(secret, "[...]") for text in made.corpus.shown(made.question)]
     return made.due(run, contexts=shown)

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import gc
 import json
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -38,47 +37,20 @@ GROUP = "application, trouble"
 NO_BLOCKS = None if hasattr(types, "ToolCallBlock") else "tool calls are no blocks yet"
 
 
-def two(draw: Draw, **more: Any) -> tuple[list[Any], list[Asked]]:
-    """Return two streaming engines, and their requests as they must be captured."""
-    corpora, answers = [Corpus(draw) for _ in range(2)], [draw.sentence() for _ in range(2)]
-    pairs = list(zip(corpora, answers, strict=True))
-    engines = [corpus.engine(says(answer, **more), streaming=True) for corpus, answer in pairs]
-    return engines, [c.asked(None, answer, spans=QUERY_SPANS) for c, answer in pairs]
-
-
-def in_threads(work: Callable[[Any], Any], given: Sequence[Any]) -> None:
-    threads = [threading.Thread(target=work, args=(one,)) for one in given]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 @shape(GROUP, "sync")
 def streams_read_in_other_threads(draw: Draw) -> Asked:
     """Where nothing tells of the query."""
-    engines, due = two(draw)
+    corpora, answers = [Corpus(draw) for _ in range(2)], [draw.sentence() for _ in range(2)]
+    engines = [c.engine(says(a), streaming=True) for c, a in zip(corpora, answers, strict=True)]
 
     def run() -> None:
-        pairs = zip(engines, due, strict=True)
-        in_threads(list, [engine.query(one.question).response_gen for engine, one in pairs])
+        pairs = zip(engines, corpora, strict=True)
+        with ThreadPoolExecutor(2) as pool:
+            streams = [engine.query(corpus.question).response_gen for engine, corpus in pairs]
+            assert all(pool.map(list, streams))
 
-    return Asked(run, also=due)
-
-
-@shape(GROUP, "async")
-def streams_read_in_tasks(draw: Draw) -> Asked:
-    engines, due = two(draw, delay=0.001)
-
-    async def read(response: Any) -> None:
-        assert [token async for token in response.async_response_gen()]
-
-    async def run() -> None:
-        pairs = zip(engines, due, strict=True)
-        responses = [await engine.aquery(one.question) for engine, one in pairs]
-        await asyncio.gather(*map(read, responses))
-
-    return Asked(run, also=due)
+    pairs = zip(corpora, answers, strict=True)
+    return Asked(run, also=[c.asked(None, answer, spans=QUERY_SPANS) for c, answer in pairs])
 
 
 class Broken(BaseRetriever):
@@ -225,86 +197,50 @@ def retriever_alone_and_model_alone(draw: Draw) -> Asked:
     return Asked(run)
 
 
-def prompt_of(question: str, nodes: Sequence[Any]) -> str:
-    texts = "\n---\n".join(node.get_content() for node in nodes)
-    return f"Notes:\n{texts}\nQuestion: {question}\nAnswer:"
-
-
 def messages_of(question: str, nodes: Sequence[Any]) -> list[ChatMessage]:
-    return [ChatMessage(role="user", content=prompt_of(question, nodes))]
+    texts = "\n---\n".join(node.get_content() for node in nodes)
+    return [ChatMessage(role="user", content=f"Notes:\n{texts}\nQuestion: {question}\nAnswer:")]
 
 
-def complete(corpus: Corpus, model: Scripted) -> None:
-    model.complete(prompt_of(corpus.question, corpus.retriever.retrieve(corpus.question)))
+def complete(question: str, nodes: Sequence[Any], model: Scripted) -> None:
+    model.complete(str(messages_of(question, nodes)[0].content))
 
 
-def chat(corpus: Corpus, model: Scripted) -> None:
-    model.chat(messages_of(corpus.question, corpus.retriever.retrieve(corpus.question)))
+def stream_chat(question: str, nodes: Sequence[Any], model: Scripted) -> None:
+    assert list(model.stream_chat(messages_of(question, nodes)))
 
 
-def stream_chat(corpus: Corpus, model: Scripted) -> None:
-    nodes = corpus.retriever.retrieve(corpus.question)
-    assert list(model.stream_chat(messages_of(corpus.question, nodes)))
+def synthesize(question: str, nodes: Sequence[Any], model: Scripted) -> None:
+    get_response_synthesizer(llm=model).synthesize(question, list(nodes))
 
 
-async def achat(corpus: Corpus, model: Scripted) -> None:
-    nodes = await corpus.retriever.aretrieve(corpus.question)
-    await model.achat(messages_of(corpus.question, nodes))
+async def achat(question: str, nodes: Sequence[Any], model: Scripted) -> None:
+    await model.achat(messages_of(question, nodes))
 
 
-async def astream_chat(corpus: Corpus, model: Scripted) -> None:
-    nodes = await corpus.retriever.aretrieve(corpus.question)
-    said = await model.astream_chat(messages_of(corpus.question, nodes))
-    assert [part async for part in said]
+@shape(GROUP)
+def one_by_one(draw: Draw) -> Asked:
+    """In one task, in a span of the application, or in an interaction."""
+    corpus, answer = Corpus(draw, draw.chance.randint(1, 4)), draw.answer()
+    call, model = draw.one_of(complete, stream_chat, synthesize, achat), says(answer)
+    tracer, question = draw.world.provider.get_tracer("server"), corpus.question
+    place = draw.one_of(
+        contextlib.nullcontext,
+        lambda: tracer.start_as_current_span(SERVER_SPAN),
+        lambda: draw.world.evals.interaction(question),
+    )
 
+    async def later() -> None:
+        with place():
+            await call(question, await corpus.retriever.aretrieve(question), model)
 
-def synthesize(corpus: Corpus, model: Scripted) -> None:
-    nodes = corpus.retriever.retrieve(corpus.question)
-    get_response_synthesizer(llm=model).synthesize(corpus.question, nodes)
+    def run() -> Any:
+        if call is achat:
+            return later()
+        with place():
+            return call(question, corpus.retriever.retrieve(question), model)
 
-
-ONE_BY_ONE: dict[str, Callable[[Corpus, Scripted], Any]] = {
-    one.__name__: one for one in (complete, chat, stream_chat, achat, astream_chat, synthesize)
-}
-
-
-def one_by_one(name: str, place: str) -> None:
-    """Register a retriever and a model that are called in one task, span or interaction."""
-
-    def asked(draw: Draw) -> Asked:
-        corpus, answer = Corpus(draw, draw.chance.randint(1, 4)), draw.answer()
-        tracer, question = draw.world.provider.get_tracer("server"), corpus.question
-        call, model = ONE_BY_ONE[draw.way], says(answer)
-
-        @contextlib.contextmanager
-        def around() -> Iterator[None]:
-            if place == "a span":
-                with tracer.start_as_current_span(SERVER_SPAN):
-                    yield
-            elif place == "an interaction":
-                with draw.world.evals.interaction(question):
-                    yield
-            else:
-                yield
-
-        async def later() -> None:
-            with around():
-                await call(corpus, model)
-
-        def run() -> Any:
-            if draw.way in ("achat", "astream_chat"):
-                return later()
-            with around():
-                return call(corpus, model)
-
-        return Asked(run, question, corpus.shown(), answer)
-
-    shape(GROUP, *ONE_BY_ONE, name=name)(asked)
-
-
-one_by_one("one by one", "the open")
-one_by_one("one by one in a span", "a span")
-one_by_one("one by one in an interaction", "an interaction")
+    return Asked(run, question, corpus.shown(), answer)
 
 
 @shape(GROUP, "sync", missing=NO_BLOCKS)
