@@ -33,11 +33,11 @@ PROBES: Final = Path(__file__).parent / "data" / "passage_probes.txt"
 LABELS: Final = {"+": "supported", "-": "contradicted", "?": "not_stated"}
 Row = dict[str, Any]
 Rated = Sequence[tuple[float, bool]]
-"""Scores, each with a flag that is true if the score should be high."""
+"""Pairs of a score and a flag that is true if the score should be high."""
 
 
 def auroc(rated: Rated) -> float:
-    """Return the fraction of high-low pairs that the score orders correctly; ties count half."""
+    """Return the fraction of pairs (high, low) that the scores order correctly; ties count half."""
     order = sorted(rated)
     ranks: dict[float, list[int]] = defaultdict(list)
     for rank, (score, _) in enumerate(order, 1):
@@ -81,7 +81,7 @@ def ending(verdict: Support, *, supported: bool) -> str:
 
 
 async def report_probes(judge: HeuristicJudge) -> None:
-    """Print right, wrong and unsure by kind of probe."""
+    """Print the number of right, wrong and unsure verdicts, by kind of probe."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for label, kind, row in probes():
         known = {"answer_claims": (row["answer"],)}
@@ -193,7 +193,7 @@ async def report_time(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
 
 
 def read(path: Path, limit: int | None) -> list[Row]:
-    """Return the rows of a JSON lines file, or a seeded part of them."""
+    """Return the rows of a JSON lines file, or a random part with a fixed seed."""
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     random.Random(0).shuffle(rows)
     return rows[:limit]

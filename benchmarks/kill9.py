@@ -39,7 +39,7 @@ from tests.servers.platform_server import Answer, PlatformServer
 
 _RATE_S = 0.01
 _BACKLOG = 200
-"""Most samples that wait in an application, because a busy machine scores fewer than it accepts."""
+"""Maximum number of waiting samples per application, because a busy machine scores few."""
 _SHORTEST, _LONGEST = 0.05, 0.8
 
 
