@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, wraps
 from importlib.resources import files
 from typing import Any, Final, TypeVar
@@ -27,6 +27,27 @@ def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]
     parts = {part for text in texts.values() for part in _PART.findall(text)}
     whole = {name: _whole(text, texts) for name, text in texts.items() if name not in parts}
     return {name: re.compile(text, re.IGNORECASE) for name, text in whole.items()}
+
+
+_PIECE: Final = 1_000
+"""Characters in which one call of `re` looks for the start of a match."""
+_LONGEST_MATCH: Final = 300
+
+
+def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches as `finditer` does, for a pattern that matches at most 300 characters.
+
+    `re` holds the interpreter during each call, so a slow pattern searches a long text by pieces.
+    """
+    start = 0
+    while start < len(text):
+        limit = start + _PIECE
+        for match in pattern.finditer(text, start, limit + _LONGEST_MATCH):
+            if match.start() >= limit:
+                break
+            yield match
+            start = match.end()
+        start = max(start, limit)
 
 
 def _whole(text: str, texts: Mapping[str, str]) -> str:

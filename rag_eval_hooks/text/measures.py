@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rag_eval_hooks.text.folding import cache_short, compiled, toml_of
+from rag_eval_hooks.text.folding import cache_short, compiled, matches_of, toml_of
 from rag_eval_hooks.text.numbers import number_spans, word_numbers
 
 
@@ -96,7 +96,7 @@ def _goes_on(last: Measure, made: Measure, text: str) -> bool:
 def _dates(text: str) -> Iterator[Measure]:
     if _PATTERNS["holds_date"].search(text) is None:
         return
-    for match in _PATTERNS["date"].finditer(text):
+    for match in matches_of(_PATTERNS["date"], text):
         part = match.groupdict()
         year, month, day = (
             next((value for name, value in part.items() if name[0] == kind and value), "0")
@@ -119,7 +119,7 @@ def _dates(text: str) -> Iterator[Measure]:
 
 
 def _clocks(text: str) -> Iterator[Measure]:
-    for match in _PATTERNS["clock"].finditer(text):
+    for match in matches_of(_PATTERNS["clock"], text):
         if not (match["h"] or match["h2"]):
             yield Measure(_NOON if match["noon"] else 0.0, "clock", match[0], *match.span())
             continue
