@@ -10,7 +10,6 @@ import pytest
 from deepagents import create_deep_agent
 from fastapi import FastAPI
 from langchain.agents import create_agent
-from langchain.agents.middleware import SummarizationMiddleware
 from langchain_classic.chains import RetrievalQA
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -18,7 +17,6 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_mcp_adapters.client import MultiServerMCPClient
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph_supervisor import create_supervisor
 from langgraph_swarm import create_handoff_tool, create_swarm
@@ -158,22 +156,6 @@ def memory(texts: Texts) -> Case:
     search = create_search_memory_tool(("memories",), response_format="content_and_artifact")
     tools = [search, create_manage_memory_tool(("memories",))]
     return agent_case(texts, create_agent(chat, tools, store=memories), [texts.sheet])
-
-
-@APPS.app("SummarizationMiddleware, second turn", *WAYS)
-def summarised(texts: Texts) -> Case:
-    """The second turn of a conversation, whose first turn is summarised."""
-    prompts: list[str] = []
-    summariser, saver = model(default=f"So far: {texts.sentence()}"), InMemorySaver()
-    brief = SummarizationMiddleware(summariser, trigger=("messages", 5), keep=("messages", 3))
-
-    def agent() -> Any:
-        chat = searching(texts, seen=prompts)
-        return create_agent(chat, [search_tool(texts)], middleware=[brief], checkpointer=saver)
-
-    thread: dict[str, Any] = {"configurable": {"thread_id": texts.name()}}
-    agent().invoke(asks(texts.question()), thread)
-    return agent_case(texts, agent(), lambda: texts.within(prompts[-1]), config=thread)
 
 
 SERVER = """

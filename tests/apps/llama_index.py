@@ -8,13 +8,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from llama_index.core import Document, Settings, StorageContext, VectorStoreIndex
+from llama_index.core import Document, Settings, VectorStoreIndex
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.postprocessor import PIINodePostprocessor
-from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import TextNode
-from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreQuery
-from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
 from tests.apps.case import Apps, Case, Make, Texts
 from tests.matrix.llama_index.kit import (
@@ -114,23 +110,6 @@ def auto_merging(texts: Texts) -> Case:
     pack = AutoMergingRetrieverPack([Document(text=sheet) for sheet in texts.sheets])
     engine: Any = pack.get_modules()["query_engine"]
     return case(texts, engine, lambda: texts.within(prompts[-1]))
-
-
-@APPS.app("llama-index-packs-koda-retriever", *WAYS)
-def koda(texts: Texts) -> Case:
-    """The pack whose retriever asks a model which kind of question it is."""
-    from llama_index.packs.koda_retriever import KodaRetriever
-
-    class Store(SimpleVectorStore):
-        def query(self, query: VectorStoreQuery, **kwargs: Any) -> Any:
-            query.mode = VectorStoreQueryMode.DEFAULT  # in memory there is no hybrid search
-            return super().query(query, **kwargs)
-
-    context = StorageContext.from_defaults(vector_store=Store())
-    nodes = [TextNode(text=sheet) for sheet in texts.sheets]
-    own = VectorStoreIndex(nodes, storage_context=context, embed_model=Bags())
-    retriever = KodaRetriever(index=own, llm=says("concept seeking query"), similarity_top_k=2)
-    return case(texts, RetrieverQueryEngine.from_args(retriever, llm=says(texts.answer)))
 
 
 @APPS.app("llama-index-server, engine that cites", "http")

@@ -166,29 +166,6 @@ def handlers_that_change(drawn: Drawn) -> Any:
     return added, replaced, inner.all(), only.all()
 
 
-def handed_to_another_process(drawn: Drawn) -> Any:
-    """The context for another process, and a shut-down of all handlers, are those of the others."""
-    if not hasattr(drawn.dispatcher, "capture_propagation_context"):
-        return None
-    told: list[Any] = []
-
-    class Carrying(OtherSpans):
-        def capture_propagation_context(self) -> dict[str, Any]:
-            return {"carrying": drawn.answer}
-
-        def restore_propagation_context(self, context: dict[str, Any]) -> None:
-            told.append(context)
-
-        def close(self) -> None:
-            told.append("closed")
-
-    with installed(Carrying()), instrument_tags({"tag": drawn.answer}):
-        carried = drawn.dispatcher.capture_propagation_context()
-        copy_context().run(drawn.dispatcher.restore_propagation_context, carried)
-        drawn.dispatcher.shutdown()
-        return carried, told, drawn.ask()
-
-
 def of_shape(shape: Shape, drawn: Drawn) -> None:
     """Run a shape of the matrix in one of its ways, in a world that captures nothing."""
     world = World(captures=False)
@@ -200,10 +177,7 @@ def of_shape(shape: Shape, drawn: Drawn) -> None:
 
 BEHAVIOURS: dict[str, Callable[[Drawn], Any]] = {
     one.__name__: one
-    for one in (
-        *(spanned_functions, own_events, handlers_with_context, handlers_that_change),
-        handed_to_another_process,
-    )
+    for one in (spanned_functions, own_events, handlers_with_context, handlers_that_change)
 }
 PIPELINES: dict[str, Callable[[Drawn], Any]] = {
     f"{shape.group}, {shape.name}": functools.partial(of_shape, shape)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import textwrap
-import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -23,7 +23,6 @@ pytest.importorskip("opentelemetry.distro")
 GROUP = "opentelemetry_instrumentor"
 OTHERS = sorted({point.name for point in entry_points(group=GROUP)} - {"rag_eval_hooks"})
 """Other instrumentors that happen to be installed; tests of coexistence have their own folder."""
-ROOT = Path(__file__).parents[2]
 APP = """
 import sys
 from langchain_core.documents import Document
@@ -50,19 +49,6 @@ def collector() -> Iterator[OtlpCollector]:
         yield made
 
 
-def entry_point_folder(folder: Path) -> list[str]:
-    """Where the entry point is declared: the installation, else a copy of the project's own."""
-    if entry_points(group=GROUP, name="rag_eval_hooks"):
-        return []
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (name, target), *_ = project["entry-points"][GROUP].items()
-    made = folder / "rag_eval_hooks_under_test-0.dist-info"
-    made.mkdir()
-    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: rag_eval_hooks_under_test\n")
-    (made / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {target}\n")
-    return [str(folder)]
-
-
 def run(
     folder: Path, collector: OtlpCollector, more: str = "", **env: str
 ) -> subprocess.CompletedProcess[str]:
@@ -78,7 +64,7 @@ def run(
         timeout=5 * PATIENCE,  # Its imports alone take a minute on a busy machine.
         check=False,
         env={
-            "PYTHONPATH": ":".join([*entry_point_folder(folder), *filter(None, sys.path)]),
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.listen_to_grpc(),
             "OTEL_SERVICE_NAME": "app",
             "RAG_EVAL_EXIT_TIMEOUT": "60",
@@ -135,10 +121,10 @@ RAISED_AGAIN = """
 """As uvicorn does it: a handler of its own, and at the end the signal again."""
 
 
-@pytest.mark.parametrize("again", [KILLED, RAISED_AGAIN + KILLED])
-def test_sigterm_loses_no_span(again: str, collector: OtlpCollector, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["", RAISED_AGAIN])
+def test_sigterm_loses_no_span(before: str, collector: OtlpCollector, tmp_path: Path) -> None:
     """The process ends by SIGTERM as without us, after the last scores have been sent."""
-    done = run(tmp_path, collector, again, RAG_EVAL_METRICS="ragas.faithfulness")
+    done = run(tmp_path, collector, before + KILLED, RAG_EVAL_METRICS="ragas.faithfulness")
     assert done.returncode == -signal.SIGTERM, done.stderr
     rag = collector.spans["invoke_workflow RunnableSequence"]
     assert attributes(rag)["rag.eval.ragas.faithfulness.score"].double_value == 1.0
@@ -163,16 +149,13 @@ def test_the_applications_handler_of_sigterm_stays(
     assert done.stdout.splitlines()[-1] == "1"
 
 
-@pytest.mark.parametrize(
-    "env", [{"RAG_EVAL_SAMPLE_RATE": "often"}, {"RAG_EVAL_JUDGE": "nobody:9b"}]
-)
 def test_a_wrong_setting_leaves_the_application_alone(
-    env: dict[str, str], collector: OtlpCollector, tmp_path: Path
+    collector: OtlpCollector, tmp_path: Path
 ) -> None:
-    done = run(tmp_path, collector, **env)
+    done = run(tmp_path, collector, RAG_EVAL_SAMPLE_RATE="often")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "Cats sleep sixteen hours a day."
-    assert next(iter(env)).removeprefix("RAG_EVAL_").lower() in done.stderr.lower()
+    assert "sample_rate" in done.stderr.lower()
     assert "Traceback" not in done.stderr
     assert collector.spans == {}
 

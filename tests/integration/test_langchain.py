@@ -247,23 +247,6 @@ def test_batches_cancelled_in_their_first_tick_leave_nothing_open(world: World, 
     assert set(world.evals.stats().dropped) <= {"cancelled"}
 
 
-@pytest.mark.filterwarnings("ignore:.*deprecated")
-def test_a_handler_in_a_constructor_is_said_once(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    """LangChain hands it on to no step: nothing is captured, and the way out is named."""
-    chains = pytest.importorskip("langchain_classic.chains")
-    retriever = store().as_retriever()
-    chain = chains.RetrievalQA.from_chain_type(
-        Chat(reply=reply), retriever=retriever, **config(world)
-    )
-    for _ in range(2):
-        chain.invoke({"query": QUESTION})
-    assert (world.seen(), world.evals.stats().offered) == ([], 0)
-    (said,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert "enable" in said
-
-
 # What a request may hold.
 
 
@@ -316,19 +299,6 @@ def test_a_long_history_is_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
 # Options, and contexts that are recorded.
 
 
-def test_keys_choose_question_contexts_and_answer(world: World) -> None:
-    """A name is enough where a state has its own."""
-
-    def ask(given: dict[str, Any]) -> dict[str, Any]:
-        return {"notes": [Document("One."), Document("Two.")], "said": "Yes.", "text": "no"}
-
-    told = config(world, question="topic", contexts="notes", answer="said")
-    list(RunnableLambda(ask).stream({"topic": "Is it so?", "question": "not this"}, told))
-    sample = only(world)
-    assert (sample.question, sample.answer) == ("Is it so?", "Yes.")
-    assert texts(sample) == ["One.", "Two."]
-
-
 class Hit:
     """Result of an application's own client."""
 
@@ -369,22 +339,6 @@ def test_one_interaction_may_have_options_of_its_own(world: World, option: str) 
         RunnableLambda(ask).invoke(QUESTION, config(world, **{option: theirs[option]}))
     (seen,) = world.seen()
     assert (shown(seen.sample), seen.sample.question) == (expected, "Is it so?")
-
-
-def test_as_context_gets_the_application_objects_and_no_copies(world: World) -> None:
-    seen: list[object] = []
-    values = [Hit(PASSAGES[0]), {"n": 1}, "text", 7, Hit(PASSAGES[1])]
-
-    def read(value: object) -> str | None:
-        seen.append(value)
-        return value._said if isinstance(value, Hit) else None
-
-    step: Any = RunnableLambda(lambda _: {"values": values})
-    (step | RunnableLambda(str)).invoke("When?", config(world, as_context=read))
-    world.evals.flush(300)
-    assert {id(one) for one in values if isinstance(one, Hit)} <= set(map(id, seen))
-    assert {type(one) for one in seen} <= {Hit, dict}
-    assert world.evals.stats().incidents == {}
 
 
 def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world: World) -> None:

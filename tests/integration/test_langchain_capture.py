@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 from datetime import date
 from enum import Enum
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 from uuid import uuid4
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
@@ -191,24 +191,6 @@ def test_documents_under_their_name_are_found_in_every_form(
     assert texts(only(world)) == (["two"] if handed_on else ["one"])
 
 
-@needs_graphs
-def test_items_of_a_graphs_store_are_documents(world: World, drawn: Variation) -> None:
-    """A list of items is found by the name of its key, each with its key as id."""
-    memory = pytest.importorskip("langgraph.store.memory").InMemoryStore()
-    kept = {drawn.name(): drawn.passage() for _ in range(2)}
-    for name, text in kept.items():
-        memory.put(("docs",), name, {"text": text})
-
-    def search(state: Any) -> Any:
-        return {**state, "documents": memory.search(("docs",), limit=2)}
-
-    def answer(state: Any) -> Any:
-        return {"answer": say("yes", *(item.value["text"] for item in state["documents"]))}
-
-    line(dict, [search, answer]).invoke({"question": drawn.question()}, config(world))
-    assert {c.id: c.text for c in only(world).contexts or ()} == kept
-
-
 @pytest.mark.parametrize("shape", ["mapping", "list", "number"])
 def test_a_retriever_is_asked_anything(world: World, shape: str, drawn: Variation) -> None:
     """A mapping that was given to a retriever in place of a text costs no sample."""
@@ -252,54 +234,6 @@ def test_the_question_is_the_text_of_the_input_that_was_used(
 
 def state_of(**keys: Any) -> Any:
     return TypedDict("State", keys)  # type: ignore[operator]
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_model_text_in_a_user_message_is_the_answer(
-    world: World, named: bool, drawn: Variation
-) -> None:
-    """A bare text in `messages` becomes the user's, and an agent's report bears a name."""
-    add = pytest.importorskip("langgraph.graph.message").add_messages
-    question, passages, author = drawn.question(), drawn.passages(2), drawn.name()
-
-    def search(state: Any) -> Any:
-        return {"messages": [("ai", "\n".join(passages))]}
-
-    def reply(state: Any) -> Any:
-        text = say(passages[1], str(state["messages"][-1].content), question)
-        return {"messages": [HumanMessage(text, name=author) if named else text]}
-
-    schema = state_of(messages=Annotated[list[BaseMessage], add])
-    line(schema, [search, reply]).invoke({"messages": [("user", question)]}, config(world))
-    assert outcome(world)[::2] == (question, passages[1])
-
-
-@needs_graphs
-@pytest.mark.parametrize("as_list", [True, False])
-def test_report_of_several_models_is_the_text_with_all_replies(
-    world: World, as_list: bool, drawn: Variation
-) -> None:
-    """A report is the text that the last step put together, beside its parts or a conversation."""
-    question, passages, parts = drawn.question(), drawn.passages(3), drawn.passages(3)
-    keys, asked, whole, found = [drawn.name() for _ in parts], drawn.name(), drawn.name(), "found"
-
-    def search(state: Any) -> Any:
-        return {**state, found: found_by(Fixed(documents=list(map(Document, passages))), "x")}
-
-    def write(state: Any) -> Any:
-        said = {
-            key: say(text, *state[found], state[asked])
-            for key, text in zip(keys, parts, strict=True)
-        }
-        return {**state, **said}
-
-    def assemble(state: Any) -> Any:
-        report = f"# {question}\n" + "\n\n".join(state[key] for key in keys)
-        return {**state, whole: [report] if as_list else report}
-
-    line(dict, [search, write, assemble]).invoke({asked: question}, config(world))
-    body = "\n\n".join(parts)
-    assert outcome(world) == (question, passages, f"# {question}\n{body}")
 
 
 @needs_graphs
@@ -429,78 +363,3 @@ def test_a_graph_that_only_indexes_is_no_request(world: World, drawn: Variation)
     disable()
     stats = world.evals.stats()
     assert (world.seen(), stats.offered, stats.incidents) == ([], 0, {})
-
-
-# Odd values beside documents.
-
-
-class Silent:
-    """It cannot be written."""
-
-    def __repr__(self) -> str:
-        raise RuntimeError("no")
-
-
-class Ambiguous:
-    """Like an array: nobody may ask whether it equals a list."""
-
-    def __eq__(self, other: object) -> bool:
-        raise ValueError("ambiguous")
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def deep(levels: int) -> list[Any]:
-    made: list[Any] = []
-    for _ in range(levels):
-        made = [made]
-    return made
-
-
-def family() -> dict[str, Any]:
-    """Return a parent of many children, each of which holds its parent several times."""
-    parent: dict[str, Any] = {"children": []}
-    parent["children"] += [{"up": parent, "also": [parent, parent]} for _ in range(9)]
-    return parent
-
-
-ODD: tuple[Any, ...] = (
-    [{"a": Silent(), "b": "text"}],
-    [{1: "text", 2: "text"}],
-    [{"n": 10**5000, "name": "text"}],
-    [family()],
-    deep(3000),
-    "[" * 3000 + "]" * 3000,
-    Ambiguous(),
-    [[0.5] * 300 for _ in range(300)],
-)
-
-
-@needs_graphs
-@pytest.mark.parametrize("in_one", [True, False])
-def test_odd_values_lose_neither_event_nor_documents(
-    world: World, in_one: bool, drawn: Variation
-) -> None:
-    """No incident, nothing missing: the documents beside them are the contexts."""
-    passages, question, answer = drawn.passages(2), drawn.question(), drawn.sentence()
-    asked, found, odd, said = (drawn.name() for _ in range(4))
-    for number, value in enumerate(ODD):
-
-        def search(_: Any, value: Any = value) -> Any:
-            return {found: list(map(Document, passages)), **({odd: value} if in_one else {})}
-
-        def other(_: Any, value: Any = value) -> Any:
-            # As the input of a step as well.
-            RunnableLambda(lambda _: "ok").invoke(value)
-            return {odd: value}
-
-        def tell(state: Any) -> Any:
-            return {said: say(answer, *(d.page_content for d in state[found]), state[asked])}
-
-        steps: list[Any] = [search, tell] if in_one else [search, other, tell]
-        schema = state_of(**{asked: str, found: list[Any], odd: Any, said: str})
-        line(schema, steps).invoke({asked: question}, config(world))
-        world.evals.flush(300)
-        sample = world.evals.samples()[number]
-        assert (texts(sample), sample.answer, sample.truncated) == (passages, answer, ()), number
-    assert world.evals.stats().incidents == {}

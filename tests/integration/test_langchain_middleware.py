@@ -141,19 +141,6 @@ def test_a_middleware_needs_langchain_only_when_it_is_used(monkeypatch: pytest.M
         _ = rag_eval_hooks_langchain.RagEvalMiddleware
 
 
-def test_a_call_that_is_tried_again_is_part_of_one_request(world: World) -> None:
-    left = [ConnectionError(), ConnectionError()]
-
-    def flaky(messages: list[BaseMessage]) -> AIMessage:
-        if left:
-            raise left.pop()
-        return reply(messages)
-
-    retry = middleware.ModelRetryMiddleware(max_retries=3, initial_delay=0.0, jitter=False)
-    agent(world, retry, says=flaky).invoke(ask())
-    assert (only(world).answer, texts(only(world))) == (ANSWER, top())
-
-
 def test_an_agent_in_a_tool_of_an_agent_is_part_of_it(world: World) -> None:
     inner = agent(world)
 
@@ -167,11 +154,4 @@ def test_an_agent_in_a_tool_of_an_agent_is_part_of_it(world: World) -> None:
         return calls("expert", QUESTION) if last.type == "human" else AIMessage(last.text)
 
     agent(world, says=outer, tools=[expert]).invoke(ask())
-    assert (only(world).question, only(world).answer) == (QUESTION, ANSWER)
-
-
-def test_as_a_callback_it_captures_and_breaks_no_request(world: World) -> None:
-    built = agents.create_agent(Chat(reply=reply), [search])
-    given = {"callbacks": [rag_eval_hooks_langchain.RagEvalMiddleware(world.evals)]}
-    assert built.invoke(ask(), given)["messages"][-1].text == ANSWER
     assert (only(world).question, only(world).answer) == (QUESTION, ANSWER)

@@ -26,7 +26,6 @@ from tests.matrix.langchain.kit import (
 )
 from tests.matrix.world import World
 from tests.support.langchain_requests import config, line, only, texts
-from tests.support.variation import Variation, run_seed
 
 ANSWER = answer_to(QUESTION, top())
 SEARCHES: dict[str, Callable[[VectorStore], Any]] = {
@@ -95,25 +94,6 @@ def test_a_search_and_a_model_in_one_function_are_a_sample(
     assert found["gen_ai.data_source.id"] == "InMemoryVectorStore"
     scores = [context.score for context in sample.contexts or ()]
     assert all(score is not None for score in scores) is ("with_score" in name)
-
-
-def test_a_class_of_the_application_is_searched_as_any(everywhere: World) -> None:
-    """Also one that is defined later, and that overrides the search itself, by any signature."""
-    drawn = Variation(run_seed())
-    passages = drawn.passages(3)
-
-    class Kept(InMemoryVectorStore):
-        def similarity_search(self, query: str, **options: Any) -> list[Document]:  # type: ignore[override]
-            return [Document(text) for text in passages[: options["k"]]]
-
-    def ask(question: str) -> str:
-        found = Kept(Bags()).similarity_search(question, k=2)
-        return str(reader(question).invoke(joined(found)).content)
-
-    RunnableLambda(ask).invoke(drawn.question())
-    assert texts(only(everywhere)) == passages[:2]
-    spans = [dict(span.attributes or {}) for span in everywhere.exporter.get_finished_spans()]
-    assert [one["gen_ai.retrieval.top_k"] for one in spans if "gen_ai.data_source.id" in one] == [2]
 
 
 def test_a_callback_alone_does_not_see_a_search(

@@ -55,15 +55,6 @@ def test_instrument_tags_become_metadata(draw: Draw) -> None:
     assert draw.world.evals.stats().incidents == {}
 
 
-@pytest.mark.parametrize("tags", [5, None])
-def test_tags_of_another_type_lose_nothing(draw: Draw, tags: Any) -> None:
-    corpus = Corpus(draw)
-    with instrument_tags({"tags": tags}):
-        corpus.engine(says(draw.answer())).query(corpus.question)
-    assert only(draw.world).question == corpus.question
-    assert draw.world.evals.stats().incidents == {}
-
-
 def test_context_has_id_score_and_metadata_of_its_node(draw: Draw) -> None:
     corpus = Corpus(draw, metadata=True)
     corpus.engine(says(draw.answer())).query(corpus.question)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from types import AsyncGeneratorType, GeneratorType
@@ -153,12 +151,6 @@ def test_stream_that_nothing_can_stand_in_for_stays_as_it_is(world: World) -> No
     assert endings(world) == [(None, Status.OK)]
 
 
-def test_stream_of_parts_that_are_no_text_has_no_answer(world: World) -> None:
-    given: list[Any] = ["one", 2]
-    assert list(stream_of(world, lambda: iter(given))) == given
-    assert endings(world) == [(None, Status.OK)]
-
-
 def test_dropped_stream_drops_its_generator(world: World) -> None:
     over: list[str] = []
 
@@ -175,17 +167,6 @@ def test_dropped_stream_drops_its_generator(world: World) -> None:
     gc.collect()
     assert (gone(), over) == (None, ["over"])
     assert endings(world) == [("one ", Status.CLOSED)]
-
-
-def test_second_reader_at_once_does_not_end_the_first(world: World) -> None:
-    def entered() -> Iterator[str]:
-        with contextlib.suppress(ValueError):
-            next(stream)
-        yield "one"
-
-    stream = stream_of(world, entered)
-    assert list(stream) == ["one"]
-    assert endings(world) == [("one", Status.OK)]
 
 
 def test_two_evaluators_get_one_answer(world: World, plain_world: World) -> None:
@@ -208,15 +189,6 @@ def test_stream_that_is_not_watched_has_no_answer(plain_world: World) -> None:
         assert "".join(stream) == own.answer
     registration.disable()
     assert endings(plain_world) == [(None, Status.OK)]
-
-
-def test_latency_lasts_until_the_end_of_the_stream(world: World) -> None:
-    stream = stream_of(world, lambda: iter(["one "]))
-    begun = time.time()
-    while time.time() < begun + 0.02:
-        pass
-    assert list(stream) == ["one "]
-    assert (only(world).latency or 0) >= 0.02
 
 
 def test_unread_answer_that_is_kept_keeps_nothing_of_its_request() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
@@ -17,50 +14,31 @@ from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
+from tests.support.otel import Spans
 
 
-class World:
-    """An application, its spans, and an evaluator with a judge behind HTTP."""
-
-    def __init__(self, server: JudgeServer, **config: Any) -> None:
-        self.spans = InMemorySpanExporter()
-        self.tracers = TracerProvider()
-        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
-        self.evals = RagEval(
-            metrics=config.pop("metrics", "ragas"),
-            judge="openai:judge-1",
-            config=RagEvalConfig(
-                judge_base_url=server.url,
-                judge_api_key="none",
-                embedder=config.pop("embedder", "openai:embed-1"),
-                **config,
-            ),
-            tracer_provider=self.tracers,
-        )
-        self._runs = 0
-
-    def ask(self, answer: str = "The crossing takes 55 minutes.") -> None:
-        self._runs += 2
-        recorder = self.evals.recorder
-        with self.tracers.get_tracer("app").start_as_current_span("GET /ask"):
-            root = recorder.start(self._runs, None, RunKind.CHAIN, "help")
+def asked(spans: Spans, server: JudgeServer, **config: Any) -> None:
+    """Evaluate one request of an application with a judge behind HTTP."""
+    provider: TracerProvider = spans.provider
+    told = {"judge_base_url": server.url, "judge_api_key": "none", **config}
+    told.setdefault("embedder", "openai:embed-1")
+    with RagEval(
+        metrics="ragas",
+        judge="openai:judge-1",
+        config=RagEvalConfig(**told),
+        tracer_provider=provider,
+    ) as evals:
+        with provider.get_tracer("app").start_as_current_span("GET /ask"):
+            root = evals.recorder.start(1, None, RunKind.CHAIN, "help")
             assert root is not None
-            root.query, root.text = "How long is the crossing?", answer
-            run = recorder.start(self._runs + 1, self._runs, RunKind.RETRIEVER, "store")
+            root.query, root.text = "How long is the crossing?", "The crossing takes 55 minutes."
+            run = evals.recorder.start(2, 1, RunKind.RETRIEVER, "store")
             assert run is not None
-            recorder.documents(run, [Context(text="By ship the crossing takes 55 minutes.")])
-            recorder.end(run)
-            recorder.end(root)
-
-    def named(self, start: str) -> list[ReadableSpan]:
-        assert self.evals.flush(300)
-        return [s for s in self.spans.get_finished_spans() if s.name.startswith(start)]
-
-
-@pytest.fixture
-def server() -> Iterator[JudgeServer]:
-    with JudgeServer() as started:
-        yield started
+            found = [Context(text="By ship the crossing takes 55 minutes.")]
+            evals.recorder.documents(run, found)
+            evals.recorder.end(run)
+            evals.recorder.end(root)
+        assert evals.flush(300)
 
 
 def told(span: ReadableSpan) -> dict[str, Any]:
@@ -71,58 +49,46 @@ def when(span: ReadableSpan) -> tuple[int, int]:
     return span.start_time or 0, span.end_time or 0
 
 
-def test_calls_stand_below_the_evaluation_span(server: JudgeServer) -> None:
-    world = World(server, trace_judge=True)
-    world.ask()
-    (evaluation,) = world.named("evaluation")
-    chats, embeddings = world.named("chat judge-1"), world.named("embeddings embed-1")
-    world.evals.shutdown()
-    paths = [request.path for request in server.requests]
-    assert len(chats) == paths.count("/v1/chat/completions") > 0
-    assert len(embeddings) == paths.count("/v1/embeddings") > 0
+@pytest.mark.parametrize("shown", [True, False])
+def test_calls_stand_below_the_evaluation_span_alone(shown: bool) -> None:
+    spans = Spans()
+    with JudgeServer() as server:
+        asked(spans, server, trace_judge=shown)
+        paths = [request.path for request in server.requests]
+    (request,) = spans.named("GET /ask")
+    trace = [s for s in spans.all() if s.context.trace_id == request.context.trace_id]
+    assert sorted(s.name for s in trace) == ["GET /ask", "invoke_workflow help", "retrieval store"]
+    chats, embeddings = spans.named("chat judge-1"), spans.named("embeddings embed-1")
+    assert paths.count("/v1/chat/completions") > 0
+    assert len(chats) == paths.count("/v1/chat/completions") * shown
+    assert len(embeddings) == paths.count("/v1/embeddings") * shown
     for span in [*chats, *embeddings]:
+        evaluation = spans.one("evaluation")
         assert span.parent is not None
         assert span.parent.span_id == evaluation.context.span_id
         assert span.context.trace_id == evaluation.context.trace_id
         assert span.kind is SpanKind.CLIENT
         assert when(evaluation)[0] <= when(span)[0] < when(span)[1] <= when(evaluation)[1]
-    seen = told(chats[0])
-    assert seen.pop("gen_ai.usage.input_tokens") > 0
-    assert seen.pop("gen_ai.usage.output_tokens") > 0
-    assert seen.pop("gen_ai.response.id")
-    assert seen == {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",
-        "gen_ai.request.model": "judge-1",
-        "gen_ai.response.model": "judge-1",
-        "openinference.span.kind": "LLM",
-    }
-    assert told(embeddings[0])["openinference.span.kind"] == "EMBEDDING"
-
-
-@pytest.mark.parametrize("shown", [True, False])
-def test_the_applications_trace_has_none(shown: bool, server: JudgeServer) -> None:
-    world = World(server, trace_judge=shown)
-    world.ask()
-    (request,) = world.named("GET /ask")
-    trace = [
-        s
-        for s in world.spans.get_finished_spans()
-        if s.context.trace_id == request.context.trace_id
-    ]
-    assert sorted(s.name for s in trace) == ["GET /ask", "invoke_workflow help", "retrieval store"]
-    assert bool(world.named("chat")) is shown
-    assert bool(world.named("embeddings")) is shown
-    world.evals.shutdown()
-    assert server.requests
+    if shown:
+        seen = told(chats[0])
+        assert seen.pop("gen_ai.usage.input_tokens") > 0
+        assert seen.pop("gen_ai.usage.output_tokens") > 0
+        assert seen.pop("gen_ai.response.id")
+        assert seen == {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "openai",
+            "gen_ai.request.model": "judge-1",
+            "gen_ai.response.model": "judge-1",
+            "openinference.span.kind": "LLM",
+        }
+        assert told(embeddings[0])["openinference.span.kind"] == "EMBEDDING"
 
 
 def test_failed_call_is_a_span_with_its_error() -> None:
+    spans = Spans()
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
-        world = World(server, trace_judge=True, metrics="ragas.faithfulness", embedder="none")
-        world.ask()
-        failed = world.named("chat")
-        world.evals.shutdown()
+        asked(spans, server, trace_judge=True, embedder="none")
+    failed = spans.named("chat")
     assert failed
     assert {span.status.status_code for span in failed} == {StatusCode.ERROR}
     assert {told(span)["error.type"] for span in failed} == {"500"}
