@@ -10,9 +10,18 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.findings import Finding, Findings, Maker
+from rag_eval_hooks.findings import (
+    ChunkRelevance,
+    ClaimVerdict,
+    Finding,
+    Findings,
+    GEval,
+    Maker,
+    Support,
+    Verdict,
+)
 from rag_eval_hooks.judges.answers import Answers, about_group
-from rag_eval_hooks.judges.decision_model import DecisionEndpoint, DecisionModel
+from rag_eval_hooks.judges.decision_model import Answer, DecisionEndpoint, DecisionModel, Question
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 from rag_eval_hooks.judges.memo import Memo
@@ -24,8 +33,8 @@ from rag_eval_hooks.judges.model_judge import (
     without_missing_texts,
 )
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import SPECS, Ask, Reading
-from rag_eval_hooks.prompts.decisions import Band, Question, questions
+from rag_eval_hooks.prompts import SPECS, Ask, Reading, Unit
+from rag_eval_hooks.prompts.elements import AgreementElement, GEvalElement, View, content_of
 from rag_eval_hooks.prompts.prompt import data_block, numbered, sealed
 from rag_eval_hooks.prompts.specs import DECIDING, DECISIONS_VERSION
 from rag_eval_hooks.sample import Sample
@@ -43,6 +52,8 @@ _BY_RULES: Final = frozenset(
 )
 _Item: TypeAlias = tuple[Answers, str, list[Question]]
 """One item of a finding with its questions, which stay together in one request."""
+_VERDICTS: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
+_HALF: Final = 0.5
 _NO_ANSWER: Final = "the model rejected a question, or its answer is invalid"
 _TOO_LONG: Final = "the contexts are rated as a whole but exceed one request"
 
@@ -99,7 +110,7 @@ class DecisionJudge(ModelJudge):
         elif options:
             raise ConfigError("options", sorted(options), "empty, because the model is an object")
         super().__init__(model, window, memo, prices)
-        self._band, self._rules = Band(*band), HeuristicJudge()
+        self._band, self._rules = band, HeuristicJudge()
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Make findings.
@@ -152,8 +163,28 @@ class DecisionJudge(ModelJudge):
             if None in probabilities:
                 problems = (_NO_ANSWER,)
             else:
-                answers.values[key] = self._band.content(answers.ask, probabilities)
+                answers.values[key] = self._content(answers.ask, probabilities)
         return Reading({}, problems)
+
+    def _content(self, ask: Ask, answers: Sequence[Answer]) -> Any:
+        """Return the content of one item from the answers to its questions."""
+        spec, first = ask.spec, answers[0]
+        if ask.kind is Finding.GEVAL:
+            correctness, completeness, consistency = (_mean(spec.levels, one) for one in answers)
+            return GEval(correctness, completeness, consistency)
+        if spec.levels:
+            level = spec.levels[first.index(max(first))]
+            value = level if spec.unit is Unit.TEMPLATE else {"value": level}
+            return content_of(spec.element, value, View({}))
+        probability, reason = first[0], f"probability {first[0]:.2f}"
+        holds, sure = probability >= _HALF, not self._band[0] < probability < self._band[1]
+        if ask.kind is Finding.STANCE:
+            return holds
+        if spec.unit is Unit.CHUNK:
+            return ChunkRelevance(holds, 100 * probability, reason, sure)
+        verdict = Verdict(holds, reason, sure, probability)
+        is_support = ask.has_contexts and spec.unit is Unit.ITEM
+        return _support(ask, verdict, answers) if is_support else verdict
 
 
 def _requests(parts: Iterable[Answers], *, is_whole: bool) -> list[list[_Item]]:
@@ -164,7 +195,7 @@ def _requests(parts: Iterable[Answers], *, is_whole: bool) -> list[list[_Item]]:
         if ask.has_contexts and not (is_whole or ask.spec.splits):
             answers.problem = _TOO_LONG
         else:
-            items += [(answers, key, questions(ask, key)) for key in ask.items()]
+            items += [(answers, key, _questions(ask, key)) for key in ask.items()]
     counts = [len(asked) for _, _, asked in items]
     if sum(counts) <= _MOST_QUESTIONS:
         return [items] if items else []
@@ -187,3 +218,50 @@ def _state(ask: Ask, group: tuple[int, ...]) -> str:
     chunks = replace(ask, shown=group).chunks()
     blocks = [{"question": sample.question, "chunks": chunks}, *([told] if told else [])]
     return "\n".join(map(data_block, blocks))
+
+
+def _questions(ask: Ask, key: str) -> list[Question]:
+    """Return the questions about one item. The first decides the verdict."""
+    spec, text = ask.spec, ask.question(key)
+    levels = [f"{level:g}" for level in spec.levels]
+    if ask.kind is Finding.GEVAL:
+        names = GEvalElement.model_fields
+        return [_question("score", f"Score {name} alone: {text}", levels) for name in names]
+    if levels:
+        return [_question("score", text, levels)]
+    if not issubclass(spec.element, AgreementElement):
+        return [_question("noul", text)]
+    chunks = ask.chunks() if ask.has_contexts else {}
+    told = [f"Chunk {number} states all of {key}." for number in chunks if len(chunks) > 1]
+    told += [f"The chunks state a part of {key}, but not all."] if ask.is_partial else []
+    verdict = _question("choice", text, dict.fromkeys(_VERDICTS))
+    return [verdict, *(_question("noul", one) for one in told)]
+
+
+def _question(kind: str, text: str, options: Any = None) -> Question:
+    asked = {"type": kind, "instructions": text}
+    return asked if options is None else {**asked, "criteria": options}
+
+
+def _support(ask: Ask, verdict: Verdict, answers: Sequence[Answer]) -> Support:
+    """Return a verdict on a claim with its chunks. A single chunk has no separate question."""
+    against, others = answers[0][1:], answers[1:]
+    chunks = [int(number) for number in ask.chunks()]
+    stating = {n for n, (p,) in zip(chunks, others, strict=False) if p >= _HALF}
+    supporting = {*chunks} if len(chunks) == 1 else stating
+    word = _VERDICTS[0] if verdict.holds else _VERDICTS[1 + against.index(max(against))]
+    supports = verdict.holds and verdict.sure
+    is_part = ask.is_partial and not supports and others[-1][0] >= _HALF
+    numbers = range(1, len(ask.sample.contexts or ()) + 1)
+    return Support(
+        by_chunk=tuple(supports and number in supporting for number in numbers),
+        together=supports and not supporting,
+        reason=verdict.reason,
+        verdict=word if verdict.sure else ClaimVerdict.UNSURE,
+        probability=verdict.probability,
+        partly=frozenset(chunks if is_part else ()),
+    )
+
+
+def _mean(levels: Sequence[float], answer: Answer) -> float:
+    return sum(level * p for level, p in zip(levels, answer, strict=True)) / sum(answer)

@@ -15,8 +15,11 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.failures import RequestRefusedError, TooLongError
 from rag_eval_hooks.judges.chat import ModelAdapter
-from rag_eval_hooks.prompts.decisions import Answer, Question
 
+Question: TypeAlias = dict[str, Any]
+"""A question in the format of System One, containing no text of the sample."""
+Answer: TypeAlias = tuple[float, ...]
+"""Probability of a statement, or of each option of a choice or score, in order."""
 Questions: TypeAlias = Mapping[str, Question]
 _Probability: TypeAlias = Annotated[float, Field(strict=True, ge=0, le=1)]
 _PROBABILITIES: Final = TypeAdapter(tuple[_Probability, ...])
