@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import dataclasses
 import sys
+import threading
 import time
 import uuid
 import weakref
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack, cast
@@ -32,10 +32,11 @@ from rag_eval_hooks.errors import (
     usage,
 )
 from rag_eval_hooks.explanation_text import html_table, read_when_awaited
-from rag_eval_hooks.incidents import Incidents, place_of_caller
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
+from rag_eval_hooks.threads import CLOCK_NAME
 
 if TYPE_CHECKING:
     from rag_eval_hooks.capture import CaptureKeywords, ManualInteraction
@@ -53,8 +54,7 @@ __all__ = ["RagEval", "checked"]
 _LONGEST_S: Final = 3600.0
 """Seconds for a shutdown without a limit."""
 _MANY: Final = 5
-_unclosed: Counter[str] = Counter()
-"""Objects without a shutdown, by the line that made them."""
+"""Number of objects in use at which the application seems to create one per request."""
 _EXPORT_S: Final = 30.0
 """Seconds that `flush` without a timeout gives the exporters of `setup_tracing`."""
 
@@ -154,11 +154,10 @@ class RagEval(PublicNames):
             logger=logger_provider,
         )
         self.config = self._parts.config
-        self._place = place_of_caller()
-        _unclosed[self._place] += 1
-        if self._place and _unclosed[self._place] == _MANY:
+        others = sum(one.name == CLOCK_NAME for one in threading.enumerate())
+        if others % _MANY == _MANY - 1:
             advice = "create one per process, not one per request"
-            self.incidents.mistake(f"{_MANY} RagEval objects of one line are open", advice)
+            self.incidents.mistake(f"{others + 1} RagEval objects are open", advice)
         self._pipeline = Pipeline(self._parts)
         self.recorder = self._pipeline.recorder
         self.others = self._pipeline.others
@@ -423,7 +422,6 @@ class RagEval(PublicNames):
         if self.incidents.waits_for_itself("shutdown()"):
             return False
         deadline = time.monotonic() + timeout
-        _unclosed[self._place] -= not self._pipeline.is_closed
         from rag_eval_hooks.runtime.lifecycle import shutdown
 
         finished = shutdown(self._pipeline, timeout)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.threads import Wakeup
+from rag_eval_hooks.threads import CLOCK_NAME, Wakeup
 
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
@@ -40,7 +40,7 @@ class Clock:
         if self._is_stopped or self._thread is not None:
             return not self._is_stopped
         try:
-            threading.Thread(target=self._run, name="rag-eval-hooks-clock", daemon=True).start()
+            threading.Thread(target=self._run, name=CLOCK_NAME, daemon=True).start()
         except RuntimeError as error:
             self._incidents.report("clock", error)
             return False

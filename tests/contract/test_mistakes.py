@@ -8,7 +8,7 @@ import logging
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -164,7 +164,6 @@ MISTAKES: dict[str, str] = {
     "llama_index.enable(evals); ask.invoke(SECRET); llama_index.disable()": (
         "No call of LlamaIndex reached rag_eval_hooks_llama_index.enable(). For LangChain, write"
     ),
-    "[RagEval(half, sinks=[]) for _ in range(2)]": "5 RagEval objects of one line are open",
     "with evals.interaction(SECRET, contexts=[SECRET]): pass": "call it.contexts(...)",
     "asyncio.run(evaluate(evals))": "evaluate() blocks the running event loop (write: await",
 }
@@ -211,6 +210,15 @@ def test_mistake_is_logged_once_with_the_line_of_the_caller(
     place = __file__ if "evaluate" in code else "/app/mistake.py:"
     assert place in lines[0] or "no model" in lines[0]
     assert not [one for one in caplog.records if SECRET in one.getMessage()]
+
+
+def test_object_per_request_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with ExitStack() as requests:
+        for _ in range(6):
+            requests.enter_context(RagEval(half, sinks=[])).submit(sample())
+    lines = [line for line in caplog.messages if "create one per process" in line]
+    assert len(lines) in (1, 2)
+    assert __file__ in lines[0]
 
 
 # A call that raises, and what its error says: it shows the value, as the caller sees it.
