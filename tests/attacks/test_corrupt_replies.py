@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from rag_eval_hooks.findings import Finding, Findings
@@ -35,59 +35,24 @@ OPTIONS: Sequence[Mapping[str, Any]] = (
 RUNS = size(500, 3_000)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Which replies are corrupted, and how: one call, counted from 1, or all for None."""
-
-    kind: str
-    call: int | None
-    draw: random.Random
-
-    @classmethod
-    def at(cls, number: int, calls: int) -> Plan:
-        draw = random.Random(number)
-        passing = (number // len(KINDS)) % 2 == 0
-        return cls(
-            list(KINDS)[number % len(KINDS)], draw.randint(1, calls) if passing else None, draw
-        )
-
-
 class CorruptChat:
-    """A model that tells the truth in replies that get corrupted on the way."""
+    """A model that tells the truth, in replies of which one, or all for None, get corrupted."""
 
     name = "corrupt:test"
 
-    def __init__(self, plan: Plan | None = None) -> None:
-        self.plan = plan
+    def __init__(self, kind: str = "", call: int | None = 0, seed: int = 0) -> None:
+        self.kind, self.call, self.draw = kind, call, random.Random(seed)
         self.calls = 0
 
     async def complete(self, prompt: Prompt) -> str:
         self.calls += 1
         body = {"messages": [{"role": "user", "content": prompt.user_with_shape}]}
         reply = truthful_reply(body)
-        plan = self.plan
-        if plan is None or plan.call not in (None, self.calls):
+        if self.call not in (None, self.calls):
             return json.dumps(reply, ensure_ascii=False)
-        return corrupted(plan.kind, reply, plan.draw)
+        return corrupted(self.kind, reply, self.draw)
 
-    async def aclose(self) -> None:
-        pass
-
-
-@dataclass(slots=True)
-class Tally:
-    """Verdicts by corruption and by whether it was lasting, those that are wrong, and all names."""
-
-    counts: dict[tuple[str, bool], Counter[str]] = field(default_factory=dict)
-    wrong: list[str] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
-
-    def add(self, plan: Plan, name: str, verdict: str) -> None:
-        key = (plan.kind, plan.call is None)
-        self.counts.setdefault(key, Counter())[verdict] += 1
-        self.seen.add(name)
-        if verdict == "wrong":
-            self.wrong.append(f"{plan.kind} {plan.call}: {name}")
+    async def aclose(self) -> None: ...
 
 
 def bare(content: Any) -> Any:
@@ -120,38 +85,32 @@ def _is_open(verdict: Any) -> bool:
     return not getattr(verdict, "sure", True)
 
 
-async def ask(task: JudgeTask, chat: CorruptChat, options: Mapping[str, Any]) -> Findings:
-    return await task.by(LLMJudge(chat, **options))
-
-
-async def over_findings(runs: int) -> Tally:
-    tally = Tally()
+async def test_no_corruption_makes_a_wrong_finding() -> None:
+    counts: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
     truth: dict[tuple[str, int], tuple[Findings, int]] = {}
-    for number in range(runs):
-        name = list(TASKS)[number % len(TASKS)]
-        option = number % len(OPTIONS)
+    wrong, seen = [], set()
+    for number in range(RUNS):
+        name, option = list(TASKS)[number % len(TASKS)], number % len(OPTIONS)
+        task, options = TASKS[name], OPTIONS[option]
         if (name, option) not in truth:
             chat = CorruptChat()
-            truth[name, option] = (await ask(TASKS[name], chat, OPTIONS[option]), chat.calls)
+            truth[name, option] = (await task.by(LLMJudge(chat, **options)), chat.calls)
         true, calls = truth[name, option]
-        plan = Plan.at(number // 2, calls)
-        found = await ask(TASKS[name], CorruptChat(plan), OPTIONS[option])
-        for kind in TASKS[name].wanted:
-            verdict = judged(kind, getattr(found, kind.value), getattr(true, kind.value))
-            tally.add(plan, kind.value, verdict)
-    return tally
-
-
-def check(tally: Tally) -> None:
-    assert tally.wrong == []
-    assert set(tally.counts) == {(kind, lasting) for kind in KINDS for lasting in (0, 1)}
-    for (kind, lasting), counts in tally.counts.items():
-        if not lasting or kind in HARMLESS:
-            assert counts["absent"] == 0, kind
-            assert counts["right"] > 0
-
-
-async def test_no_corruption_makes_a_wrong_finding() -> None:
-    tally = await over_findings(RUNS)
-    assert tally.seen == {kind.value for kind in PARTS}
-    check(tally)
+        draw = number // 2
+        kind = list(KINDS)[draw % len(KINDS)]
+        is_lasting = (draw // len(KINDS)) % 2 == 1
+        call = None if is_lasting else random.Random(draw).randint(1, calls)
+        found = await task.by(LLMJudge(CorruptChat(kind, call, draw), **options))
+        for wanted in task.wanted:
+            verdict = judged(wanted, getattr(found, wanted), getattr(true, wanted))
+            counts[kind, is_lasting][verdict] += 1
+            seen.add(wanted.value)
+            if verdict == "wrong":
+                wrong.append(f"{kind} {call}: {wanted}")
+    assert wrong == []
+    assert seen == {kind.value for kind in PARTS}
+    assert set(counts) == {(kind, lasting) for kind in KINDS for lasting in (False, True)}
+    for (kind, is_lasting), verdicts in counts.items():
+        if not is_lasting or kind in HARMLESS:
+            assert verdicts["absent"] == 0, kind
+            assert verdicts["right"] > 0, kind

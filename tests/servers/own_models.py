@@ -21,7 +21,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,25 +31,8 @@ from rag_eval_hooks.judges.local_model import InProcess, LocalModel
 from rag_eval_hooks.judges.model_process import Run
 
 
-def _kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _crash() -> None:
-    ctypes.string_at(0)
-
-
-def _hang() -> None:
-    # Holds the interpreter lock for years: no thread and no signal handler runs meanwhile.
-    re.match(r"(a+)+$", "a" * 60 + "b")
-
-
 def _raise() -> None:
     raise ValueError("secret text")
-
-
-def _exit() -> None:
-    sys.exit(3)
 
 
 def _print() -> None:
@@ -61,15 +43,16 @@ def _print() -> None:
     logging.getLogger("some.library").warning("secret in a log")
 
 
-_DEEDS: dict[str, Callable[[], None]] = {
-    "kill": _kill,
-    "crash": _crash,
-    "hang": _hang,
+_DEEDS: dict[str, Callable[[], object]] = {
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "crash": lambda: ctypes.string_at(0),
+    # Holds the interpreter lock for years: no thread and no signal handler runs meanwhile.
+    "hang": lambda: re.match(r"(a+)+$", "a" * 60 + "b"),
     "raise": _raise,
-    "exit": _exit,
+    "exit": lambda: sys.exit(3),
     "print": _print,
-    "sleep": partial(time.sleep, 0.1),
-    "sleep long": partial(time.sleep, 600),
+    "sleep": lambda: time.sleep(0.1),
+    "sleep long": lambda: time.sleep(600),
 }
 
 
@@ -99,20 +82,16 @@ def _run(texts: Sequence[str]) -> list[dict[str, Any]]:
     return [{"text": text, **there} for text in texts]
 
 
-def _folder() -> str | None:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return None
-
-
 def _about() -> dict[str, Any]:
+    folder: str | None = None
+    with contextlib.suppress(FileNotFoundError):
+        folder = os.getcwd()
     return {
         "pid": os.getpid(),
         "parent": os.getppid(),
         "nice": os.nice(0),
         "scheduler": _CAME_WITH,
-        "folder": _folder(),
+        "folder": folder,
         "main": getattr(sys.modules["__main__"], "__file__", None),
         "otel": sorted(name for name in os.environ if name.startswith("OTEL_")),
         "own": sorted(name for name in os.environ if name.startswith("RAG_EVAL_")),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,10 +14,7 @@ from llama_index.core import (
 )
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.evaluation import DatasetGenerator, FaithfulnessEvaluator
-from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.postprocessor import (
-    LLMRerank,
-    MetadataReplacementPostProcessor,
     SimilarityPostprocessor,
 )
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -41,7 +37,6 @@ from tests.matrix.llama_index.kit import (
     prompt_text,
     says,
     shape,
-    words,
 )
 
 GROUP = "retrieval"
@@ -77,24 +72,6 @@ def reranker_of_the_user(draw: Draw) -> Asked:
     spans = ("chat scripted", "rerank Reversed", *QUERY_SPANS[1:])
     shown = corpus.shown()[::-1][:2]
     return through(corpus, draw.answer(), Reversed(), contexts=shown, spans=spans)
-
-
-@shape(GROUP, *READ_WAYS)
-def reranker_by_a_model(draw: Draw) -> Asked:
-    """The last of the documents is judged best, then the first."""
-    corpus = Corpus(draw, 3)
-
-    def reply(messages: Sequence[ChatMessage]) -> str:
-        numbers = re.findall(r"Document (\d+):", prompt_text(messages))
-        order = [numbers[-1], *numbers[:-1]]
-        return "\n".join(f"Doc: {n}, Relevance: {9 - k}" for k, n in enumerate(order))
-
-    shown = [corpus.shown()[2], corpus.shown()[0]]
-    spans = ("chat scripted", "rerank LLMRerank", "  chat scripted", *QUERY_SPANS[1:])
-    # Of its own async method, where it has one, LlamaIndex reports no span.
-    spans_of_way = None if draw.way.startswith("a") else spans
-    ranker = LLMRerank(llm=Scripted(reply=reply), top_n=2)
-    return through(corpus, draw.answer(), ranker, contexts=shown, spans=spans_of_way)
 
 
 @shape(GROUP, *READ_WAYS)
@@ -180,36 +157,6 @@ def masked(draw: Draw) -> Asked:
 def metadata_above_the_text(draw: Draw) -> Asked:
     corpus, answer = Corpus(draw, metadata=True), draw.answer()
     return corpus.asked(corpus.engine(says(answer), streaming=draw.streaming), answer)
-
-
-@shape(GROUP, *READ_WAYS)
-def windows_around_sentences(draw: Draw) -> Asked:
-    """A longer text stands in the metadata, and takes the place of the one that was found."""
-    corpus, key = Corpus(draw), draw.name()
-    shown = corpus.shown()
-    for node in corpus.nodes:
-        node.metadata = {key: node.text}
-        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = [key]
-        node.text = node.text[:40]
-    corpus.reindex()
-    windows = MetadataReplacementPostProcessor(target_metadata_key=key)
-    return through(corpus, draw.answer(), windows, contexts=shown, any_order=True)
-
-
-@shape(GROUP, *READ_WAYS)
-def huge_nodes(draw: Draw) -> Asked:
-    """Nodes larger than the prompt: they are shown in pieces, one call each."""
-    corpus, answer = Corpus(draw, 1), draw.answer()
-    corpus.nodes[0].text += f" {draw.word()}." * 4000
-    corpus.reindex()
-    helper = PromptHelper(
-        context_window=3000, num_output=100, chunk_overlap_ratio=0.0, tokenizer=words
-    )
-    synthesizer = get_response_synthesizer(
-        llm=says(answer), streaming=draw.streaming, prompt_helper=helper
-    )
-    engine = corpus.engine(None, response_synthesizer=synthesizer)
-    return corpus.asked(engine, answer, contexts=[corpus.shown()[0][:LIMIT]])
 
 
 @shape(GROUP)
