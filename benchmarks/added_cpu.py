@@ -20,9 +20,10 @@ import statistics
 import time
 import warnings
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from operator import sub
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,11 +131,12 @@ def measure(
             if number >= warm_up:
                 costs[name].append(cost)
     plain = costs.pop(PLAIN)
-    added = {
-        name: _median([_difference(*pair) for pair in zip(rows, plain, strict=True)])
-        for name, rows in costs.items()
-    }
-    return Row(title, gate, _median(plain), added)
+    return Row(
+        title,
+        gate,
+        _median(plain),
+        {name: _median(map(_difference, rows, plain)) for name, rows in costs.items()},
+    )
 
 
 def _once(request: Callable[[list[Any]], object], variant: Variant) -> Cost:
@@ -150,10 +152,10 @@ def _once(request: Callable[[list[Any]], object], variant: Variant) -> Cost:
 
 
 def _difference(cost: Cost, base: Cost) -> Cost:
-    return Cost(*(one - other for one, other in zip(cost, base, strict=True)))
+    return Cost(*map(sub, cost, base))
 
 
-def _median(costs: Sequence[Cost]) -> Cost:
+def _median(costs: Iterable[Cost]) -> Cost:
     return Cost(*map(statistics.median, zip(*costs, strict=True)))
 
 

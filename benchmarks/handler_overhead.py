@@ -102,21 +102,18 @@ class Agent(Model):
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         if messages[-1].type == "tool":
             return super()._generate(messages)
-        pick = AIMessage(content="", tool_calls=[PICK])
-        return ChatResult(generations=[ChatGeneration(message=pick)])
+        call: Any = {"name": "search", "args": {"query": "ferry"}, "id": "c", "type": "tool_call"}
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=[call]))])
 
     async def _astream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        tokens = self.tokens if messages[-1].type == "tool" else [""]
-        for token in tokens:
-            yield ChatGenerationChunk(message=AIMessageChunk(content=token))
-        if tokens != self.tokens:
-            calls: Any = [{"name": "search", "args": '{"query": "ferry"}', "id": "c", "index": 0}]
-            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=calls))
-
-
-PICK: Any = {"name": "search", "args": {"query": "ferry"}, "id": "c", "type": "tool_call"}
+        if messages[-1].type == "tool":
+            async for chunk in super()._astream(messages):
+                yield chunk
+            return
+        call: Any = {"name": "search", "args": '{"query": "ferry"}', "id": "c", "index": 0}
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[call]))
 
 
 def build_agent() -> Any:
@@ -139,14 +136,12 @@ def build_graph() -> Any:
     """Return a graph of nodes that retrieve, grade and generate."""
     from langgraph.graph import StateGraph
 
-    answer = ChatPromptTemplate.from_template("Use:\n{context}\n\nQuestion: {question}") | Model(
-        tokens=TOKENS
-    )
-    retriever = Retriever()
+    prompt = ChatPromptTemplate.from_template("Use:\n{context}\n\nQuestion: {question}")
+    answer, retriever = prompt | Model(tokens=TOKENS), Retriever()
 
     def given(state: State) -> dict[str, Any]:
-        texts = [document.page_content for document in state["documents"]]
-        return {"context": "\n\n".join(texts), "question": state["question"]}
+        context = "\n\n".join(document.page_content for document in state["documents"])
+        return {"context": context, "question": state["question"]}
 
     def generate(state: State) -> dict[str, Any]:
         return {"answer": answer.invoke(given(state)).content}

@@ -116,20 +116,11 @@ def compared(peer: str, rounds: int) -> dict[str, Any]:
     }
     request = functools.partial(invoke, build_chain(), QUESTION)
     row = measure(peer, request, variants, gate=0.0, rounds=rounds)
-    return {
-        "peer": peer,
-        "rounds": rounds,
-        "plain_ms": row.plain.process,
-        "rows": [
-            {
-                "name": name,
-                "added_ms": cost.process,
-                "share": cost.process / row.plain.process,
-                "wall_ms": cost.wall,
-            }
-            for name, cost in row.added.items()
-        ],
-    }
+    costs = [
+        {"name": n, "added_ms": cost.process, "share": row.share(n), "wall_ms": cost.wall}
+        for n, cost in row.added.items()
+    ]
+    return {"peer": peer, "rounds": rounds, "plain_ms": row.plain.process, "rows": costs}
 
 
 def main() -> None:
