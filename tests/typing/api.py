@@ -72,7 +72,12 @@ from rag_eval_hooks.score import AnnotatorKind, Outcomes, result_id, score_id
 def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> RagEval:
     """Construct evaluators with settings and objects."""
     RagEval("ragas", "heuristic", 0.5, "jsonl:scores.jsonl", sample_timeout=5.0, queue_size=10)
-    RagEval(embedder="none", token_scorer="bert-score", redact="all", tail=(TailSettings(),))
+    RagEval(
+        embedder="none",
+        token_scorer="bert-score",
+        redact="all",
+        tail=[TailSettings(then=("ragas",))],
+    )
     RagEval(judge=Cascade(DecisionJudge("systemone:http://localhost", band=(0.2, 0.8)), "ollama:m"))
     RagEval(
         judge=OpenAIJudge("gpt-4o-mini", retries=1, memo=Memo("replies")),
@@ -166,8 +171,9 @@ class OwnRule:
 
 def protocols(url: str) -> None:
     """Objects of the application's own fit the protocols."""
-    own: list[Sink] = [OwnSink(), LangfuseSink(url, public_key="p", secret_key="s")]
-    own += [MlflowSink(url, token="t"), PhoenixSink(url, api_key="k")]
+    own: list[Sink] = [OwnSink(), MemorySink()]
+    langfuse = LangfuseSink(url, public_key="p", secret_key="s")
+    platforms = (langfuse, MlflowSink(url, token="t"), PhoenixSink(url, api_key="k"))
     taking: FeedbackSink = OwnSink()
     findings = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
     judges: list[Judge] = [ScriptedJudge(findings), HeuristicJudge(calibration="made.json")]
@@ -181,7 +187,7 @@ def protocols(url: str) -> None:
     )
     asked: AskedMetric = evaluator_metric(str, needs=[Field.ANSWER])
     RagEval([metric, asked], judges[0], 1.0, own, embedder=embedder, token_scorer=scorer)
-    RagEval(redact=OwnRule(), sinks=taking)
+    RagEval(redact=OwnRule(), sinks=[taking, *platforms])
 
 
 def fail() -> str:
