@@ -33,7 +33,7 @@ from rag_eval_hooks.judges.decision_model import DecisionEndpoint
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.prompts import SPECS
 from rag_eval_hooks.score import Cause
-from tests.servers.decision_server import DecisionServer, characters
+from tests.servers.decision_server import DecisionServer
 from tests.servers.samples import GRADE, LONG_VERIFY, RATE, VERIFY, WHOLE_VERIFY, spent, verdicts
 from tests.support.corpus import EIGHT, planted, samples
 from tests.support.judge_task import JudgeTask
@@ -96,16 +96,6 @@ async def test_scores_equal_those_of_an_llm_judge(
         assert len(server.decisions()) == (1 if metrics == EIGHT else 2) * len(drawn)
     assert {one["ragas.faithfulness"].risk for one in found} <= {1 - 0.97, 1 - (1 - 0.97)}
     assert not any(one.usage.output_tokens for one in found[0].values())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_five_chunks_take_one_request_of_7500_characters(kind: str) -> None:
-    with DecisionServer() as server, evals_of(server, f"{kind}:m") as evals:
-        outcomes = [evals.evaluate(one) for one in samples(10)]
-        sizes = [characters(call.body) for call in server.decisions()]
-    assert len(sizes) == 10
-    assert sum(sizes) / 10 <= 7_500
-    assert all(isinstance(one, Score) for scores in outcomes for one in scores.values())
 
 
 @pytest.mark.parametrize("window", [60, 25])

@@ -59,7 +59,6 @@ def test_doctor_without_settings_finds_nothing_wrong(tmp_path: Path) -> None:
     ("package", "version", "asks"),
     [
         ("openai", "0.28.1", "openai>=1.60"),
-        ("langchain-core", "0.2.43", "langchain-core<2,>=0.3.15"),
         ("llama-index-core", "0.15.0", "llama-index-core<0.15,>=0.12.37"),
     ],
 )

@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,11 +79,8 @@ def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
     ("gate", "code", "told"),
     [
         (("--fail-on", "lexical.exact_match<0.9"), 1, "FAILED lexical.exact_match<0.9: the mean"),
-        (("--fail-on-point", "lexical.exact_match<=0"), 1, "FAILED lexical.exact_match<=0"),
         (("--fail-on", "lexical.exact_match>0.1"), 0, "40 rows evaluated"),
         (("--fail-on", "lexical.exact_mach<0.9"), 2, "did you mean"),
-        (("--fail-on", "lexical.exact_match<90"), 2, "must be a number from 0 to 1"),
-        (("--fail-on", "lexical.exact_match=1"), 2, "not accepted"),
     ],
 )
 def test_gate_sets_the_exit_code_of_an_evaluation(
@@ -110,22 +106,6 @@ def test_finished_run_evaluates_new_rows_alone(tmp_path: Path) -> None:
         assert "ragas.answer_relevancy has no value: missing_input, no embedder" in done.err
     assert set(rows_in(tmp_path / "d.results.jsonl").values()) == {1}
     assert sum(rows_in(tmp_path / "d.results.jsonl").values()) == 14
-
-
-def test_undecided_rows_are_no_failures_and_stay(tmp_path: Path) -> None:
-    """A judge that cannot tell has not failed: another try would tell the same."""
-    path = data(tmp_path, 1)
-    row = {**json.loads(path.read_text()), "answer": "Vessels set out from the pier at dawn."}
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
-    arguments = ("--metrics", "ragas.faithfulness")
-    first = evaluate(tmp_path, path, *arguments)
-    assert (first.code, "a metric failed" in first.out) == (0, False)
-    values = [
-        row.outcomes["ragas.faithfulness"].value for row in read(tmp_path / "d.results.jsonl")
-    ]
-    assert values == [1.0, None]
-    assert "2 already done" in evaluate(tmp_path, path, *arguments).out
 
 
 def test_rows_that_are_no_samples_end_with_code_1(tmp_path: Path) -> None:
@@ -196,22 +176,6 @@ def test_failed_rows_are_tried_again(tmp_path: Path) -> None:
     assert all("ragas.faithfulness" in row.scores for row in read(output))
 
 
-@pytest.mark.long
-def test_a_file_that_others_lock_costs_no_row(tmp_path: Path) -> None:
-    """Lines wait for their file longer than a sink of live traffic may take."""
-    fcntl = pytest.importorskip("fcntl")
-    path, output = data(tmp_path, 1200), tmp_path / "d.results.jsonl"
-    process = subprocess.Popen(
-        (*COMMAND, str(path), "--metrics", "lexical"), env=environment(), cwd=tmp_path
-    )
-    until(lambda: output.exists() and output.stat().st_size > 50_000)
-    with output.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        time.sleep(6)
-    assert process.wait() == 0
-    assert rows_in(output) == Counter({str(n): 1 for n in range(1200)})
-
-
 def _await_calls(server: JudgeServer, target: int, process: subprocess.Popen[bytes]) -> None:
     until(lambda: len(server.calls()) >= target or process.poll() is not None)
 
@@ -269,16 +233,13 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
             ("d.jsonl", "--concurrency", "0"),
             "--concurrency: '0' is not accepted. Use a whole number, 1",
         ),
-        (("d.jsonl", "--limit", "-1"), "--limit: '-1' is not accepted. Use a whole number, 1"),
         (("noise.jsonl",), "data is 'noise.jsonl', but must be a readable file"),
-        (("noise.jsonl.gz",), "data is 'noise.jsonl.gz', but must be a readable file"),
     ],
 )
 def test_wrong_arguments_are_named(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     """Wrong arguments end with code 2 before anything is evaluated."""
     data(tmp_path, 2)
-    for name in ("noise.jsonl", "noise.parquet", "noise.jsonl.gz"):
-        (tmp_path / name).write_bytes(b"\xff" + random.Random(SEED).randbytes(300))
+    (tmp_path / "noise.jsonl").write_bytes(b"\xff" + random.Random(SEED).randbytes(300))
     done = run_command(tmp_path, "evaluate", *arguments, variables={})
     assert done.code == 2
     assert words in done.err

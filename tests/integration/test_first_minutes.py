@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from llama_index.core.schema import NodeWithScore, TextNode
 from opentelemetry.sdk.trace import TracerProvider
 
@@ -126,25 +124,6 @@ def test_a_function_of_a_sample_is_a_metric() -> None:
     evals.shutdown(1)
 
 
-def test_wrong_judge_error_names_the_fix() -> None:
-    judge: Any
-    for judge, advice in [
-        ("gpt-4o-mini", "did you mean 'openai:gpt-4o-mini'?"),
-        ("anthropic:claude-x", "RagEval(judge=LangChainJudge(ChatAnthropic(...)))"),
-        ("gemini:pro", "LangChainJudge(ChatGoogleGenerativeAI(...))"),
-        ("claude-x", "LangChainJudge(ChatAnthropic(...))"),
-        ("vertexai:x", "LangChainJudge(ChatVertexAI(...))"),
-        ("opneai:x-1", "did you mean 'openai:x-1'?"),
-        ("Olama:x:7b", "did you mean 'ollama:x:7b'?"),
-        ("groq:x", "'openai:<model>' and judge_base_url"),
-        (FakeListChatModel(responses=["x"]), "LangChainJudge(model)"),
-        (ScriptedJudge, "an instance of Judge"),
-        (5, "an instance of Judge"),
-    ]:
-        with pytest.raises(ConfigError, match=r"^judge is .*" + re.escape(advice)):
-            RagEval(judge=judge)
-
-
 def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     evals = RagEval([lambda _: 0.25], sinks=["console"])
     evals.submit({"question": "Which colour?", "answer": "Blue."})
@@ -198,11 +177,3 @@ def test_both_integrations_are_enabled_and_disabled_alike(shut_down_after: ShutD
         package.disable()
         package.disable()
         assert not other.recorder.by_hand.everywhere
-
-
-def test_default_metrics_have_context_precision_once() -> None:
-    with RagEval() as evals:
-        chosen = [name for name in evals.evaluate(sample(reference="a")) if "precision" in name]
-        assert chosen == ["ragas.context_precision"]
-    with RagEval("ragas") as evals:
-        assert len([one for one in evals.evaluate(sample()) if "precision" in one]) == 2

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import ConfigError, MemorySink, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.score import outcome_from_dict, score_id
@@ -132,21 +129,6 @@ def test_workers_give_the_scores_of_the_application(
         if (name := line["sample"]["sample_id"]) in own:
             got = outcome_from_dict(line["outcomes"][METRIC])
             assert score_id(name, METRIC, got) == score_id(name, METRIC, own[name])
-
-
-def test_held_rag_span_gets_the_scores_of_a_worker(
-    redis: RedisServer, worker: WorkerProcess
-) -> None:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    with application(redis, tracer_provider=provider, hold_timeout=PATIENCE) as evals:
-        with evals.interaction("How long is the guarantee?") as it:
-            it.contexts(["The guarantee covers 2 years."])
-            it.answer("The guarantee covers 2 years.")
-        assert evals.flush(PATIENCE)
-    attributes = [span.attributes or {} for span in exporter.get_finished_spans()]
-    assert any(f"{METRIC}.score" in key for span in attributes for key in span), attributes
 
 
 def test_the_worker_writes_below_the_rag_span(

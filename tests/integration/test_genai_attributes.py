@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx
 import pytest
-from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 
-from tests.matrix.langchain.kit import CHAIN_WAYS, PASSAGES, QUESTION, Chat, call
+from tests.matrix.langchain.kit import CHAIN_WAYS, PASSAGES, QUESTION, call
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
 from tests.support.langchain_requests import config
@@ -162,32 +160,3 @@ def test_llama_index_tells_the_settings_of_a_call(seed: int, world: World) -> No
         "server.port": port,
     }
     assert streamed["gen_ai.request.stream"] is True
-
-
-class Several(Chat):
-    """Returns several replies that end for reasons of their own."""
-
-    reasons: Sequence[str]
-
-    def _generate(self, *_: Any, **__: Any) -> ChatResult:
-        replies = [
-            ChatGeneration(
-                message=AIMessage(PASSAGES[0], id=f"msg_{number}"),
-                generation_info={"finish_reason": reason},
-            )
-            for number, reason in enumerate(self.reasons)
-        ]
-        return ChatResult(generations=replies)
-
-
-@pytest.mark.parametrize("seed", seeds(3))
-def test_each_reply_of_a_call_has_its_reason(seed: int, world: World) -> None:
-    chance = Variation(seed).chance
-    reasons = chance.choices(["stop", "length", "tool_calls"], k=chance.randint(1, 4))
-    model = Several(reply=lambda _: "", reasons=reasons)
-    plain(model=model).invoke(QUESTION, config(world))
-    (found,) = spans(world, "chat")
-    assert found["gen_ai.response.finish_reasons"] == tuple(reasons)
-    assert found["gen_ai.response.id"] == "msg_0"
-    told = json.loads(found["gen_ai.output.messages"])[0]["finish_reason"]
-    assert told == reasons[0].replace("tool_calls", "tool_call")

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from rag_eval_hooks import RagEval, RagEvalError, Sample
+from rag_eval_hooks import RagEval, RagEvalError
 from rag_eval_hooks.results import read
 from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
 from tests.support.optional import require
@@ -110,25 +106,3 @@ def test_assert_scores_of_a_wrong_limit_names_it(limits: Any, words: str) -> Non
         scores.assert_scores({"question": "q", "contexts": ["A."], "answer": "A."}, **limits)
     assert words in str(refused.value)
     scores.close()
-
-
-@given(
-    names=st.sampled_from(
-        [("question", "contexts", "answer"), ("user_input", "retrieved_contexts", "response")]
-    ),
-    words=st.lists(st.text("abcdefgh", min_size=3), min_size=2, max_size=5),
-    limit=st.floats(0.01, 1.0),
-)
-@settings(max_examples=20, deadline=None)
-def test_assert_scores_takes_mappings_as_samples(
-    names: tuple[str, str, str], words: list[str], limit: float
-) -> None:
-    """A mapping, by our names or those of ragas, passes and fails as its sample does."""
-    fields = dict(zip(names, ("What?", [" ".join(words)], " ".join(words)), strict=True))
-    with tempfile.TemporaryDirectory() as folder, RagEval(lambda s: 0.5) as evals:
-        scores = ScoresInTests(Path(folder, "r.jsonl"), evals)
-        for sample in (fields, Sample.of(fields)):
-            with nullcontext() if limit <= 0.5 else pytest.raises(AssertionError, match="What"):
-                scores.assert_scores(sample, **{"own.lambda": limit})
-        first, second = read(Path(folder, "r.jsonl"))
-        assert first.sample == second.sample

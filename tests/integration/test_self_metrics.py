@@ -62,26 +62,6 @@ def at(server: JudgeServer, **more: Any) -> dict[str, Any]:
     return {"judge_base_url": server.url, "judge_api_key": "k", **more}
 
 
-def test_every_request_is_counted_and_timed_by_outcome(make: Make, metrics: Metrics) -> None:
-    faults = [
-        Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({2})),
-        Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({3})),
-    ]
-    with JudgeServer(faults=faults, json_schema=False) as server:
-        evals = make("openai:m", **at(server, JUDGE_RETRIES=3))
-        evals.evaluate(ships())
-        evals.evaluate(ships("Ships leave at nine."))
-        sent = len(server.calls())
-    keys = ("name", "operation.name", "judge.outcome")
-    told = metrics.by("rag.eval.judge.calls", *keys)
-    assert told == metrics.by("rag.eval.judge.duration", *keys)
-    assert sum(told.values()) == sent - 2
-    assert {key[:2] for key in told} == {("openai:m", "chat")}
-    outcomes = {key[2]: count for key, count in told.items()}
-    assert outcomes == {"ok": sent - 3, "refused": 1}
-    assert all(point.sum >= 0 for point in metrics.points("rag.eval.judge.duration"))
-
-
 def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics: Metrics) -> None:
     with JudgeServer(latency=60) as server:
         make("openai:m", **at(server, judge_timeout=0.2)).evaluate(ships())
@@ -89,15 +69,6 @@ def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics:
         make("openai:n", **at(server, sample_timeout=4.0)).evaluate(ships())
     told = metrics.by("rag.eval.judge.calls", "judge.name", "judge.outcome")
     assert told == {("openai:m", "timeout"): 1, ("openai:n", "cancelled"): 1}
-
-
-def test_call_rejected_by_the_budget_is_not_counted(make: Make, metrics: Metrics) -> None:
-    with JudgeServer() as server:
-        evals = make("openai:m", **at(server, budget={"calls_per_hour": 1}))
-        evals.submit(ships())
-        evals.flush(300)
-    assert metrics.by("rag.eval.judge.calls", "outcome") == {}
-    assert metrics.by("rag.eval.refused", "reason") == {"budget": 1}
 
 
 def test_the_breaker_is_seen_in_each_state(

