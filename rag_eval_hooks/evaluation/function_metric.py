@@ -63,7 +63,7 @@ def evaluator_metric(
             "reference_outputs": reference,
         }
         given = {name: one for name, one in texts.items() if takes_all or name in taken}
-        return _outcome_of(await _called(evaluator, **given), scale, evaluator)
+        return outcome_of(await _called(evaluator, **given), scale, evaluator)
 
     return AskedMetric(
         id=id or f"evaluator.{name}",
@@ -85,7 +85,7 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     name = re.sub(r"\W+", "_", written).strip("_")
 
     async def ask(sample: Sample) -> Outcome:
-        return _outcome_of(await _called(function, sample), UNIT, function)
+        return outcome_of(await _called(function, sample), UNIT, function)
 
     return AskedMetric(id=f"own.{name}", ask=ask, needs=frozenset(), annotator=name)
 
@@ -113,39 +113,37 @@ class ResultError(InputError):
     pass
 
 
-def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
-    expected = _expected(scale, function)
-    if isinstance(result, Score | NotScored):
-        return normalized(result, scale, expected)
+def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
+    """Return the outcome that a metric function's result means, with its normalized value.
+
+    Raises:
+        ResultError: The result has another type, or a number outside the scale.
+    """
+    if isinstance(result, NotScored) or getattr(result, "normalized", None) is not None:
+        return result  # type: ignore[no-any-return]
+    expected = (
+        f"Return a number from {scale.low:g} to {scale.high:g}, True or False, "
+        f"or a mapping with `score` and perhaps `comment`.{place_of(function)}"
+    )
     fields = result if isinstance(result, Mapping) else {"score": result}
     value = fields.get("score", fields.get("value"))
     if value is None:
         kind = "a mapping without `score`" if isinstance(result, Mapping) else "None"
         return NotScored(Cause.UNDEFINED, f"{RETURNED_NOTHING} ({kind}). {expected}")
-    if not isinstance(value, int | float):
-        raise ResultError(f"The function returned {type(value).__name__}. {expected}")
-    number = (scale.high if value else scale.low) if isinstance(value, bool) else float(value)
-    _check_range(number, scale, expected)
+    number = _number(value, scale, expected)
+    if isinstance(value, Score):
+        return replace(value, normalized=scale.normalize(number))
     comment = fields.get("comment")
     return scale.score(number, explanation={"comment": str(comment)} if comment else {})
 
 
-def normalized(outcome: Outcome, scale: Scale, expected: str) -> Outcome:
-    """Return an outcome with its normalized value. Raise `ResultError` if outside the scale."""
-    if isinstance(outcome, NotScored) or outcome.normalized is not None:
-        return outcome
-    _check_range(outcome.value, scale, expected)
-    return replace(outcome, normalized=scale.normalize(outcome.value))
-
-
-def _check_range(value: float, scale: Scale, expected: str) -> None:
-    if not scale.low <= value <= scale.high:
+def _number(value: object, scale: Scale, expected: str) -> float:
+    if isinstance(value, Score):
+        value = value.value
+    if not isinstance(value, int | float):
+        raise ResultError(f"The function returned {type(value).__name__}. {expected}")
+    number = (scale.high if value else scale.low) if isinstance(value, bool) else float(value)
+    if not scale.low <= number <= scale.high:
         stated = f"The function returned a number outside its scale. {expected}"
-        raise ResultError(stated, f"It returned {value:g}.")
-
-
-def _expected(scale: Scale, function: Callable[..., Any]) -> str:
-    return (
-        f"Return a number from {scale.low:g} to {scale.high:g}, True or False, "
-        f"or a mapping with `score` and perhaps `comment`.{place_of(function)}"
-    )
+        raise ResultError(stated, f"It returned {number:g}.")
+    return number

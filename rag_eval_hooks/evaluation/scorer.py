@@ -17,7 +17,7 @@ from rag_eval_hooks.evaluation.collect import (
     findings_read,
 )
 from rag_eval_hooks.evaluation.criterion import Criterion
-from rag_eval_hooks.evaluation.function_metric import RETURNED_NOTHING, ResultError, normalized
+from rag_eval_hooks.evaluation.function_metric import RETURNED_NOTHING, ResultError, outcome_of
 from rag_eval_hooks.findings import (
     CUT,
     EMBEDDED,
@@ -33,7 +33,6 @@ from rag_eval_hooks.findings import (
 from rag_eval_hooks.incidents import (
     Incidents,
     in_words,
-    place_of,
     without_exit,
 )
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric, gaps, missing_inputs
@@ -251,20 +250,9 @@ def _warnings(
     return (*of_findings, *(f"limits cut the {name.value}" for name in Field if name in cut))
 
 
-def _outcome(metric: Metric, outcome: object) -> Outcome:
-    if isinstance(outcome, NotScored):
-        return outcome
-    if isinstance(outcome, Score) and outcome.normalized is not None:
-        return outcome
-    scale = metric.scale
+def _outcome(metric: Metric, result: object) -> Outcome:
     function = metric.ask if isinstance(metric, AskedMetric) else metric.score
-    expected = (
-        f"Return Score(value=...) from {scale.low:g} to {scale.high:g}, or a NotScored."
-        f"{place_of(function)}"
-    )
-    if not isinstance(outcome, Score):
-        raise ResultError(f"The function returned {type(outcome).__name__}. {expected}")
-    return normalized(outcome, scale, expected)
+    return outcome_of(result, metric.scale, function)
 
 
 def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Finding, int]) -> Usage:
