@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 __all__ = [
     "BudgetError",
@@ -91,11 +91,14 @@ class Misplaced:
 class PublicNames:
     """Base of an object whose error about an unknown attribute lists the public names."""
 
+    _internal: ClassVar[frozenset[str]] = frozenset()
+    """Names that integrations use."""
+
     def __getattr__(self, name: str) -> Any:
         if name[0] == "_" or name in dir(type(self)):
             # A descriptor raised its own error.
             return object.__getattribute__(self, name)
-        known = [one for one in dir(self) if one[0] != "_"]
+        known = [one for one in dir(type(self)) if one[0] != "_" and one not in self._internal]
         told = unknown(f"{type(self).__name__} has no", name, known)
         raise AttributeError(told)
 

@@ -111,6 +111,10 @@ class RagEval(PublicNames):
         ImportError: The judge or embedder needs an extra that is not installed.
     """
 
+    _internal = frozenset(
+        {"check_limit", "incidents", "known_metrics", "raise_error", "run_inline", "take"}
+    )
+
     # LangChain reads these of a callback.
     raise_error = run_inline = Misplaced(
         "is no callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)]"

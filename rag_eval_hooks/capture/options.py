@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self, TypeAlias, TypedDict, TypeVar
 
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.errors import ConfigError, InputError, check_names, wrong_type
 from rag_eval_hooks.incidents import place_of
@@ -90,7 +91,11 @@ class CaptureOptions:
             InputError: An option is unknown.
             ConfigError: An option is invalid.
         """
-        check_names(f"{owner} has no option", given, [one.name for one in fields(cls)])
+        known = [one.name for one in fields(cls)]
+        for name in given.keys() - {*known}:
+            if name in ("metrics", "sinks", *RagEvalConfig.model_fields):
+                raise InputError(f"{owner} has no option {name!r}. Write: RagEval({name}=...).")
+        check_names(f"{owner} has no option", given, known)
         return cls(**given)
 
     def over(self, others: Options) -> Options:

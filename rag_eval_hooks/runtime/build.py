@@ -309,6 +309,8 @@ def _way_to_wrap(value: object) -> str:
         return "; wrap it: rag_eval_hooks_langchain.LangChainJudge(model)"
     if "llama_index" in modules:
         return "; wrap it: rag_eval_hooks_llama_index.LlamaIndexJudge(llm)"
+    if "openai" in modules:
+        return "; for a model of this client, write judge='openai:<model>'"
     if isinstance(value, type) or not callable(value):
         return ""
     return "; CallableJudge(function) wraps any function"

@@ -235,6 +235,7 @@ ERRORS: dict[str, str] = {
     "evals.evaluate('q', ['c'], 'a')": r"4 were given. Write: evals.evaluate\(question=",
     "evals.interaction()": "Write: with evals.interaction",
     "evals.shutdown(wait=True)": r"argument 'wait'. Write: evals.shutdown\(timeout=5\), in seconds",
+    "RagEvalCallbackHandler(evals, metrics=['ragas'])": r"'metrics'. Write: RagEval\(metrics=",
     "RagEvalCallbackHandler(metrics=['ragas'])": "'evals'. Write: RagEvalCallbackHandler",
     "Score(0.5) > 0.8": "Score is not a number. Its number is .value",
     "f'{Score(0.5):.2f}'": "Score is not a number. Its number is .value",
