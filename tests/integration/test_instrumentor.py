@@ -49,6 +49,18 @@ def collector() -> Iterator[OtlpCollector]:
         yield made
 
 
+def entry_point_folder(folder: Path) -> list[str]:
+    """Where the entry point is declared: the installation, else a copy of the project's own."""
+    if entry_points(group=GROUP, name="rag_eval_hooks"):
+        return []
+    target = "rag_eval_hooks.instrumentor:RagEvalInstrumentor"
+    made = folder / "rag_eval_hooks_under_test-0.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: rag_eval_hooks_under_test\n")
+    (made / "entry_points.txt").write_text(f"[{GROUP}]\nrag_eval_hooks = {target}\n")
+    return [str(folder)]
+
+
 def run(
     folder: Path, collector: OtlpCollector, more: str = "", **env: str
 ) -> subprocess.CompletedProcess[str]:
@@ -64,7 +76,7 @@ def run(
         timeout=5 * PATIENCE,  # Its imports alone take a minute on a busy machine.
         check=False,
         env={
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONPATH": os.pathsep.join([*entry_point_folder(folder), *filter(None, sys.path)]),
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.listen_to_grpc(),
             "OTEL_SERVICE_NAME": "app",
             "RAG_EVAL_EXIT_TIMEOUT": "60",
