@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from deepagents import create_deep_agent
 from fastapi import FastAPI
 from langchain.agents import create_agent
-from langchain_classic.chains import RetrievalQA
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
@@ -199,40 +198,6 @@ def served(texts: Texts) -> Case:
             assert reply.json()["output"] == texts.answer, reply.text
 
     return Case(None, None, best(texts, texts.asked), texts.answer, ask=ask)
-
-
-@APPS.app("RetrievalQA map_rerank", *WAYS)
-def one_of_many(texts: Texts) -> Case:
-    """Map-rerank: every sheet is asked by itself, the best reply is the answer."""
-    first = best(texts, texts.asked)[0]
-    bad = "This document does not answer the question\nScore: 0"
-    chat = model((first, f"{texts.figure}\nScore: 100"), default=bad)
-    chain = RetrievalQA.from_chain_type(chat, "map_rerank", retriever=retriever(texts))
-    return Case(chain, {"query": texts.asked}, [first], texts.figure)
-
-
-@APPS.app("GraphCypherQAChain", "enable")
-def rows(texts: Texts) -> Case:
-    from langchain_community.chains.graph_qa.cypher import GraphCypherQAChain
-    from langchain_community.graphs.graph_store import GraphStore
-
-    found = [{"t.name": texts.name(), "t.figure": texts.short()} for _ in range(2)]
-
-    class Graph(GraphStore):  # type: ignore[misc]
-        get_schema = "Thing {name: STRING, figure: INTEGER}"
-        get_structured_schema: ClassVar[dict[str, Any]] = {}
-
-        def query(self, query: str, params: dict[str, Any] | None = None) -> Any:
-            return found
-
-        def refresh_schema(self) -> None: ...
-
-        def add_graph_documents(self, *args: Any, **kwargs: Any) -> None: ...
-
-    cypher = ("Generate Cypher", "MATCH (t:Thing) RETURN t.name, t.figure")
-    chat = model(cypher, default=texts.answer)
-    chain = GraphCypherQAChain.from_llm(chat, graph=Graph(), allow_dangerous_requests=True)
-    return Case(chain, {"query": texts.asked}, [str(row) for row in found], texts.answer)
 
 
 @APPS.app("VectorStoreRetrieverMemory", "enable")

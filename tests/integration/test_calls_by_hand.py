@@ -15,7 +15,6 @@ from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.retrievers import BaseRetriever
 
-from rag_eval_hooks.sample import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, disable, enable
 from tests.matrix.langchain.kit import Chat, joined, prompt_text
 from tests.matrix.world import World
@@ -59,11 +58,6 @@ def invoke(desk: Desk, one: Request) -> None:
     assert desk.model.invoke(prompt(one.question, joined(found))).content == one.answer
 
 
-def formatting_chain(desk: Desk, one: Request) -> None:
-    found = (desk.retriever | joined).invoke(one.question)
-    assert desk.model.invoke(prompt(one.question, found)).content == one.answer
-
-
 async def astream(desk: Desk, one: Request) -> None:
     found = await desk.retriever.ainvoke(one.question)
     said = desk.model.astream(prompt(one.question, joined(found)))
@@ -102,7 +96,7 @@ def call(way: Way, *given: Any) -> None:
 
 @pytest.mark.parametrize(
     ("way", "with_span"),
-    [(invoke, True), (formatting_chain, False), (astream, True), (in_threads, False)],
+    [(invoke, True), (astream, True), (in_threads, False)],
 )
 def test_one_question_is_one_interaction(
     way: Way, with_span: bool, world: World, dice: random.Random, caplog: pytest.LogCaptureFixture
@@ -197,20 +191,6 @@ def test_nothing_is_joined_that_does_not_belong_together(world: World, dice: ran
     with tracer.start_as_current_span("second"):
         desk.model.invoke(prompt(other.question, other.documents[0]))
     assert world.seen() == []
-
-
-def test_a_model_that_fails_is_counted_as_such(world: World, dice: random.Random) -> None:
-    """The interaction has the status of its answering call."""
-    one = random_request(dice)
-
-    def fail(_: Any) -> str:
-        raise ValueError("no model")
-
-    found = Desk(one).retriever.invoke(one.question)
-    with pytest.raises(ValueError, match="no model"):
-        Chat(reply=fail).invoke(prompt(one.question, joined(found)))
-    (seen,) = world.seen()
-    assert (seen.sample.status, seen.sample.question) == (Status.ERROR, one.question)
 
 
 def test_with_handlers_alone_it_is_counted_and_said_once(

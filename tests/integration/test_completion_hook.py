@@ -16,7 +16,7 @@ from tests.matrix.langchain.kit import Chat, store, top
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
 from tests.support.langchain_requests import config, only, texts
-from tests.support.variation import Variation, seeds
+from tests.support.variation import Variation, run_seed
 
 pytest.importorskip("opentelemetry.util.genai")
 from opentelemetry.util.genai import types
@@ -53,10 +53,9 @@ def complete(
         call.response_id = "r-1"
 
 
-@pytest.mark.parametrize("seed", seeds(4))
-def test_the_last_completion_of_an_agent_is_a_request(seed: int, world: World) -> None:
+def test_the_last_completion_of_an_agent_is_a_request(world: World) -> None:
     """Its contexts are what the tools of this turn gave out, not of an earlier one."""
-    drawn = Variation(seed)
+    drawn = Variation(run_seed())
     old, found = drawn.passage(), drawn.passages(2)
     question, answer = drawn.question(), f"{drawn.sentence()} {drawn.sentence()}"
     earlier: list[Turn] = [("user", drawn.question()), ("asks", "x"), ("tool", old)]
@@ -69,9 +68,8 @@ def test_the_last_completion_of_an_agent_is_a_request(seed: int, world: World) -
     assert sample.response_id == "r-1"
 
 
-@pytest.mark.parametrize("seed", seeds(3))
-def test_a_completion_in_an_interaction_is_its_answer(seed: int, world: World) -> None:
-    drawn = Variation(seed)
+def test_a_completion_in_an_interaction_is_its_answer(world: World) -> None:
+    drawn = Variation(run_seed())
     question, passages, answer = drawn.question(), drawn.passages(2), drawn.sentence()
     with world.evals.interaction(question) as it:
         it.contexts(passages)

@@ -12,7 +12,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListLLM
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
@@ -24,18 +24,11 @@ from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
 from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, agent
 from tests.matrix.langchain.kit import (
-    ASKED,
     PASSAGES,
-    PROMPT,
     QUESTION,
-    SHOWN,
-    WORDS,
     Chat,
     answer_to,
     call,
-    joined,
-    reader,
-    store,
     top,
 )
 from tests.matrix.langchain.lcel import plain
@@ -105,17 +98,6 @@ def test_metadata_of_steps_completes_the_roots_and_the_frameworks_is_left_out(
     assert (sample.reference, sample.user_id) == ("r", "outer")
     assert set(sample.tags) == {"mine", "branch:main"}
     assert sample.metadata == mine
-
-
-def test_rewritten_question_is_kept_with_the_question(world: World) -> None:
-    """The question stays what the user asked; what the retriever was asked is in the metadata."""
-    better = WORDS("At what time does the ferry to Skarn leave?")
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    rewritten: Any = RunnableLambda(lambda _: better) | retriever | joined
-    chain: Any = {SHOWN: rewritten, ASKED: RunnablePassthrough()} | PROMPT | reader()
-    chain.invoke(QUESTION, config(world))
-    assert only(world).question == QUESTION
-    assert only(world).metadata["condensed_question"] == better
 
 
 @pytest.mark.parametrize("way", ["stream", "ainvoke"])

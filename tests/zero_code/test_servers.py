@@ -57,9 +57,9 @@ def assert_scored(server: Server, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("name", WEB)
 def test_each_request_has_its_scores_in_its_own_trace(name: str, tmp_path: Path) -> None:
-    """By hand, by a chain, in a block, also right before SIGTERM; an ingestion is none."""
+    """By hand and by a chain, also right before SIGTERM; an ingestion is none."""
     with started(tmp_path, WEB[name]) as server:
-        for number, page in enumerate(["/ask", "/chain", "/block", "/ask", "/chain"], 3):
+        for number, page in enumerate(["/ask", "/chain", "/chain", "/ask", "/chain"], 3):
             assert server.get(page, question=question(number)) == answer(number)
         assert server.get("/ingest") == "done"
         server.get("/ask", question=question(8))

@@ -1,7 +1,4 @@
-"""A web application in FastAPI and in Flask, graphs, and an ingestion job.
-
-It knows of evaluation only where a view has a block of its own.
-"""
+"""A web application in FastAPI and in Flask, graphs, and an ingestion job, without a handler."""
 
 from __future__ import annotations
 
@@ -19,8 +16,6 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnablePassthrough
 from langgraph.graph import START, StateGraph
-
-from rag_eval_hooks.instrumentor import RagEvalInstrumentor
 
 
 class Shelf(BaseRetriever):
@@ -60,11 +55,6 @@ def words(question: str, found: list[Document]) -> Iterator[str]:
 async def awords(question: str, found: list[Document]) -> AsyncIterator[str]:
     async for chunk in clerk.astream(prompt(question, found)):
         yield str(chunk.content)
-
-
-def unseen(question: str) -> list[Document]:
-    """Find documents that no event shows."""
-    return shelf._get_relevant_documents(question)
 
 
 class Asked(TypedDict, total=False):
@@ -107,7 +97,7 @@ def ingest() -> str:
     return "done"
 
 
-# Retriever and model one by one as a stream, a chain, and a block around what no event shows.
+# Retriever and model one by one as a stream, and a chain.
 
 app = FastAPI()
 
@@ -120,18 +110,6 @@ async def ask(question: str) -> StreamingResponse:
 @app.get("/chain")
 def ask_chain(question: str) -> PlainTextResponse:
     return PlainTextResponse(str(chain.invoke(question).content))
-
-
-@app.get("/block")
-async def ask_in_block(question: str) -> StreamingResponse:
-    async def streamed(block: Any) -> AsyncIterator[str]:
-        async with block as it:
-            found = unseen(question)
-            it.contexts(found)
-            async for word in awords(question, found):
-                yield word
-
-    return StreamingResponse(streamed(RagEvalInstrumentor().evals.interaction(question)))
 
 
 @app.get("/ingest")
@@ -152,16 +130,3 @@ def flask_ask() -> Response:
 @application.get("/chain")
 def flask_chain() -> str:
     return str(chain.invoke(request.args["question"]).content)
-
-
-@application.get("/block")
-def flask_block() -> Response:
-    question = request.args["question"]
-
-    def streamed(block: Any) -> Iterator[str]:
-        with block as it:
-            found = unseen(question)
-            it.contexts(found)
-            yield from words(question, found)
-
-    return Response(streamed(RagEvalInstrumentor().evals.interaction(question)))
