@@ -52,7 +52,7 @@ def test_rules_see_traits_of_a_chain(spans: Spans) -> None:
         chain().invoke("hello", config=told)
         chain().invoke("My Refund?", config=told)
         chain("I am sorry.").invoke("hello", config=told)
-        chain().invoke("hello", config={**told, "metadata": {"thread_id": "s1"}})
+        chain().invoke("hello", config=told | {"metadata": {"thread_id": "s1"}})
         known: Any = {**told, "metadata": {"reference": FACT}}
         with pytest.raises(TimeoutError):
             chain(error=True).invoke("hello", config=known)
