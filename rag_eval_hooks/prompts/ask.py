@@ -24,9 +24,9 @@ from rag_eval_hooks.prompts.prompt import (
     data_block,
     example_of,
     numbered,
+    reply_json,
     schema_of,
 )
-from rag_eval_hooks.prompts.reply_json import reply_json
 from rag_eval_hooks.prompts.specs import (
     ELSEWHERE,
     LEADS,

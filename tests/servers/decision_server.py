@@ -115,23 +115,14 @@ def questions_of(body: Asked) -> list[dict[str, Any]]:
     """Questions of either format, with type, name, instructions and options."""
     asked = body["questions"]
     if isinstance(asked, Mapping):
-        return [
-            {
-                "name": name,
-                "type": "predicate" if one["type"] == "noul" else one["type"],
-                "instructions": one["instructions"],
-                "options": [*(one.get("criteria") or ())],
-            }
-            for name, one in asked.items()
-        ]
-    return [
-        {
-            **one,
-            "options": [row["value"] for row in one.get("choices", ())]
-            + [row["label"] for row in one.get("levels", ())],
-        }
-        for one in asked
-    ]
+        asked = [{**one, "name": name} for name, one in asked.items()]
+    questions = []
+    for one in asked:
+        rows = one.get("choices") or one.get("levels") or ()
+        options = [row.get("value") or row["label"] for row in rows] or [*one.get("criteria", ())]
+        kind = "predicate" if one["type"] == "noul" else one["type"]
+        questions.append({**one, "type": kind, "options": options})
+    return questions
 
 
 def text_of(body: Asked) -> str:
