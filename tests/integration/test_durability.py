@@ -14,7 +14,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -456,26 +455,6 @@ def test_results_for_sinks_of_other_settings_wait_and_stop_no_recovery(
     until(lambda: "undelivered" not in third.spooled())
     kind = "spool, results for a sink that is no longer configured: Lost"
     assert third.stats().incidents[kind] == 3
-
-
-def test_sink_after_a_hang_gets_each_result_once(make: Make) -> None:
-    """A call that returns late has delivered, whatever it returns; the others follow."""
-    free, got = threading.Event(), Counter[str]()
-
-    def slow(sample: Sample, _outcomes: object) -> Any:
-        got[sample.sample_id] += 1
-        free.wait(PATIENCE)
-        return "INSERT 1"
-
-    evals = make(slow, SINK_SECONDS=0.2)
-    for number in range(4):
-        assert evals.submit(sample(number))
-    # Whoever waits is not told that all is delivered.
-    assert not evals.flush(1)
-    assert len(got) == 1
-    free.set()
-    until(lambda: books(evals) == {"accepted": 4, "scored": 4})
-    assert got == {"s0": 1, "s1": 1, "s2": 1, "s3": 1}
 
 
 def test_old_results_are_retried_for_a_while_before_they_are_given_up(

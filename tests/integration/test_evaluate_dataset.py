@@ -233,7 +233,7 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
             ("d.jsonl", "--concurrency", "0"),
             "--concurrency: '0' is not accepted. Use a whole number, 1",
         ),
-        (("noise.jsonl",), "data is 'noise.jsonl', but must be a readable file"),
+        (("noise.jsonl",), "data is 'noise.jsonl', but must be a file in UTF-8"),
     ],
 )
 def test_wrong_arguments_are_named(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -134,39 +134,6 @@ def test_gunicorn_worker_evaluates_each_request_it_serves(
     assert scored_spans(collector) == len(served)
 
 
-ASGI = """
-import asyncio
-async def app(scope, receive, send):
-    if scope["type"] == "lifespan":
-        await receive()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await asyncio.to_thread(evals.shutdown, 60)
-        await send({"type": "lifespan.shutdown.complete"})
-        return
-    body = answer()
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": body})
-"""
-
-
-@pytest.mark.parametrize(
-    ("loop", "number"), each_once(("asyncio", "uvloop"), (signal.SIGTERM, signal.SIGINT))
-)
-def test_uvicorn_with_a_lifespan(
-    tmp_path: Path, collector: OtlpCollector, number: signal.Signals, loop: str
-) -> None:
-    pytest.importorskip(loop)
-    write(tmp_path, ASGI)
-    server = serve(tmp_path, "uvicorn", "--port", "0", "--loop", loop, "app:app")
-    port = port_of(tmp_path)
-    served = [get(port) for _ in range(6)]
-    server.send_signal(number)
-    server.wait(PATIENCE)
-    assert questions(tmp_path) == served
-    assert scored_spans(collector) == len(served)
-
-
 POOLS = """
 import multiprocessing, sys
 from concurrent.futures import ProcessPoolExecutor

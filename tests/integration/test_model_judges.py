@@ -42,16 +42,14 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from pydantic import Field
 
-from rag_eval_hooks import RagEval, RagEvalConfig, Score
+from rag_eval_hooks import RagEval, Score
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges import Judge, choose_judge
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.suppress import is_suppressed, suppressed
-from rag_eval_hooks.usage import Usage
 from rag_eval_hooks_langchain import LangChainJudge, disable, enable
 from rag_eval_hooks_langchain.langchain_judge import LangChainChat
 from rag_eval_hooks_llama_index import LlamaIndexJudge
@@ -60,7 +58,6 @@ from tests.servers.brain import truthful_reply
 from tests.servers.decision_server import DecisionServer
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
-from tests.servers.provider_server import AZURE, ProviderServer
 from tests.servers.samples import DECOMPOSE, GRADE, ONE, TRUTH, found, spent
 from tests.support.corpus import samples
 from tests.support.langchain_requests import Fixed
@@ -538,61 +535,3 @@ def test_a_decision_model_of_langchain_gives_the_scores_of_its_server() -> None:
     assert scores[0] == scores[1]
     with pytest.raises(ConfigError, match="LangChain decision model"):
         LangChainDecisionJudge("m")  # type: ignore[arg-type]
-
-
-KEY = "test-key-0123456789"
-PROVIDERS = {
-    "openai": {"judge": "openai:test-model", "judge_api_key": KEY},
-    "azure": {"judge": "azure:our-deployment"},
-    "ollama": {"judge": "ollama:llama3.1"},
-}
-
-
-def provided(name: str, server: ProviderServer) -> Judge:
-    if name == "anthropic":
-        client = pytest.importorskip("langchain_anthropic")
-        limits = {"api_key": KEY, "max_retries": 0}
-        return LangChainJudge(
-            client.ChatAnthropic(model="claude-test", base_url=server.root, **limits)
-        )
-    address = {} if name == "azure" else {"judge_base_url": server.url}
-    return choose_judge(RagEvalConfig(**PROVIDERS[name], **address))  # type: ignore[arg-type]
-
-
-@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.parametrize(
-    ("name", "schema"), [("azure", True), ("ollama", False), ("anthropic", True)]
-)
-def test_every_provider_gives_the_same_scores_and_tells_usage_and_status(
-    name: str, schema: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each provider's own client, over its own wire format."""
-    metrics = ("ragas.faithfulness", "ragas.context_recall", "whitepaper.correctness")
-    texts: dict[str, Any] = {
-        "contexts": list(ONE.chunks),
-        "answer": ONE.answer,
-        "reference": ONE.reference,
-    }
-    scores = []
-    for faults in ([], [Fault(kind=FaultKind.RATE_LIMIT)]):
-        with ProviderServer(json_schema=schema, faults=faults) as server:
-            monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", server.root)
-            monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
-            for provider in ("openai", name):
-                with RagEval(metrics, provided(provider, server), embedder="none") as evals:
-                    outcomes = evals.evaluate(question=ONE.question, **texts)
-                if faults:
-                    status = "HTTP 529" if provider == "anthropic" else "HTTP 429"
-                    for one in outcomes.values():
-                        assert isinstance(one, NotScored)
-                        assert one.cause in (Cause.JUDGE_FAILED, Cause.JUDGE_UNAVAILABLE)
-                    assert status in str(outcomes["ragas.faithfulness"])
-                    continue
-                used = sum((one.usage for one in outcomes.values()), start=Usage())
-                assert used.input_tokens > 100
-                assert used.output_tokens > 20
-                scores.append({n: (o.value, o.explanation) for n, o in outcomes.items()})
-            assert (AZURE in {call.path for call in server.requests}) is (name == "azure")
-    assert scores[0] == scores[1]
-    assert all(value is not None for value, _ in scores[0].values())
