@@ -16,8 +16,12 @@ from rag_eval_hooks.evaluation.collect import (
     Sources,
     findings_read,
 )
-from rag_eval_hooks.evaluation.criterion import Criterion
-from rag_eval_hooks.evaluation.function_metric import RETURNED_NOTHING, ResultError, outcome_of
+from rag_eval_hooks.evaluation.own_metrics import (
+    RETURNED_NOTHING,
+    Criterion,
+    ResultError,
+    outcome_of,
+)
 from rag_eval_hooks.findings import (
     CUT,
     EMBEDDED,

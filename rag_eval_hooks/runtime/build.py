@@ -25,8 +25,8 @@ from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.outbox_file import check_spool
 from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.evaluation.collect import Source, Sources
-from rag_eval_hooks.evaluation.function_metric import metric_of
 from rag_eval_hooks.evaluation.golden_references import References, references_of
+from rag_eval_hooks.evaluation.own_metrics import metric_of
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.findings import EMBEDDED
 from rag_eval_hooks.incidents import Incidents
