@@ -50,8 +50,6 @@ class Tracing:
 
 @dataclass
 class Variant:
-    """One instrumentation to measure, or none."""
-
     callbacks: list[Any] = field(default_factory=list)  # what the request is given
     switch: Callable[[], AbstractContextManager[None]] = nullcontext  # entered, not measured
     settle: Callable[[], object] = bool  # called after each request, measured
@@ -73,7 +71,6 @@ class Row(NamedTuple):
     added: dict[str, Cost]
 
     def share(self, variant: str) -> float | None:
-        """Return the added CPU as a share of the plain request's CPU, or None if not measured."""
         return self.added[variant].process / self.plain.process if variant in self.added else None
 
 

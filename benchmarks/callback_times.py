@@ -38,8 +38,6 @@ def passage(words: int) -> str:
 
 
 class Lazy(Mapping[str, str]):
-    """Loads its values on access."""
-
     def __getitem__(self, key: str) -> str:
         return passage(200)
 

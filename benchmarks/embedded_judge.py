@@ -33,7 +33,6 @@ PROBES: Final = Path(__file__).parent / "data" / "passage_probes.txt"
 LABELS: Final = {"+": "supported", "-": "contradicted", "?": "not_stated"}
 Row = dict[str, Any]
 Rated = Sequence[tuple[float, bool]]
-"""Pairs of a score and a flag that is true if the score should be high."""
 
 
 def auroc(rated: Rated) -> float:
@@ -74,7 +73,6 @@ def probes() -> Iterator[tuple[str, str, Row]]:
 
 
 def ending(verdict: Support, *, supported: bool) -> str:
-    """Return whether a verdict is right, wrong or unsure."""
     if not verdict.sure:
         return "unsure"
     return "right" if verdict.supported == supported else "wrong"
@@ -93,7 +91,6 @@ async def report_probes(judge: HeuristicJudge) -> None:
 
 
 def shares(count: Counter[str]) -> str:
-    """Return the shares of right, wrong and unsure verdicts."""
     total = count.total()
     parts = ", ".join(f"{end} {count[end] / total:.3f}" for end in ("right", "wrong", "unsure"))
     return f"{parts} ({total})"

@@ -57,8 +57,6 @@ class Retriever(BaseRetriever):
 
 
 class Model(BaseChatModel):
-    """Answers immediately, or streams its tokens."""
-
     tokens: list[str]
 
     @property
@@ -84,7 +82,6 @@ class Empty(BaseCallbackHandler):
 
 
 def build_chain() -> Runnable[Any, str]:
-    """Return a chain of eleven runs that rewrites, retrieves and answers."""
     rewritten = Model(tokens=["ferry leaves?"]) | StrOutputParser()
     context = rewritten | Retriever() | (lambda ds: "\n\n".join(d.page_content for d in ds))
     prompt = ChatPromptTemplate.from_template("Use:\n{context}\n\nQuestion: {question}")
@@ -94,8 +91,6 @@ def build_chain() -> Runnable[Any, str]:
 
 
 class Agent(Model):
-    """A model that first calls the tool and then answers."""
-
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
         return self
 
@@ -117,7 +112,6 @@ class Agent(Model):
 
 
 def build_agent() -> Any:
-    """Return an agent that searches once, with a retriever as its tool."""
     tools = [create_retriever_tool(Retriever(), "search", "Searches the handbook.")]
     try:
         from langchain.agents import create_agent
@@ -133,7 +127,6 @@ class State(TypedDict, total=False):
 
 
 def build_graph() -> Any:
-    """Return a graph of nodes that retrieve, grade and generate."""
     from langgraph.graph import StateGraph
 
     prompt = ChatPromptTemplate.from_template("Use:\n{context}\n\nQuestion: {question}")

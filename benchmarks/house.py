@@ -52,7 +52,6 @@ ROOMS: Final = (
 
 
 def python_files(*parts: str) -> list[Path]:
-    """Return the Python files of folders or files, as paths from the core's folder."""
     paths = [(ROOT / CORE / part).resolve() for part in parts]
     return sorted(
         file
@@ -67,7 +66,6 @@ def lines_of(files: list[Path]) -> int:
 
 
 def function_lengths(files: list[Path]) -> list[int]:
-    """Return the number of lines of each function, docstrings included."""
     functions = (
         node
         for file in files
@@ -78,7 +76,6 @@ def function_lengths(files: list[Path]) -> list[int]:
 
 
 def lone_modules(files: list[Path]) -> int:
-    """Return the number of core modules that exactly one module imports."""
     names = {
         ".".join(file.relative_to(ROOT).with_suffix("").parts)
         for file in files

@@ -159,7 +159,6 @@ def evals_at(url: str, name: str, **options: Any) -> RagEval:
 
 
 def samples_a_minute(name: str, count: int) -> float:
-    """Return the samples per minute of one process, with at most 64 concurrent calls."""
     drawn = samples(count)
     with serving(latency=0.1) as url:
         limits = {"judge_concurrency": 64, "queue_size": count + 1}
@@ -174,7 +173,6 @@ def samples_a_minute(name: str, count: int) -> float:
 
 @contextmanager
 def serving(latency: float) -> Iterator[str]:
-    """Run the server in another process, and yield its URL."""
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, latency))
     process.start()

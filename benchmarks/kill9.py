@@ -163,12 +163,15 @@ def _kill(app: subprocess.Popen[bytes]) -> None:
 
 
 def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]) -> Row:
-    """Return counts of accepted samples, of results in the file, and the books of the spool.
+    """Compare the accepted samples with the results in the file and the books of the spool.
 
-    `lost` samples never reached the file; some of them were accepted 50 or 100 ms before the kill,
-    or are older than a sample that was on disk. `repeated` lines are dropped by `results.read`,
-    `twice` counts samples with two results or counted twice, `broken` lines that a kill left
-    unfinished, and `at_least_once` the calls of a sink that keeps repeated results.
+    - `lost`: samples that never reached the file. Of these, `lost_50` and `lost_late` were accepted
+      more than 50 and 100 ms before the kill. `lost_stored` samples were on disk, or older than a
+      sample on disk.
+    - `repeated`: further lines with the same result, which `results.read` drops.
+    - `twice`: samples with two results, or counted twice.
+    - `broken`: lines that a kill left unfinished.
+    - `at_least_once`: calls of a sink that keeps repeated results.
     """
     told = [line.split() for line in (folder / "told").read_text().splitlines()]
     found: dict[str, set[str]] = {}
@@ -202,7 +205,6 @@ def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]
 
 
 def main() -> None:
-    """Run the benchmark, or one application of it."""
     parser = parser_of(__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--processes", type=int, default=3)

@@ -110,7 +110,6 @@ def evaluation(number: int, scores: int) -> Evaluation:
 def delivered(
     sink: AnySink, evaluations: Sequence[Evaluation], clock: Callable[[], float]
 ) -> float:
-    """Return the time that a sink needs to deliver evaluations, measured with `clock`."""
     incidents = Incidents()
     outbox = Outbox(None, max_bytes=0, incidents=incidents)
     delivery = Dispatch([sink], RagEvalConfig(), incidents, outbox, revive=from_text)

@@ -93,7 +93,6 @@ class Application:
         return RunnableLambda(lambda state: f"{shown}\n{state['question']}") | model
 
     async def request(self, question: str) -> None:
-        """Make a request of some kind, and count its outcome."""
         run = uuid.uuid4()
         config: Any = {"callbacks": [RagEvalCallbackHandler(self.evals)], "run_id": run}
         end = "ok"

@@ -91,7 +91,6 @@ def counting(seconds: float) -> None:
 
 
 def main() -> None:
-    """Print the delays, compared with a counting and an idle process."""
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)

@@ -163,7 +163,6 @@ class Books(Observer):
             self._end(feedback)
 
     def explain(self, name: str) -> tuple[Explanation, ...]:
-        """Explain the latest requests with this id, such as a trace id, in order."""
         with self._lock:
             numbers = list(self._named.get(name, ()))[-_PER_ID:]
             return tuple(self._entries[number] for number in numbers)
@@ -230,7 +229,6 @@ class Books(Observer):
                 turn.release()
 
     def _enter(self, number: int, request: Request) -> bool:
-        """Remember a request for `explain`. Return False if the request has no id."""
         if request.key and number not in self._entries:
             self._entries[number] = Explanation(key=request.key, outcome="pending")
             self._names[number] = set()

@@ -21,8 +21,6 @@ class Operation(StrEnum):
 
 
 class CallOutcome(StrEnum):
-    """Outcome of a call to a model."""
-
     OK = "ok"
     """A reply arrived, readable or not."""
     RATE_LIMITED = "rate_limited"
@@ -88,10 +86,8 @@ class CallLog:
 
     calls: list[Call] = field(default_factory=list)
     omitted: int = 0
-    """Number of calls after the first 500."""
 
     def called(self, call: Call) -> None:
-        """Add a call, or count it if the log is full."""
         if len(self.calls) < _MAX_LOGGED:
             self.calls.append(call)
         else:

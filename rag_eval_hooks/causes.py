@@ -22,7 +22,6 @@ _FIXES: Final = {
     "NoneType": "a field that the sample lacks is None; check it first",
     "coroutine": "await it first",
 }
-"""How to use an object whose type an error message names."""
 _TYPED: Final = (
     r"'\w+' object (is not \w+|does not support [\w ]+|has no attribute '\w+')",
     r"object of type '\w+' has no len\(\)",
@@ -121,5 +120,4 @@ def _fix(message: str) -> str:
 
 
 def is_our_frame(frame: FrameType) -> bool:
-    """Return whether a frame runs our code."""
     return str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks")

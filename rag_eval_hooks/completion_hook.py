@@ -112,7 +112,6 @@ def completion_hook() -> RagEvalCompletionHook:
 
 
 def _is_completion(span: Span | None) -> bool:
-    """Return whether a client called a model that our own integrations do not capture."""
     scope = getattr(getattr(span, "instrumentation_scope", None), "name", "") or ""
     attributes = getattr(span, "attributes", None) or {}
     operation = attributes.get(semconv.GEN_AI_OPERATION_NAME, _OPERATIONS[0])

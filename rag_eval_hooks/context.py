@@ -52,12 +52,6 @@ class Context:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the types of all fields.
-
-        Raises:
-            InputError: `text` is not a str, `score` is not a number, or `metadata` is not a
-                mapping.
-        """
         if not isinstance(self.text, str):
             advice = "To build a Context from a document or a mapping, call Context.of(value)."
             raise wrong_type("text", "str", self.text, advice)
@@ -126,7 +120,6 @@ def is_readable(value: Any) -> bool:
 
 
 def scalars(metadata: Any) -> dict[str, Any]:
-    """Return the text, number and boolean entries of a document's metadata."""
     if not isinstance(metadata, Mapping):
         return {}
     return {k: v for k, v in metadata.items() if isinstance(v, _SCALARS)}

@@ -101,7 +101,6 @@ class Decision:
 
     @property
     def chosen(self) -> frozenset[str]:
-        """Ids of the metrics to evaluate."""
         shares = self.rates.shares.items()
         return frozenset(name for name, share in shares if share.includes(self.position))
 

@@ -62,12 +62,10 @@ def masked(text: str) -> str:
 
 
 def missing_extra(user: str, extra: str) -> ImportError:
-    """Return the error for a missing optional dependency, naming the extra to install."""
     return ImportError(f'{user} needs the extra "{extra}". {install_command(extra)}')
 
 
 def install_command(extra: str) -> str:
-    """Return the sentence that tells how to install an extra."""
     return f'In a clone of rag-eval-hooks, run: pip install ".[{extra}]"'
 
 

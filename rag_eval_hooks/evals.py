@@ -54,7 +54,7 @@ __all__ = ["RagEval", "checked"]
 _LONGEST_S: Final = 3600.0
 """Seconds for a shutdown without a limit."""
 _MANY: Final = 5
-"""Number of objects in use at which the application seems to create one per request."""
+"""Minimum number of live objects at which the application seems to create one per request."""
 _EXPORT_S: Final = 30.0
 """Seconds that `flush` without a timeout gives the exporters of `setup_tracing`."""
 
@@ -455,7 +455,6 @@ class RagEval(PublicNames):
         return self._pipeline.submit(request)
 
     def _note_block(self, call: str, instead: str) -> None:
-        """Warn about a call that blocks a running event loop. Notebooks' own loops are exempt."""
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
             if "ipykernel" not in sys.modules:

@@ -47,8 +47,6 @@ _NAMED: Final = 3
 
 
 class _Verdicts(NamedTuple):
-    """A list in an explanation whose items have a verdict: true, false or None (unsure)."""
-
     key: str
     name: str
     items: Sequence[Mapping[str, Any]]
@@ -193,7 +191,7 @@ def _fit(text: str, limit: int) -> str:
 
 
 GOOD: Final = 0.8
-"""Scores with a normalized value from here on are shown without a reason."""
+"""Minimum normalized value of a score that is shown without a reason."""
 _REASON_CHARS: Final = 1000
 
 
@@ -230,7 +228,6 @@ def outcome_lines(
 
 
 def html_table(rows: Iterable[Sequence[object]]) -> str:
-    """Return an HTML table. Texts are escaped, and the first column has row headers."""
     return f"<table>{''.join(map(_row, rows))}</table>"
 
 
@@ -268,7 +265,6 @@ def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
 
 
 def _reason(score: Score) -> str:
-    """Return an explanation's failed items, or its reason in one line."""
     failed = "\n".join(failed_items(score.explanation))
     return failed[:_REASON_CHARS] or one_line(score.explanation, _REASON_CHARS, content=True) or ""
 
@@ -302,7 +298,10 @@ class PendingOutcomes(Coroutine[Any, Any, Outcomes]):
 
 
 def read_when_awaited(method: F) -> F:
-    """Wrap an async method of outcomes, whose caller may forget to await it."""
+    """Wrap an async method that returns outcomes.
+
+    If a caller reads the result without `await`, the error says so.
+    """
 
     @functools.wraps(method)
     def called(*args: Any, **given: Any) -> PendingOutcomes:

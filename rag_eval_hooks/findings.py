@@ -129,7 +129,6 @@ class Support:
     partly: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Set a missing verdict from the flags. Reject a verdict that contradicts the flags."""
         supported = self.together or any(self.by_chunk)
         default = ClaimVerdict.SUPPORTED if supported else ClaimVerdict.NOT_STATED
         verdict = ClaimVerdict(self.verdict or default)
@@ -169,7 +168,6 @@ class Verdict:
     warning: str = ""
 
     def __post_init__(self) -> None:
-        """Reject a probability outside [0, 1]."""
         _require_probability(self.probability)
 
 

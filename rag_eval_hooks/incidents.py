@@ -49,8 +49,6 @@ _STDLIB: Final = sysconfig.get_path("stdlib")
 
 
 class Incidents:
-    """Counts failures by their source and kind. Thread-safe."""
-
     def __init__(self) -> None:
         self.forked()
 
@@ -119,7 +117,6 @@ class Incidents:
             return self._counts[kind] == times
 
     def counts(self) -> Mapping[str, int]:
-        """Return the number of failures by kind."""
         with self._lock:
             return dict(self._counts)
 
@@ -130,12 +127,10 @@ def _warn(message: str) -> None:
 
 @functools.cache
 def warn_once(message: str) -> None:
-    """Log a mistake for which no evaluator exists that could count it."""
     _logger.warning(message)
 
 
 def _story(origin: str, error: BaseException) -> str:
-    """Describe the failure and the line that raised it, in the application's code if possible."""
     if isinstance(error, RedactionError) and is_ours(error):
         return f"{origin}: {error}"
     caller, theirs = place_of_caller(), place_in_application(error)

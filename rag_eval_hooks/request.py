@@ -202,7 +202,6 @@ class Request:
         )
 
     def sample(self) -> Sample:
-        """Return the sample: always the same object, or the same error of `build`."""
         with self._lock:
             if self._sample is None:
                 if self.build is None:

@@ -222,7 +222,6 @@ class Field(StrEnum):
 
 
 def _with_own_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Replace the field names of ragas by ours. If both exist, ours win."""
     if _OTHER_NAMES.keys().isdisjoint(values):
         return values
     others = {_OTHER_NAMES[key]: value for key, value in values.items() if key in _OTHER_NAMES}
@@ -244,7 +243,6 @@ def _check_fields(sample: Sample) -> None:
 
 
 def _check_ids(sample: Sample) -> None:
-    """Convert numeric ids to texts, and reject invalid ids."""
     for name, digits in (("trace_id", 32), ("span_id", 16)):
         if isinstance(value := getattr(sample, name), int):
             object.__setattr__(sample, name, f"{value:0{digits}x}")

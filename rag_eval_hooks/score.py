@@ -280,7 +280,7 @@ def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
 
 
 def result_id(sample_id: str, outcomes: Outcomes) -> str:
-    """Return an id for all outcomes of one sample: 32 hex digits, regardless of order."""
+    """Return one id (32 hex digits) for all outcomes of a sample. Their order does not matter."""
     ids = sorted(score_id(sample_id, name, one) for name, one in outcomes.items())
     return _digest(ids or [sample_id])
 

@@ -115,8 +115,6 @@ def wrap_processors(provider: object, evals: RagEval) -> bool:
 
 
 class _ScoredSpan(ReadableSpan):
-    """Copy of a finished span with added attributes and links."""
-
     def __init__(self, span: ReadableSpan, addition: Addition) -> None:
         attributes, links = addition
         super().__init__(

@@ -168,7 +168,6 @@ def _locking(connection: sqlite3.Connection, statement: str, until: float) -> No
 
 
 def _make_private(path: Path) -> None:
-    """Create the file if missing, and restrict the file and its log to the owner."""
     # The log gets the permissions of the file. An existing file is not opened here, because closing
     # it would release every lock of this process on it.
     with suppress(FileExistsError):

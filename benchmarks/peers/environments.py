@@ -20,7 +20,7 @@ PACKAGES = {
     "traceloop": "opentelemetry-instrumentation-langchain",
     "trulens": "trulens-core",
 }
-"""Package name with version, for libraries whose package has another name."""
+"""Package whose pin is a library's version, if the package has another name than the library."""
 
 
 class PeerFailure(Exception):
@@ -81,7 +81,6 @@ def driven(python: Path, module: str, *arguments: str, text: str = "") -> Any:
 
 
 def version(peer: str) -> str:
-    """Return a library's pinned version. Our own version is `this tree`."""
     name = PACKAGES.get(peer, peer).lower()
     for line in (REQUIREMENTS / f"{peer}.txt").read_text(encoding="utf-8").splitlines():
         package, _, number = line.partition("==")

@@ -98,7 +98,6 @@ LIBRARIES = {"rag-eval-hooks": ours, "ragas": ragas, "deepeval": deepeval, "trul
 
 
 async def scores(score: Score, samples: Sequence[dict[str, Any]]) -> list[float | None]:
-    """Return a score for each sample, or None if the library fails or gives none."""
     free = asyncio.Semaphore(AT_ONCE)
 
     async def one(sample: dict[str, Any]) -> float | None:

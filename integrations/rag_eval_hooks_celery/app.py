@@ -38,8 +38,6 @@ def visibility_timeout(config: RagEvalConfig) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """URLs of the broker and the result backend."""
-
     broker: str
     backend: str
     config: RagEvalConfig
@@ -109,7 +107,6 @@ class Fleet:
 
 
 def fleet_of(config: RagEvalConfig, app: Celery | None = None) -> Fleet:
-    """Return the fleet from the settings or from the user's Celery application."""
     if app is not None:
         broker, backend = str(app.conf.broker_write_url), str(app.conf.result_backend or "")
     elif config.broker is None:

@@ -29,7 +29,6 @@ _MOST_TRIES: Final = 3
 
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:
-    """Return the worker's settings, and its fleet."""
     config = RagEvalConfig(run_on="thread")
     return config, fleet_of(config)
 

@@ -19,7 +19,6 @@ _SCHEMA: Final = 1
 
 
 def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: str) -> str:
-    """Return the message for a sample. `accepted` is in seconds since the epoch."""
     return sample_to_text(sample, decision, mark, schema=_SCHEMA, accepted=accepted)
 
 

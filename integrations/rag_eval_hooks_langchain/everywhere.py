@@ -29,7 +29,6 @@ from rag_eval_hooks_langchain.surroundings import AMBIENT, ask_ambient, current_
 __all__ = ["disable", "enable"]
 
 _SEARCH = re.compile(r"a?(search|(similarity|max_marginal_relevance)_search\w*)")
-"""Names of a vector store's search methods."""
 _OTHER = (
     "No run of LangChain reached rag_eval_hooks_langchain.enable(). For LlamaIndex, write: "
     "from rag_eval_hooks_llama_index import enable"
@@ -110,7 +109,6 @@ def _reporting(method: Callable[..., Any], handler: RagEvalCallbackHandler) -> C
     signature = inspect.signature(method)
 
     def arguments(*args: Any, **kwargs: Any) -> Mapping[str, Any]:
-        """Return a search's arguments by name, or none if the call is invalid."""
         with suppress(TypeError):
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()

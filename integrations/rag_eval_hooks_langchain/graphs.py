@@ -63,7 +63,6 @@ _NO_STATE = ChainState()
 
 
 def state_of(run: Run | None) -> ChainState:
-    """Return the state of an open chain run. For another run, return an empty read-only state."""
     return run.state if run is not None and isinstance(run.state, ChainState) else _NO_STATE
 
 
@@ -94,7 +93,6 @@ def only_steers(error: BaseException) -> bool:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether a graph stops to wait for a person."""
     return any(kind.__name__ == "GraphInterrupt" for kind in type(error).__mro__)
 
 
@@ -106,7 +104,6 @@ def resumes(inputs: Any) -> bool:
 
 
 def outermost(run: Run) -> Run:
-    """Return the outermost run that contains a run."""
     while run.parent is not None and not run.outermost:
         run = run.parent
     return run
@@ -169,7 +166,6 @@ def resume_at(recorder: Recorder, graph: Run, checkpoint: str | None) -> None:
 
 
 def _node_of(checkpoint: str | None) -> str | None:
-    """Return the outermost graph's node for a checkpoint."""
     node, _, rest = (checkpoint or "").partition(":")
     return node if rest else None
 

@@ -169,7 +169,6 @@ class RagEvalCallbackHandler(RunHandler):
     def on_llm_start(
         self, serialized: dict[str, Any] | None, prompts: list[str], **event: Any
     ) -> None:
-        """Start a plain model call with a batch of texts."""
         self.on_chat_model_start(serialized, prompts, **event)
 
     @end_edge
@@ -212,7 +211,6 @@ class RagEvalCallbackHandler(RunHandler):
 
     @host_edge
     def on_interrupt(self, event: Any) -> None:
-        """Record that a graph waits for a person."""
         run = self._recorder.get(key_of(event.run_id))
         if run is not None:
             self._recorder.interrupt(run, event.checkpoint_id)

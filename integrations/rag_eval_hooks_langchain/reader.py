@@ -46,8 +46,6 @@ __all__ = ["Reader"]
 
 
 class Reader(BaseReader):
-    """Reads runs outside the application's thread."""
-
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, vocabulary.form_of)
 
@@ -205,7 +203,6 @@ class Reader(BaseReader):
         self._recorder.question(run, str(query) if asked is None and query is not None else asked)
 
     def found(self, run: Run, documents: Any) -> None:
-        """Record a retriever's results: documents, or (document, score) pairs."""
         contexts = contexts_in(documents) if documents else ()
         if contexts is None:
             raise TypeError(type(documents[0]).__name__)
@@ -241,11 +238,9 @@ class Reader(BaseReader):
     # Tools.
 
     def arguments(self, run: Run, inputs: Any, written: Any) -> None:
-        """Record a tool's arguments for its span."""
         self._recorder.for_span(run, arguments=as_json(inputs) or written)
 
     def result(self, run: Run, output: Any) -> None:
-        """Record the documents in a tool's output or artifact, or else its texts."""
         is_message = isinstance(output, Message)
         if is_message and output.call_id:
             run.facts = {**run.facts, semconv.GEN_AI_TOOL_CALL_ID: output.call_id}

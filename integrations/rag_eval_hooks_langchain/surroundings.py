@@ -46,27 +46,24 @@ def key_of(run_id: Any) -> Hashable | None:
 
 
 def current_manager() -> Any:
-    """Return the callback manager of LangChain's current run, or None."""
     config = var_child_runnable_config.get()
     return None if config is None else config.get("callbacks")
 
 
 def current_run_id() -> Hashable | None:
-    """Return the key of LangChain's current run, or None."""
     return key_of(getattr(current_manager(), "parent_run_id", None))
 
 
 def current_handlers() -> Sequence[BaseCallbackHandler]:
-    """Return the handlers of LangChain's current run."""
     return getattr(current_manager(), "handlers", None) or ()
 
 
 class InlineUnlessWithheld:
     """Handler attribute `run_inline`: true, except if LangChain would then skip other handlers.
 
-    Inline handlers save async runs a worker thread per event. But `on_llm_start` of
-    langchain-core's async manager calls inline handlers *instead of* all other handlers. For this
-    caller the value is false unless another handler is inline.
+    With an inline handler, an async run needs no worker thread for each event. But `on_llm_start`
+    of langchain-core's async manager calls inline handlers *instead of* all other handlers. For
+    this caller the value is false unless another handler is inline.
     """
 
     def __get__(self, handler: Any, owner: type | None = None) -> bool:
@@ -168,9 +165,9 @@ def _look_up(kind: type) -> _LookUp | None:
 
 
 def _is_langfuse_current(root: Run) -> bool:
-    """Return whether Langfuse's handler, hidden by a classic chain, made its span current.
+    """Return whether the current span is Langfuse's and began after the root run.
 
-    A Langfuse span that was current before the root run belongs to the application.
+    A classic chain hides Langfuse's handler from us, so only this span shows that it is active.
     """
     current = trace.get_current_span()
     scope = getattr(current, "instrumentation_scope", None)

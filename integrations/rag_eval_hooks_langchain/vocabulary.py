@@ -109,7 +109,6 @@ _FORMS: tuple[tuple[type, Form], ...] = (
 
 
 def class_name(serialized: Mapping[str, Any] | None) -> str | None:
-    """Return the name of a tool, or the class of an unnamed run."""
     described = serialized or {}
     path = described.get("id")
     name = path[-1] if path else described.get("name")
@@ -124,7 +123,6 @@ def reply_text(reply: Generation | None) -> str | None:
 
 
 def tool_calls(reply: Generation | None) -> Sequence[Mapping[str, Any]]:
-    """Return the tool calls in a reply, each with `id`, `name` and `args`."""
     return getattr(getattr(reply, "message", None), "tool_calls", None) or ()
 
 
@@ -154,7 +152,6 @@ def _endings(reply: Generation) -> Sequence[Any]:
 
 
 def _provider_id(message_id: str | None) -> str | None:
-    """Return a message's id, unless LangChain generated it."""
     return None if str(message_id).startswith(_LANGCHAIN_IDS) else message_id
 
 

@@ -37,17 +37,14 @@ _LEVELS = 6
 
 
 def question_of(value: Any) -> str | None:
-    """Return the question in a copy of a call's arguments."""
     return readings.question_of(value, _QUESTION_KEYS)
 
 
 def texts_in(value: Any) -> list[str]:
-    """Return the texts in a copy that are not documents, in order."""
     return [text for text in readings.texts_in_input(value) if text.strip()]
 
 
 def only(texts: Sequence[str]) -> str | None:
-    """Return the text of a list with one item, or None for other lists."""
     return texts[0] if len(texts) == 1 else None
 
 
@@ -75,7 +72,6 @@ def is_no_question(root: Run) -> bool:
 
 
 def nodes_in(value: Any) -> list[NodeContext] | None:
-    """Return a call's list of nodes, or None for other results."""
     is_list = isinstance(value, list) and all(isinstance(item, NodeContext) for item in value)
     return value if is_list else None
 
@@ -101,7 +97,6 @@ def retrieved(source: Context, retrieved: Iterable[Context], question: str) -> C
 
 
 def tool_texts(value: Any, levels: int = _LEVELS) -> Iterator[str]:
-    """Yield texts of earlier tool calls from an agent's store."""
     if isinstance(value, Message):
         if value.role == "tool":
             yield value.text

@@ -59,12 +59,10 @@ class Instrumentation(ModelEvents):
 
     @property
     def evals(self) -> RagEval:
-        """The evaluator that receives the requests."""
         return self._evals
 
     @property
     def options(self) -> tuple[CaptureOptions, bool]:
-        """The options passed to `enable`."""
         return self._options
 
     def enable(self) -> None:

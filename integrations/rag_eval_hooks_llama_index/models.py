@@ -115,21 +115,18 @@ def arguments_text(arguments: Mapping[str, Any]) -> str | None:
 
 
 def result_text(result: Any) -> str | None:
-    """Return a copy of a tool's result as text."""
     if isinstance(result, Opaque):
         return None
     return result.text if isinstance(result, Message) else str(result)
 
 
 def metadata_of(tags: Any) -> dict[str, Any]:
-    """Return the metadata in instrument tags, without LlamaIndex's own tags."""
     held = tags.items() if isinstance(tags, READABLE_MAPPING) else ()
     named = {str(key): value for key, value in held}
     return {k: v for k, v in named.items() if not k.startswith("llamaindex.") and k != "tags"}
 
 
 def labels_of(tags: Any) -> tuple[str, ...]:
-    """Return the labels in the instrument tag `tags`."""
     labels = tags.get("tags") if isinstance(tags, READABLE_MAPPING) else None
     if isinstance(labels, list | tuple | set | frozenset):
         return tuple(map(str, labels))

@@ -249,7 +249,6 @@ class Reader(BaseReader):
                 self._note(run, texts, Origin.STEP)
 
     def _note_state(self, run: Run, state: Mapping[str, Any]) -> None:
-        """Record each text that a step left in its workflow's store."""
         known = run.interaction.step_texts
         values = (value for value in state.values() if not is_of_framework(value))
         for contexts in (one for value in values for one in self._distinctive(run, value)):
@@ -284,7 +283,6 @@ class Reader(BaseReader):
             self._recorder.prompt(run, [message.text for message in given], roles)
 
     def reply(self, run: Run, response: Any) -> None:
-        """Record model, tokens and tool calls of a model's reply."""
         calls = models.tool_calls_of(response)
         arguments = [one["arguments"] for one in calls]
         self._recorder.reply(run, models.reply_facts(response), arguments)

@@ -49,8 +49,6 @@ _CORE = "llama_index.core."
 
 
 class Role(Enum):
-    """Role of a span for capture."""
-
     CHAIN = auto()
     ENGINE = auto()
     RETRIEVAL = auto()
@@ -117,8 +115,6 @@ span stays current in the code that started it.
 
 
 class Described(NamedTuple):
-    """Properties of a span, from its name and its object's class."""
-
     role: Role
     owner: str
     method: str
@@ -143,7 +139,6 @@ def _role_of(owner: type, method: str) -> Role:
 
 
 def name_of(role: Role, instance: Any) -> str | None:
-    """Return a tool's name, or else the class name. None for a function."""
     if role is Role.TOOL and isinstance(name := field(instance.metadata, "name"), str):
         return name
     return None if instance is None else type(instance).__name__
@@ -152,7 +147,8 @@ def name_of(role: Role, instance: Any) -> str | None:
 def is_written_by_framework(tool: Any) -> bool:
     """Return whether the framework wrote a tool, such as a handover to another agent.
 
-    The framework wraps an application's function, sync or async, in the other form.
+    A tool has a sync and an async function. If the application wrote one of them, the framework
+    generates the other. So a tool is the framework's only if both functions are.
     """
     functions = [getattr(tool, name, None) for name in ("fn", "async_fn")]
     modules = [str(function.__module__) for function in functions if function is not None]
@@ -168,7 +164,6 @@ class SpanParents:
         self._ignored: dict[str, None] = {}
 
     def current(self) -> str | None:
-        """Return the id of LlamaIndex's current run, or None."""
         known = active_span_id.get()
         # Steps have separate spans: old versions leave a run's span to its starter.
         if self._is_workflow(known):

@@ -58,7 +58,6 @@ class NodeContext(Context):
 
 
 def plain(contexts: Iterable[Context]) -> list[Context]:
-    """Return contexts without the copies of nodes."""
     return [
         Context(text=one.text, id=one.id, score=one.score, metadata=one.metadata)
         for one in contexts

@@ -26,7 +26,6 @@ _read_run: ContextVar[Callable[[], Run | None]] = ContextVar(
 
 
 def current_stream() -> Run | None:
-    """Return the run whose stream the caller is reading, or None."""
     return _read_run.get()()
 
 

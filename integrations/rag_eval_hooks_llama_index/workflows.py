@@ -22,7 +22,6 @@ class FlowState:
 
 
 def start_fields(workflow: Any) -> tuple[str, ...]:
-    """Return the field names of a workflow's start event."""
     names = ("start_event_class", "_start_event_class")
     declared = next(filter(None, (getattr(workflow, name, None) for name in names)), None)
     return tuple(getattr(declared, "model_fields", ()))

@@ -14,15 +14,13 @@ __all__ = ["answering_calls"]
 _PREFIX = 160
 """A prompt quotes an output if it contains this many of the output's first characters."""
 _MAX_CALLS = 200
-"""Number of most recent calls to search for quoted calls."""
+"""Maximum number of recent calls in which to search for quoted calls."""
 _MIN_OUTPUT = 3
 """Minimum length of an output that counts as quoted."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweringCalls:
-    """Prompts of the model calls that produced an answer, normalized by `fold`."""
-
     # The answering calls, then those whose outputs they quote.
     calls: Sequence[Run]
     prompts: Sequence[str]
@@ -55,8 +53,6 @@ def answering_calls(
 
 
 class _Quotes:
-    """Finds model calls whose outputs appear in other calls' prompts."""
-
     def __init__(self, prompts: Mapping[Run, str], retrieved: Sequence[str]) -> None:
         self._prompts = prompts
         self._retrieved = retrieved
@@ -126,7 +122,6 @@ def _families(call: Run) -> Iterator[object]:
 
 
 def _are_alike(one: Run, other: Run) -> bool:
-    """Return whether the same step made two calls, one after the other."""
     if one.name != other.name or one.parent is None or other.parent is None:
         return False
     outer, others = one.parent, other.parent
@@ -134,7 +129,6 @@ def _are_alike(one: Run, other: Run) -> bool:
 
 
 def _outputs(call: Run) -> list[str]:
-    """Return a call's text. If the text is JSON, also return the long texts in it."""
     texts = map(fold, texts_in(call.text or ""))
     return [
         text

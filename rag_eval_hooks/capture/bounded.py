@@ -25,7 +25,6 @@ _MAX_CHARS = 400_000_000
 
 
 def remember(known: dict[K, V], key: K, value: V, most: int) -> None:
-    """Set an entry of a bounded map, and evict the oldest entries."""
     known[key] = value
     while len(known) > most:
         try:
@@ -36,11 +35,6 @@ def remember(known: dict[K, V], key: K, value: V, most: int) -> None:
 
 
 def oldest(known: Mapping[K, V]) -> V | None:
-    """Return the value that was added first.
-
-    Returns:
-        None for an empty mapping, or if another thread is changing the mapping.
-    """
     try:
         return next(iter(known.values()))
     except (StopIteration, RuntimeError):
@@ -67,7 +61,6 @@ class EndedIds:
             self._times.pop(first, None)
 
     def forget(self, run_id: Hashable) -> None:
-        """Remove an id, because a new run uses the same id."""
         self._times.pop(run_id, None)
 
     def is_root(self, run_id: Hashable) -> bool:
@@ -84,17 +77,14 @@ class OpenInteractions(dict[Hashable, Interaction]):
     """
 
     def old(self, oldest_allowed: int) -> Iterator[Interaction]:
-        """Yield expired requests, each until the caller removes it."""
         while (first := oldest(self)) is not None and first.opened <= oldest_allowed:
             yield first
 
     def beyond(self, most: int) -> Iterator[Interaction]:
-        """Yield the oldest requests while too many are open."""
         while len(self) >= most and (first := oldest(self)) is not None:
             yield first
 
     def large(self) -> Iterator[Interaction]:
-        """Yield the oldest requests while their total text is too long."""
         held = [(one, one.chars) for one in list(self.values())]
         excess = sum(chars for _, chars in held) - _MAX_CHARS
         for interaction, chars in held:

@@ -27,7 +27,6 @@ _FINISH_REASONS: Final = {
     "tool_calls": "tool_call",
     "tool_use": "tool_call",
 }
-"""Finish reasons of providers, mapped to OpenTelemetry's finish reasons."""
 
 
 def marked(text: str | None, cut_texts: Set[str]) -> _Text | None:
@@ -60,7 +59,7 @@ def _json(value: Any, longest: int) -> str:
 
 
 def _shortened(value: Any, longest: int) -> Any:
-    """Return a value with its texts cut. A message's `type` is never cut."""
+    """Return a value with its texts cut, except the `type` of a message."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, READABLE_MAPPING):
@@ -75,7 +74,6 @@ def _shortened(value: Any, longest: int) -> Any:
 
 
 def request_content(question: _Text | None, answer: _Text | None) -> Contents:
-    """Return a request's question and answer, as texts and as a conversation."""
     return _present(
         {
             semconv.INPUT_VALUE: question,
@@ -181,7 +179,6 @@ def _joined(prompt: Sequence[str], cut_texts: Set[str]) -> _Text:
 
 
 def _read(text: str | None, cut_texts: Set[str]) -> Content | None:
-    """Parse JSON and redact each value. Return other text unchanged."""
     value = None
     if text is not None and text not in cut_texts:
         try:

@@ -34,7 +34,7 @@ __all__ = ["ContextSource", "Found", "find_contexts", "has_retrieved"]
 _MIN_PROSE = 40
 """A step's text replaces a document as context if it adds at least this width of prose."""
 _MIN_SHARED = 2
-"""Number of words that a text must share with a question."""
+"""Minimum number of words that a text must share with a question."""
 
 
 class ContextSource(StrEnum):
@@ -70,7 +70,6 @@ class Found(NamedTuple):
 
 
 def find_contexts(interaction: Interaction, answer: str | None) -> Found:
-    """Return the contexts of a finished request with this answer."""
     if interaction.chosen is not None:
         return Found(_once(interaction.chosen), ContextSource.CHOSEN)
     return _Search(interaction, answer or "").found()
@@ -177,7 +176,6 @@ class _Search:
         return Found(self._with_sources(in_prompt_order(placed)), source)
 
     def _earlier_texts(self) -> list[Passage]:
-        """Return texts that earlier turns left in the state or in a prompt."""
         turns = []
         for run in self._calls.calls:
             if replies := sorted(run.earlier):
@@ -241,7 +239,6 @@ class _Search:
         return bool(prompts.texts) and seen and is_whole and not prompts.show_run_of(passages)
 
     def _last_list(self, prompts: Prompts) -> tuple[Context, ...] | None:
-        """Return the list of the last step outside retrievers, or the lists of all tools."""
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS]
         # Documents in the input may come from an earlier turn.
         lists = lists or ([] if prompts.texts else self._lists)
@@ -256,7 +253,6 @@ class _Search:
 
 
 def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
-    """Return whether a text has a document, and prose of half the shortest document's width."""
     held = [d.folded for d in documents if d.is_distinctive and d.folded in p.folded]
     if not held or p.folded in held:
         return False

@@ -21,14 +21,12 @@ def session_of(metadata: Mapping[str, Any]) -> str | None:
 
 
 def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
-    """Return name and thread of a resumable run, or None without a thread."""
     if metadata.get("thread_id") is None:
         return None
     return "/".join([name, *(str(metadata.get(key) or "") for key in _THREAD_KEYS)])
 
 
 def objects_in(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return a sentence for each id or text in the metadata that has a wrong type."""
     return {
         key: f"metadata {key!r} must be a text or a number, not {type(metadata[key]).__name__}"
         for key in _TEXT_KEYS
@@ -37,5 +35,4 @@ def objects_in(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def own_entries(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata entries that have their own field on the sample."""
     return {key: values[key] for key in OWN_KEYS if values.get(key) is not None}

@@ -32,7 +32,6 @@ __all__ = [
 
 PAIR: Final = 2
 _ENCODED: Final = frozenset(("base64", "image", "audio", "video"))
-"""Types of content blocks whose data are not text."""
 _BLOCK_LEVELS: Final = 50
 _MAX_ITEMS: Final = 1000
 
@@ -72,8 +71,6 @@ class FormattedPrompt:
 
 @dataclass(slots=True, eq=False)
 class Update:
-    """Copy of a LangGraph command: its state update, and whether it hands over to another agent."""
-
     values: Any
     hands_over: bool = False
 
@@ -89,7 +86,6 @@ def entries(value: Any) -> Mapping[str, Any] | None:
 
 
 def state_update(value: Any) -> Any:
-    """Return a command's state update. Return other values unchanged."""
     if not isinstance(value, Update):
         return value
     return {"messages": value.values} if isinstance(value.values, list | tuple) else value.values
@@ -111,7 +107,6 @@ def is_message(held: Mapping[str, Any]) -> bool:
 
 
 def named(value: Any, key: str, depth: int = 1) -> Any:
-    """Return the value of a key, at the top level or in an inner mapping, or None."""
     held = entries(value)
     if held is None or not depth:
         return None
@@ -122,7 +117,6 @@ def named(value: Any, key: str, depth: int = 1) -> Any:
 
 
 def content_text(content: Any) -> str:
-    """Return the text of a message's content. Text blocks are joined."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list | tuple) else ()
@@ -139,7 +133,6 @@ def typed_text(content: Any) -> str:
 
 
 def block_text(value: Any, depth: int = _BLOCK_LEVELS) -> str:
-    """Return the text of a content block, its inner blocks or its source, or ""."""
     if isinstance(value, str):
         return value
     if depth and isinstance(value, list):

@@ -71,12 +71,10 @@ def given_documents(value: Any, keys: Collection[str]) -> Lists:
 
 
 def holds_documents(value: Any) -> bool:
-    """Return whether a value is a list of documents, possibly with scores."""
     return isinstance(value, list | tuple) and bool(value) and _document(value[0]) is not None
 
 
 def contexts_in(value: Any) -> tuple[Context, ...] | None:
-    """Return the contexts in a value of documents, texts or rows, or None."""
     items = value if isinstance(value, list | tuple) and _document(value) is None else [value]
     contexts = _contexts(items[:_MAX_ITEMS])
     if contexts is None:
@@ -85,8 +83,6 @@ def contexts_in(value: Any) -> tuple[Context, ...] | None:
 
 
 class _Search(NamedTuple):
-    """Options of one search, which limits depth and width."""
-
     keys: Collection[str]
     artifacts: bool
     resets: bool

@@ -30,9 +30,9 @@ __all__ = ["Endings"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
-"""Number of requests without retrieved text that `explain` remembers."""
+"""Maximum number of requests without retrieved text that `explain` remembers."""
 _MANY = 1000
-"""If more finished roots are waiting, the threads that finish roots process them."""
+"""Maximum number of waiting roots. Beyond it, the threads that finish roots also process them."""
 _PATIENCE_S = 2.0
 """Seconds that a thread waits for another thread's sweep."""
 _POLL_S = 0.001
@@ -81,7 +81,6 @@ class Endings:
         return self._passed_over - self._by_hand.joined
 
     def explains(self, key: str) -> bool:
-        """Return whether the request with this id was answered without retrieved text."""
         return key in self._traces
 
     def end(self, interaction: Interaction) -> None:
@@ -98,7 +97,6 @@ class Endings:
         self.add(interaction)
 
     def add(self, interaction: Interaction) -> None:
-        """Queue a finished root for `decide`. Read the root now if no thread will call `decide`."""
         self._ended.append(interaction)
         is_awaited, others = self._on_wait(), interaction.others
         # Another instrumentor's span waits for the decision.
@@ -127,7 +125,6 @@ class Endings:
                 self._sweeper = outer
 
     def decide(self, most: int | None = None) -> None:
-        """Read finished roots, all or a limited number, and report the requests among them."""
         with contextlib.suppress(IndexError):
             for _ in range(len(self._ended) if most is None else most):
                 interaction = self._ended.popleft()
@@ -252,7 +249,6 @@ def _asks_nothing(interaction: Interaction) -> bool:
 
 
 def _is_childless(interaction: Interaction) -> bool:
-    """Return whether a chain with a handler answered a question without any step."""
     root = interaction.root
     answered = interaction.passed and root.kind is RunKind.CHAIN and bool(root.query and root.text)
     return answered and len(interaction.runs) == 1
@@ -310,7 +306,6 @@ def _replace(
 
 
 def _latest_texts(contexts: Sequence[Context]) -> dict[str, str]:
-    """Return each id's text. For a document split into pieces, return all its texts."""
     latest: dict[str, str] = {}
     for context in contexts:
         if context.id is not None:
@@ -323,7 +318,6 @@ def _latest_texts(contexts: Sequence[Context]) -> dict[str, str]:
 def _earlier_text(
     name: str, latest: str, known: Sequence[Context], given: Mapping[str, str]
 ) -> str | None:
-    """Return a step's input text for an id if the output text differs, else None."""
     was = given.get(name, latest)
     if was not in latest:
         return was
@@ -341,7 +335,6 @@ def _most_alike(texts: Collection[str], text: str) -> str:
 
 
 def _without(context: Context, rewritten: Mapping[str | None, Collection[str]]) -> Context:
-    """Return a document without the metadata that contains an earlier text."""
     texts = [text for text in rewritten.get(context.id, ()) if text not in context.text]
     metadata = {
         key: value

@@ -20,7 +20,6 @@ _ENDPOINTS: Final = (
     "anthropic_api_url",
     "endpoint_url",
 )
-"""Fields in which models of the frameworks keep the server's URL."""
 _FINISHES: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _PORTS: Final = {"http": 80, "https": 443}
 _SCALARS = (str, int, float, bool)

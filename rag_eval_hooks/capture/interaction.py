@@ -97,7 +97,6 @@ class ManualInteraction(PublicNames):
             self._incidents.report(f"capture interaction {field}", error)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute. For the name of a recording method, call it with the value."""
         if name in _RECORDING:
             getattr(self, name)(value)
             return
@@ -151,7 +150,6 @@ class ManualInteraction(PublicNames):
             run.interaction.add_metadata(self._entries({**_mapping(values), **more}))
 
     def _entries(self, values: Any) -> dict[str, Any]:
-        """Return metadata without values of a wrong type under ids and texts."""
         own = _mapping(values)
         for key, told in objects_in(own).items():
             del own[key]
@@ -233,13 +231,11 @@ _current: ContextVar[ManualInteraction | None] = ContextVar("rag_eval_interactio
 
 
 def enclosing_run(recorder: object) -> Run | None:
-    """Return the run of the innermost open block around the caller."""
     around = _enclosing(recorder)
     return None if around is None else around._run
 
 
 def enclosing_interactions() -> list[ManualInteraction]:
-    """Return the innermost open block around the caller, for each evaluator."""
     recorders = dict.fromkeys(one._recorder for one in _all_open())
     return [one for recorder in recorders if (one := _enclosing(recorder)) is not None]
 
@@ -303,7 +299,6 @@ def _is_generator(frame: FrameType | None) -> bool:
 
 
 def _unless_lost(run: Run, part: str, read: Callable[[Any], Any], value: Any) -> Any:
-    """Read a value. If reading fails, mark this part of the sample as lost."""
     try:
         return read(value)
     except Exception:

@@ -54,7 +54,6 @@ class LeftOutRequests:
         self.forked()
 
     def forked(self) -> None:
-        """Reset in a forked child, because the parent counts these requests."""
         self._runs: dict[Hashable, LeftOut] = {}
         self._roots: dict[Hashable, LeftOut] = {}
 
@@ -66,7 +65,6 @@ class LeftOutRequests:
         return bool(self._runs)
 
     def __contains__(self, run_id: object) -> bool:
-        """Return whether a run belongs to an open, sampled-out request."""
         return run_id in self._runs
 
     def key_of(
@@ -92,7 +90,6 @@ class LeftOutRequests:
         tags: tuple[str, ...],
         metadata: Mapping[str, Any],
     ) -> bool:
-        """Return whether a root is sampled out, with all runs below it."""
         if self._decide is None or key is None or not self._decide(key, tags, metadata):
             return False
         left = LeftOut(run_id, key, _trace_id(otel), tags, metadata, time.time_ns(), [run_id])
@@ -126,7 +123,6 @@ class LeftOutRequests:
         return left.runs
 
     def sweep(self) -> None:
-        """Remove requests that never finished."""
         before = time.time_ns() - self._ttl_ns
         while (first := oldest(self._roots)) is not None and first.opened <= before:
             self._forget(first)

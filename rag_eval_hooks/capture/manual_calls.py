@@ -24,7 +24,7 @@ _REMEMBERED_S = 60
 _PAUSE_S = 5
 """Seconds without another call after which a request is complete."""
 _BEGINNING = 240
-"""Number of a cut document's first characters that a prompt must contain."""
+"""Number of leading characters of a cut document that a prompt must contain."""
 _MOST_ADDED = 0.2
 """Maximum fraction of a text that a formatter may add to documents."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
@@ -35,7 +35,6 @@ _ADVICE = (
 
 
 def answers(interaction: Interaction) -> bool:
-    """Return whether a model replied in a successful root."""
     spoke = any(run.kind is RunKind.MODEL and run.text for run in interaction.runs)
     return spoke and interaction.status is Status.OK and not is_step(interaction)
 
@@ -105,11 +104,6 @@ class _Call:
         return [one for one in known if one in chosen]
 
     def _giver(self, givers: Sequence[_Call]) -> _Call | None:
-        """Return the retrieval that found a document.
-
-        None if retrievals for two questions match.
-        """
-
         def certainty(one: _Call) -> tuple[bool, int, int]:
             asked = bool(one.query) and one.query in self.prompt
             return asked, self.place.nearness(one.place), one.end
@@ -125,8 +119,6 @@ def _shows(prompt: str, text: str) -> bool:
 
 
 class _Request:
-    """Model calls that share documents and so belong to one request."""
-
     def __init__(self, call: _Call) -> None:
         self.calls = [call]
         self.begun = self.last = time.monotonic()
@@ -148,7 +140,6 @@ class _Request:
         return nearness > 0 and sum(text in call.prompt for text in said) > 1
 
     def is_over(self, opened: Sequence[Place], *, at_once: bool) -> bool:
-        """Return whether the request is complete and no open root may belong to it."""
         now, parts = time.monotonic(), self.parts
         is_due = at_once or now - self.last > _PAUSE_S or all(one.place.is_over for one in parts)
         is_old = now - self.begun > _REMEMBERED_S
@@ -195,7 +186,6 @@ class _Request:
         return any(_shows(fold(text), document) for document in documents)
 
     def _answering(self) -> _Call:
-        """Return the last call with a reply that does not check an earlier reply."""
         for place, call in reversed(list(enumerate(self.calls))):
             said = (fold(one.text) for one in self.calls[:place])
             is_check = not is_distinctive_text(call.text) and any(
@@ -227,7 +217,6 @@ class ManualCalls:
         self.forked()
 
     def forked(self) -> None:
-        """Reset in a forked child, because the parent reports these calls."""
         self._ended: deque[_Call] = deque(maxlen=_MOST)
         self._retrievals: list[_Call] = []
         self._requests: list[_Request] = []
@@ -240,7 +229,6 @@ class ManualCalls:
 
     @property
     def waits(self) -> bool:
-        """Whether `sweep` has work."""
         return bool(self._ended or self._requests or self._retrievals)
 
     def was_shown(self, interaction: Interaction) -> bool:

@@ -19,8 +19,6 @@ _REPEATED_SHARE = 8
 
 
 class Notes:
-    """Stores question, answer, prompts and documents on runs."""
-
     # Whether to record content that only spans need.
     span_content = False
 
@@ -58,7 +56,6 @@ class Notes:
         return self._limited(run.interaction, text, self.longest)
 
     def question(self, run: Run, text: str | None) -> None:
-        """Record the question to a retriever or an outermost run."""
         run.query = self.text(run, text)
 
     def asked(self, run: Run, texts: Sequence[str]) -> None:
@@ -71,7 +68,6 @@ class Notes:
         run.interaction.kept = self._prompt_texts(run.interaction, texts)
 
     def prompt(self, run: Run, texts: Sequence[str], roles: Sequence[str] = ()) -> None:
-        """Record the texts of a prompt, with their roles if known."""
         run.prompt, run.roles = self._prompt_texts(run.interaction, texts), tuple(roles)
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
@@ -105,7 +101,6 @@ class Notes:
             run.span_content = {**run.span_content, **read}
 
     def reply(self, run: Run, facts: Facts, tool_arguments: Sequence[Any] = ()) -> None:
-        """Record a model reply's text, span attributes and tool arguments."""
         run.facts = {**run.facts, **facts}
         run.tool_arguments = tool_arguments
 
@@ -146,7 +141,6 @@ class Notes:
         self.stop(run, checkpoint)
 
     def stop(self, run: Run, checkpoint: str | None) -> None:
-        """Record the checkpoint at which a request stopped."""
         if checkpoint is not None:
             run.interaction.stops.add(checkpoint)
 

@@ -30,8 +30,6 @@ class CaptureKeywords(TypedDict, total=False):
 
 
 class HandlerKeywords(CaptureKeywords, total=False):
-    """Keywords of a framework's handler."""
-
     question: Choice
 
 
@@ -67,7 +65,6 @@ class CaptureOptions:
     as_context: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
-        """Reject values that can never work."""
         for name in ("question", "contexts", "answer"):
             value = getattr(self, name)
             if not (value is None or callable(value) or _is_name(value)):
@@ -117,7 +114,6 @@ class CaptureOptions:
 
 
 def converted(as_context: Callable[[Any], Any], value: Any) -> Context | None:
-    """Return the context that `as_context` returns for an object, or None."""
     found = as_context(value)
     if found is None or isinstance(found, Context):
         return found

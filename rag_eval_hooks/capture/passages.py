@@ -32,11 +32,11 @@ __all__ = [
 
 DOCUMENT_ORIGINS = (Origin.DOCUMENTS, Origin.GIVEN, Origin.SOURCES, Origin.STATED)
 MIN_RUNS = 3
-"""Number of unique word sequences that identify a text."""
+"""Minimum number of unique word sequences that identify a text."""
 _MIN_METADATA = 40
 """Minimum length of a metadata text that a prompt may show instead of the document."""
 _FEW = 16
-"""Up to this many passages, a plain search is faster than an index of the prompts."""
+"""Maximum number of passages for which a plain search is faster than an index of the prompts."""
 _KEY_WORDS = 3
 """Number of words to look up in the index. Outer words are skipped, since text may touch them."""
 
@@ -52,12 +52,10 @@ class Passage:
 
     @cached_property
     def runs(self) -> set[str]:
-        """The text's four-word sequences."""
         return runs_of(self.folded)
 
     @cached_property
     def is_distinctive(self) -> bool:
-        """Whether a prompt cannot contain the text by chance."""
         return is_distinctive(self.folded)
 
     @cached_property
@@ -132,7 +130,6 @@ class Prompts:
         return -1 if behind < 0 and is_within else max(behind, first)
 
     def _first(self, number: int, text: str) -> int:
-        """Return a text's first position. For many texts, use an index of the prompt's words."""
         prompt, words = self.texts[number], text.split(" ", _KEY_WORDS + 1)
         if not self._has_many or len(words) < _KEY_WORDS + 2:
             return prompt.find(text)
@@ -168,7 +165,6 @@ class Prompts:
                     break
 
     def _add_short(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
-        """Add short texts next to a longer text of their list, or in a group."""
         short = [p for p in passages if p.folded and not any(is_distinctive(t) for _, t in p.forms)]
         if not short:
             return
@@ -185,7 +181,10 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rest(self, number: int, places: Iterable[Place]) -> str:
-        """Return a prompt with each found text as one word, so that no word sequence crosses it."""
+        """Return a prompt in which a filler word replaces each text that was found whole.
+
+        A word sequence then cannot span such a text.
+        """
         text, last = self.texts[number], 0
         parts: list[str] = []
         for at in sorted(at for at in places if at.whole and at.prompt == number):
@@ -195,7 +194,6 @@ class Prompts:
         return "".join([*parts, text[last:]])
 
     def show_run_of(self, passages: Iterable[Passage]) -> bool:
-        """Return whether a prompt shows any word sequence of the passages."""
         runs = {run for p in passages for run in p.runs} - self._query_runs
         return any(not runs.isdisjoint(self._offsets_of(n)) for n in range(len(self.texts)))
 
@@ -254,6 +252,5 @@ def by_list(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
 
 
 def in_prompt_order(placed: Mapping[Passage, Place]) -> tuple[Context, ...]:
-    """Return the contexts in prompt order."""
     ordered = sorted(placed.values(), key=lambda at: (at.prompt, at.start, -at.end))
     return tuple(place.context for place in ordered)

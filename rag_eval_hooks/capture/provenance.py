@@ -22,19 +22,15 @@ _RECEIPT: Final = re.compile(
     r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!\w)/[\w./-]+"
     r"|\d{4}-\d\d-\d\d[T\d:.+Z-]*"
 )
-"""Ids, paths and dates."""
 _RECEIPT_WORDS: Final = 4
 _WRITTEN: Final = (Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
 
 def content_words(text: str) -> set[str]:
-    """Return the words and numbers of a text without function words."""
     return set(content_tokens(text)) - _STOP
 
 
 class Provenance:
-    """Who wrote the texts of a request, and which facts the answer uses."""
-
     def __init__(
         self, interaction: Interaction, answer: str, question: str, documents: Sequence[Passage]
     ) -> None:
@@ -71,11 +67,9 @@ class Provenance:
         return sure, unsure
 
     def step_texts(self, origin: Origin) -> list[Passage]:
-        """Return texts of steps that neither a model nor the user wrote."""
         return [p for p in self._found(origin) if not self._was_asked(p)]
 
     def is_no_prompt(self, p: Passage) -> bool:
-        """Return whether a step's text is neither a prompt, a query, nor a model's text."""
         return not self._was_asked(p) and not self._wrote(p)
 
     def _was_asked(self, p: Passage) -> bool:
@@ -107,7 +101,6 @@ class Provenance:
         return [fold(text) for text in self._interaction.asked]
 
     def _found(self, origin: Origin) -> list[Passage]:
-        """Return the texts that no model wrote and that do not combine other texts."""
         return [
             p
             for p in distinct(self._interaction.lists_of(origin))
@@ -182,7 +175,6 @@ class Provenance:
 
 
 def _is_empty(p: Passage) -> bool:
-    """Return whether a tool's text has only ids and times, or reports no result."""
     arguments = content_words(p.found.run.query or "")
     if arguments.issuperset(content_words(p.context.text)):
         return True

@@ -37,7 +37,6 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
 
 
 def queries(interaction: Interaction) -> list[str]:
-    """Return the distinct queries of outermost retrievers, in order."""
     asked = dict.fromkeys(run.query for run in _outer_retrievers(interaction) if run.query)
     return list(asked)[:_MAX_QUERIES]
 
@@ -62,7 +61,6 @@ def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, st
 
 
 def _used(interaction: Interaction, texts: Iterable[str], asked: Sequence[str]) -> list[str]:
-    """Return the texts that retrievers received, else the long texts in prompts."""
     folded = {text: fold(text) for text in texts}
     places = list(map(fold, asked))
     long = {text: one for text, one in folded.items() if is_distinctive(one)}
@@ -140,7 +138,6 @@ def _said(interaction: Interaction) -> str | None:
 
 
 def holds_reply(text: str, call: Run) -> bool:
-    """Return whether a text contains the reply of a model call."""
     return bool(call.text and call.text in text)
 
 
@@ -151,7 +148,6 @@ def _is_last_part(text: str, call: Run) -> bool:
 
 
 def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> bool:
-    """Return whether a prompt contains retrieved text besides other calls' replies."""
     prompt = fold(" ".join(call.prompt))
     for said in filter(is_distinctive, (fold(one.text or "") for one in calls if one is not call)):
         prompt = prompt.replace(said, " ")

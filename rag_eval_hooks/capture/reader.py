@@ -22,8 +22,6 @@ __all__ = ["BaseReader"]
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """Marks that the application's function raised."""
-
     error: Exception
 
 
@@ -84,7 +82,6 @@ class BaseReader:
         self._recorder.defer(run, event, self._read, run, read, values)
 
     def copy(self, run: Run, value: Any) -> Any:
-        """Return a copy of a value that may change before it is read."""
         if value is None:
             return value
         copier = self._copier(run)
@@ -156,7 +153,6 @@ class BaseReader:
             run.interaction.unmet[name] = told, self.place
 
     def _note_choice(self, run: Run, value: Any) -> None:
-        """Record the contexts that the application's option selects in a step's output."""
         choice, result = self.options_of(run).contexts, run.chosen.get("contexts")
         if isinstance(choice, str):
             result = (entries(value) or {}).get(choice)

@@ -98,7 +98,6 @@ def _only_text(values: Mapping[str, Any]) -> str | None:
 
 
 def question_in_state(state: Any) -> str | None:
-    """Return the question in a state: under a known key, or as the last user message."""
     held = {"messages": state} if isinstance(state, list | tuple) else entries(state)
     return None if held is None else _first(held, _QUESTION_KEYS, question_of)
 
@@ -196,7 +195,6 @@ def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | 
 
 
 def other_answers(value: Any, given: Any) -> tuple[str, ...]:
-    """Return the texts of a root's output that has no known answer."""
     return tuple(filter(str.strip, texts_in_input(fresh(entries(value) or {}, given))))
 
 
@@ -214,7 +212,6 @@ def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ..
 
 
 def lone_text(value: Any) -> str:
-    """Return a text, or the only text of a list, or "" for other values."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value if isinstance(value, str) else ""
@@ -252,7 +249,6 @@ def _plain(value: Any) -> Any:
 
 
 def _holds_framework(value: Any, levels: int = 2) -> bool:
-    """Return whether a value is, or contains at the top, a document, message or prompt."""
     parts = list(value.values()) if isinstance(value, dict) else value
     if levels and isinstance(parts, list | tuple):
         return any(_holds_framework(one, levels - 1) for one in parts)

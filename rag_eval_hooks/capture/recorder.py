@@ -78,7 +78,6 @@ class Recorder(Notes):
         self.forked()
 
     def forked(self) -> None:
-        """Reset in a forked child, because the parent reports the open requests."""
         # Names of runs seen, by option, expected names and place; None after a match.
         self._names: dict[tuple[str, tuple[str, ...], str], dict[str, None] | None] = {}
         # Whether a run reached a handler, by the handler's place.
@@ -97,7 +96,6 @@ class Recorder(Notes):
         )
 
     def is_root(self, root: str, name: str, place: str) -> bool:
-        """Return whether an outermost run has the name in the option `root`."""
         return self.is_named("No run has the name in the option root,", [root], name, place)
 
     def is_named(self, told: str, wanted: Collection[str], name: str, place: str) -> bool:
@@ -114,7 +112,6 @@ class Recorder(Notes):
         return is_match
 
     def report_unmet(self) -> None:
-        """Count options whose names matched no run, and retrievals without a model."""
         for (told, wanted, place), seen in list(self._names.items()):
             if seen:
                 meant = next((one for one in wanted if nearest(one, [*seen])), *wanted[:1])
@@ -127,7 +124,6 @@ class Recorder(Notes):
             self._incidents.count(_NO_MODEL, detail="or use evals.interaction")
 
     def report_unreached(self) -> None:
-        """Count handlers that no run has reached."""
         for place in [place for place, is_reached in self.handlers.items() if not is_reached]:
             advice = (
                 'pass it in config={"callbacks": [handler]} of the call, before evals.shutdown()'
@@ -147,7 +143,6 @@ class Recorder(Notes):
     # Look-ups. Single operations of dictionaries are atomic.
 
     def get(self, run_id: Hashable) -> Run | None:
-        """Return an open run, or None for an unknown or finished run."""
         run = self._runs.get(run_id)
         return run if run is not None and run.end is None else None
 
@@ -160,7 +155,6 @@ class Recorder(Notes):
         return not self.knows(run_id) and run_id not in self._ended
 
     def shared(self, run_id: Hashable, other: Run) -> bool:
-        """Return whether a known run belongs to the same request as another run."""
         run = self._runs.get(run_id)
         return run is not None and run.interaction is other.interaction
 
@@ -282,7 +276,6 @@ class Recorder(Notes):
             run.end = time.time_ns()
 
     def settle(self, run: Run) -> None:
-        """End the run's request if its root has returned and its streams have finished."""
         interaction = run.interaction
         root = interaction.root
         if root.end is not None:
@@ -298,7 +291,6 @@ class Recorder(Notes):
                 self._finish(root, next(unwell, Status.OK))
 
     def fail(self, run: Run, error: BaseException | type[BaseException]) -> None:
-        """Finish a run with an exception or an exception class."""
         kind = error if isinstance(error, type) else type(error)
         run.error_type = kind.__qualname__
         self._finish(run, status_after(kind))

@@ -104,7 +104,6 @@ class Run:
 
     @property
     def user_text(self) -> str:
-        """The user's last text in the prompt, or ""."""
         return self.prompt[self._asked_at] if self.prompt and "user" in self.roles else ""
 
     @property
@@ -118,11 +117,9 @@ class Run:
         return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
 
     def within(self, kind: RunKind) -> bool:
-        """Return whether an enclosing run has this kind."""
         return any(outer.kind is kind for outer in self.ancestors())
 
     def ancestors(self) -> Iterator[Run]:
-        """Yield the enclosing runs, innermost first."""
         outer = self.parent
         while outer is not None:
             yield outer
@@ -130,8 +127,6 @@ class Run:
 
 
 class Origin(StrEnum):
-    """Where a list of candidate texts comes from."""
-
     DOCUMENTS = "documents"
     """Documents that a run returned."""
     GIVEN = "given"
@@ -153,8 +148,6 @@ _UNSURE = (Origin.GIVEN, Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
 @dataclass(frozen=True, slots=True)
 class DocumentList:
-    """Documents that a run returned. They are candidates for the contexts."""
-
     run: Run
     contexts: tuple[Context, ...]
     origin: Origin = Origin.DOCUMENTS
@@ -167,7 +160,6 @@ class DocumentList:
 
     @property
     def is_guessed(self) -> bool:
-        """Whether these are texts of steps or earlier turns, which may not be documents."""
         return self.origin in (Origin.STEP, Origin.EARLIER)
 
 
@@ -193,7 +185,6 @@ def current_task() -> asyncio.Task[Any] | None:
 
 
 def status_after(error: type[BaseException]) -> Status:
-    """Return the request status for an exception class."""
     if issubclass(error, GeneratorExit):
         return Status.CLOSED
     return Status.CANCELLED if issubclass(error, asyncio.CancelledError) else Status.ERROR
@@ -201,16 +192,12 @@ def status_after(error: type[BaseException]) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class BlockEnd:
-    """Where a manual block ended, and whether it recorded an answer."""
-
     place: str
     has_answer: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Span, task and thread around a call."""
-
     span: trace.Span
     task: weakref.ref[Any] | None
     thread: int
@@ -347,7 +334,6 @@ class Interaction:
 
     @property
     def chars(self) -> int:
-        """Number of characters that this request keeps in memory."""
         root = self.root
         read = self.kept_chars + len(root.query or "") + len(root.text or "")
         return max(read, self.snapshots.chars)
@@ -360,7 +346,6 @@ class Interaction:
         self.left_out.update(("contexts", "prompt"), ("question", "answer") if of_root else ())
 
     def add_metadata(self, values: Mapping[str, Any]) -> None:
-        """Add metadata. A later value of a key replaces the earlier value."""
         self.metadata = {**self.metadata, **values}
 
     def add_tags(self, tags: Sequence[str]) -> None:

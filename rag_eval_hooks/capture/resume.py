@@ -80,7 +80,6 @@ class Suspensions:
         return True
 
     def renew(self, conversation: str, fits: Fits) -> None:
-        """Drop a conversation's suspended request, because a new question arrived."""
         for interaction in self._fitting(conversation, fits):
             self._give_up(interaction)
 
@@ -90,12 +89,10 @@ class Suspensions:
             pass
 
     def close(self) -> None:
-        """Drop all suspended requests, and drop new ones immediately."""
         self._most = 0
         self.sweep(float("inf"))
 
     def interrupted(self) -> list[Interaction]:
-        """Return the requests that wait for a person."""
         waiting = [one for _, one in list(self._waiting.values())]
         return [one for one in waiting if one.status is Status.INTERRUPTED]
 
@@ -133,7 +130,6 @@ def _continue(interaction: Interaction, earlier: Interaction) -> None:
 
 
 def _remainder(broken: Interaction) -> Interaction:
-    """Return a copy with the parts that a retry needs: question and documents."""
     giving = {found.run for found in broken.lists if not found.run.within(RunKind.RETRIEVER)}
     kept = broken.part([run for run in broken.runs if run is broken.root or run in giving])
     for run in kept.runs:

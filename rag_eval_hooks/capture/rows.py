@@ -22,14 +22,13 @@ _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
 _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
 _ERRORS = frozenset(("error", "errors"))
 _OF_ERRORS = frozenset(("code", "status", "message", "detail"))
-"""Keys of a tool's error reply."""
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
-"""Minimum width of a text that is more than a field of a record."""
+"""Minimum width of a text that counts by itself, not as a field of a record."""
 _PASSAGE = 20
-"""Minimum width of a text in a list that is more than a name."""
+"""Minimum width of a text in a list that counts as a passage, not as a name."""
 _MARKS = 6
-"""Width of an entry's quotes, colon and comma, or of a number."""
+"""Width of the quotes, colon and comma around an entry. A number counts as wide as these."""
 _LEVELS = 8
 _DEEP = 50
 """Maximum depth of nested containers to search for texts."""
@@ -160,7 +159,6 @@ def _is_short_row(item: Any) -> bool:
 
 
 def is_record(item: Any) -> bool:
-    """Return whether a value outside a list is a record, which is one context."""
     return _record(item) is not None
 
 
@@ -206,7 +204,6 @@ def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tup
 
 
 def _fields(item: Any) -> Any:
-    """Return a mapping, a list or a record's visible fields, or None for other values."""
     if isinstance(item, Record):
         return {name: value for name, value in item.held.items() if name in item.shown}
     return item if isinstance(item, dict | list | tuple) else None
@@ -231,7 +228,6 @@ def _is_nothing(value: Any) -> bool:
 
 
 def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
-    """Yield every text in a value, including texts in JSON."""
     if isinstance(value, str):
         yield value
         value = _json_in(value)
@@ -251,7 +247,6 @@ def _json_in(text: str) -> list[Any] | dict[str, Any] | None:
 
 
 def mapping_in(value: object) -> dict[str, Any] | None:
-    """Return a mapping as JSON, or None for other values and unserializable mappings."""
     try:
         return json.loads(json.dumps(value)) if isinstance(value, dict) else None
     except (TypeError, ValueError, RecursionError):

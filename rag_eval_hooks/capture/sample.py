@@ -50,8 +50,6 @@ Golden: TypeAlias = Callable[[Sample], Sample]
 
 
 class Assembler:
-    """Builds redacted samples of finished requests, within the text limits."""
-
     def __init__(
         self,
         config: RagEvalConfig,
@@ -203,7 +201,6 @@ def _response_id(interaction: Interaction, answer: str | None) -> str | None:
 
 
 def traits_of_interaction(interaction: Interaction) -> Traits:
-    """Return the request properties that sampling rules read."""
     session = session_of(interaction.metadata)
     return Traits(
         # As in the sample: a root may lack a question that its retriever has.

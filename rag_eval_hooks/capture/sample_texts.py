@@ -53,12 +53,6 @@ class SampleTexts:
     def contexts(
         self, contexts: tuple[Context, ...] | None, answer: str, lists: Iterable[DocumentList]
     ) -> tuple[Context, ...] | None:
-        """Return contexts, redacted and cut.
-
-        If too many, keep the most likely sources of the answer.
-
-        `lists` are the document lists that contain the contexts.
-        """
         if contexts is None:
             return None
         if len(contexts) > limits.CONTEXTS:
@@ -95,7 +89,6 @@ class SampleTexts:
         return kept
 
     def ids(self, field: str, ids: Sequence[str] | None) -> tuple[str, ...] | None:
-        """Return chunk ids, redacted like the ids of the contexts."""
         return None if ids is None else tuple(self.text(field, one) for one in ids[:_MOST_IDS])
 
     def truncated(self, more: Iterable[str]) -> tuple[str, ...]:

@@ -50,7 +50,6 @@ class Opaque:
     """Placeholder for an unread object. Converting the placeholder to text raises."""
 
     def __repr__(self) -> str:
-        """Raise, because the object's content is unknown."""
         raise TypeError("the object was not read")
 
 
@@ -83,8 +82,6 @@ Form: TypeAlias = Callable[["Copier", Any, int], Any]
 
 @dataclass(slots=True)
 class Snapshots:
-    """Copies of one request, by identity of the original object."""
-
     made: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     chars: int = 0
     # Identities of counted long texts.
@@ -138,12 +135,10 @@ class Copier:
         return form(self, value, depth)
 
     def remember(self, value: Any, copy: Any) -> Any:
-        """Store and return a copy of an immutable value."""
         self.snapshots.made[id(value)] = value, copy
         return copy
 
     def known(self, value: Any) -> Any:
-        """Return the last copy of a value, or None."""
         made = self.snapshots.made.get(id(value))
         return None if made is None else made[1]
 
@@ -198,7 +193,6 @@ class Copier:
         return self.remember(value, copy)
 
     def items(self, value: Any, depth: int) -> Any:
-        """Return a copy of a list or tuple, with the same type."""
         size = len(value)
         most = self.room(size, depth, value)
         if size and not most:

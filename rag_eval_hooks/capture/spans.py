@@ -42,7 +42,6 @@ from rag_eval_hooks.telemetry.attribute_limits import (
 __all__ = ["RequestSpan", "SpanWriter", "application_span"]
 
 Redact: TypeAlias = Callable[[Contents], Contents]
-"""Redacts attributes with content or ids."""
 
 _FORMS: Final = {
     RunKind.RETRIEVER: ("retrieval", "RETRIEVER", SpanKind.CLIENT),
@@ -51,7 +50,6 @@ _FORMS: Final = {
     RunKind.EMBEDDING: ("embeddings", "EMBEDDING", SpanKind.CLIENT),
     RunKind.RERANKER: ("rerank", "RERANKER", SpanKind.INTERNAL),
 }
-"""Operation, OpenInference kind and span kind, by kind of run."""
 _MOST_WAITING: Final = 1000
 """Maximum number of requests whose spans may wait for the background thread."""
 _MOST_WAITING_CHARS: Final = 2_000_000
@@ -141,12 +139,10 @@ class RequestSpan:
 
     @property
     def trace_id(self) -> str | None:
-        """32 hex digits."""
         return format_trace_id(self.context.trace_id) if self.context.is_valid else None
 
     @property
     def span_id(self) -> str | None:
-        """16 hex digits of a recorded span."""
         known = self.context.is_valid and self.recorded
         return format_span_id(self.context.span_id) if known else None
 
@@ -156,7 +152,6 @@ class RequestSpan:
         return self.held is not None and self.deferred is None
 
     def complete(self) -> None:
-        """Write the span's content and children, once."""
         if self.deferred is not None:
             self.deferred.complete()
 

@@ -22,7 +22,7 @@ __all__ = [
 _DISTINCTIVE: Final = 20
 """Minimum width of a text whose match in a prompt is no coincidence."""
 _ENOUGH: Final = 400
-"""Number of first characters that decide whether a text is long enough."""
+"""Number of leading characters that decide whether a text is long enough."""
 _RUN_WORDS: Final = 4
 _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
@@ -96,7 +96,6 @@ def runs_of(folded: str) -> set[str]:
 
 
 def run_offsets(folded: str) -> dict[str, int]:
-    """Return each sequence of `runs_of` with its first offset in the text."""
     matches = [(match[0], match.start()) for match in _WORD.finditer(_lowered(folded))]
     found: dict[str, int] = {}
     for (_, start), run in zip(matches, _in_a_row([word for word, _ in matches]), strict=False):
@@ -113,7 +112,6 @@ def _lowered(text: str) -> str:
 
 
 def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
-    """Yield the sequence that starts with each word, except with the last few words."""
     if max(listed, default="") < _FIRST_WIDE:
         yield from map(" ".join, zip(*(listed[n:] for n in range(_RUN_WORDS)), strict=False))
         return
@@ -130,7 +128,6 @@ def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
 
 
 def is_distinctive(folded: str) -> bool:
-    """Return whether a prompt cannot contain a normalized text by coincidence."""
     if len(folded) >= _DISTINCTIVE:
         return True
     return width(folded) >= _DISTINCTIVE or _SHORT_ROWS.fullmatch(folded) is not None

@@ -68,7 +68,6 @@ def _is_of(word: str, group: str) -> bool:
 
 
 def _is_time(words: list[str]) -> bool:
-    """Return whether a lookup asks for the time, as in "get the current time"."""
     objects = (word for word in words if word not in _listed("time", "before"))
     return next(objects, "") in _listed("time") and not any(word == "table" for word in words)
 
@@ -94,7 +93,7 @@ _MAX_WORDS: Final = 30
 def reports_nothing(words: Iterable[str], known: Iterable[str], text: str) -> bool:
     """Return whether a tool's text only reports a failure or an empty result.
 
-    Words from the tool's arguments and function words do not count.
+    Function words do not count, nor do words from the tool's arguments.
     """
     if _FAILURE.match(text):
         return True

@@ -33,7 +33,6 @@ def _checked(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return an argument type that accepts integers of at least `least`."""
     return _checked(lambda text: _within(int(text), least), f"a whole number, {least} or more")
 
 
@@ -59,7 +58,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def pair(form: str) -> Callable[[str], tuple[str, str]]:
-    """Return an argument type for pairs such as `KEY=VALUE`."""
     return _checked(_pair, form)
 
 
@@ -75,7 +73,6 @@ def add_repeated(
     text: str,
     kind: Callable[[str], object] = str,
 ) -> None:
-    """Add an option that the user may repeat."""
     parser.add_argument(
         name, action="append", default=[], type=kind, metavar=metavar, help=f"{text} (repeatable)"
     )
@@ -92,7 +89,6 @@ def add_gates(parser: argparse.ArgumentParser) -> None:
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that select results."""
     files = "results files: JSON lines (plain or gzip) or Parquet, or folders with such files"
     parser.add_argument("results", nargs="+", metavar="RESULTS", help=files)
     since = "only results after TIME: an age (24h, 7d), today, or a date"

@@ -161,7 +161,6 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
 
 
 def _progress(total: int | None) -> Callable[[DatasetRun], None]:
-    """Return a function that prints rows, rate, cost and remaining time."""
     is_terminal, started = sys.stderr.isatty(), time.monotonic()
     pause, end = (_TERMINAL_S, "\x1b[K\r") if is_terminal else (_FILE_S, "\n")
     due = started + pause

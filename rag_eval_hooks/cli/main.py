@@ -25,7 +25,6 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "opentelemetry": "otel",
     "rich": "report",
 }
-"""The extra that installs each package."""
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -56,7 +56,6 @@ def _one_item(value: object) -> object:
 
 
 def _none(value: object) -> object:
-    """Read the text `none` as None. Environment variables and TOML have no null."""
     return None if value == "none" else value
 
 
@@ -116,7 +115,6 @@ def is_secret(field: FieldInfo, value: object) -> bool:
 
 
 def types_in(annotation: Any) -> Iterator[Any]:
-    """Yield an annotation and all types nested in it."""
     yield annotation
     for part in typing.get_args(annotation):
         yield from types_in(part)

@@ -169,7 +169,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def is_one_provider(judge: str, other: str) -> bool:
-    """Return whether two judges read their URL and key from the same variables."""
     return _endpoint_variables(judge) == _endpoint_variables(other)
 
 
@@ -208,7 +207,6 @@ def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
 
 
 def traces_at(base: str) -> str:
-    """Return the URL for spans, given an OTLP receiver's base URL or full URL."""
     return base.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
 
 
@@ -233,7 +231,6 @@ def model_environment() -> dict[str, str]:
 
 
 def may_be_file(path: Path) -> bool:
-    """Return whether a path is a file, or whether a file can be created there."""
     try:
         return not path.is_dir() and path.parent.is_dir()
     except OSError:

@@ -84,7 +84,6 @@ class DatasetRun(JsonlSink):
             rest.replace(path)
 
     def has(self, row: DataRow) -> bool:
-        """Return whether the file contained the row with the same content."""
         return row.number < len(self._digests) and self._digests[row.number] == row.digest
 
     @property
@@ -103,7 +102,6 @@ class DatasetRun(JsonlSink):
             self.errors.append(error)
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Append one line and count the row."""
         super().deliver(evaluation)
         with self._changed:
             self.evaluated += 1

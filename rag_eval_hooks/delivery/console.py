@@ -18,9 +18,8 @@ __all__ = ["ConsoleSink"]
 _WIDTH: Final = 100
 _TEXT_CHARS: Final = 300
 _FAIR: Final = 0.5
-"""Normalized score from which the color changes from bad to fair."""
+"""Minimum normalized score that is not colored as bad."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters except tab and new line."""
 _REFUSAL: Final = "(a refusal: the answer makes no claim, so its scores do not judge claims)"
 
 

@@ -49,7 +49,7 @@ _FLUSH_TIMEOUT: Final = 30.0
 """Seconds for the export of spans in a flush without a timeout."""
 _OUTCOME_CHARS: Final = 500
 _FEEDBACK_CHARS: Final = 500
-"""Estimated characters of an outcome without its explanation, and of a feedback."""
+"""Characters to assume for a feedback, or for an outcome without its explanation."""
 
 
 class Dispatch:
@@ -159,7 +159,6 @@ class Dispatch:
 
 
 def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[AnySink]:
-    """Return the sinks of one evaluator."""
     for name in config.sink_keys.keys() - SINK_KEYS.keys():
         wants = ", ".join(f"{name}={form}" for name, form in SINK_KEYS.items())
         raise ConfigError("sink_keys", name, wants)

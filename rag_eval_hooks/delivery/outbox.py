@@ -201,7 +201,6 @@ class Outbox:
                     job.resolve()
 
     def _commit(self) -> bool:
-        """Write the oldest changes. Return whether the next changes can follow."""
         assert self._file is not None
         with self._lock:
             batch = [(job, job.state, job.written) for job in islice(self._dirty, _MOST_JOBS)]
@@ -240,7 +239,6 @@ class Outbox:
                     self._count_undurable(job)
 
     def _note(self, job: Job, state: State) -> None:
-        """Record that a change is on disk. The caller holds the lock."""
         for one in job.inserts(state):
             one.is_stored = one.row is not None
             if one.is_stored:

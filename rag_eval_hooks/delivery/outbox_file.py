@@ -249,7 +249,6 @@ def read_counts(path: Path) -> Mapping[str, int]:
 
 
 def read_size(path: Path) -> tuple[int | None, int | None]:
-    """Return the number of samples and the number of bytes in a file."""
     with _read(path) as db:
         if db is None:
             return 0, 0
@@ -259,7 +258,6 @@ def read_size(path: Path) -> tuple[int | None, int | None]:
 
 
 def read_results(path: Path) -> Iterator[str]:
-    """Yield each undelivered result once, as stored text."""
     chosen = f"SELECT payload FROM jobs WHERE consumer {_OF_SINKS}"
     with _read(path) as db:
         sql = f"{chosen} GROUP BY coalesce(origin, id) ORDER BY id"

@@ -22,7 +22,7 @@ from rag_eval_hooks.threads import Wakeup
 __all__ = ["SinkQueue"]
 
 _FULL: Final = "outbox full"
-"""Reason of a result that exceeds the memory limit."""
+"""Reason for dropping a result because the waiting results exceed the memory limit."""
 _LONGEST_ASKED: Final = 60.0
 """Maximum honored `Retry-After`, in seconds."""
 _LONGEST_LOOK: Final = 5.0

@@ -258,7 +258,6 @@ class FindingsCollector:
         return Findings.of(kind, content, usage={kind: used})
 
     async def _ask(self, source: Source, kinds: frozenset[Finding]) -> None:
-        """Add a source's findings. Missing findings of `kinds` are absent with the cause."""
         why = _LEFT_OUT
         try:
             findings = await without_exit(self._make(kinds))

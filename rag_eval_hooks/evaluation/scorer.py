@@ -80,7 +80,6 @@ class Scorer:
         return tuple(metric.id for metric in self.metrics)
 
     def gaps(self, sample: Sample) -> dict[str, str]:
-        """Return which of contexts and answer are missing although a metric needs them."""
         return gaps(self.metrics, sample)
 
     async def score(

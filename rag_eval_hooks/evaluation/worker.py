@@ -187,7 +187,6 @@ class Worker:
         return call.future
 
     def close(self) -> None:
-        """Reject new jobs. Accepted jobs are still processed."""
         self._closed = True
 
     def stop(self, timeout: float) -> None:
@@ -279,7 +278,6 @@ class Worker:
         calls: set[asyncio.Task[None]],
         wake: asyncio.Event,
     ) -> None:
-        """Start all calls, and as many tasks for jobs as the concurrency allows."""
         with self._lock:
             self._woken = False
             wake.clear()

@@ -26,8 +26,6 @@ _RANK: Final = (
 
 @dataclass(slots=True)
 class Answers:
-    """A model's answers about the items of one finding, from one group of chunks."""
-
     ask: Ask
     values: dict[str, Any] = field(default_factory=dict)
     flawed: set[str] = field(default_factory=set)
@@ -50,7 +48,7 @@ class Answers:
             self.values[key] = content
 
     def charge(self, usage: Usage, problem: str, failure: NotScored | None) -> None:
-        """Add the usage of one request, and why items have no content."""
+        """Add one request's usage, and the problem or failure that explains missing contents."""
         self.usage += usage
         self.problem = problem or self.problem
         self.failure = failure or self.failure

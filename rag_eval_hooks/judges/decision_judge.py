@@ -155,7 +155,6 @@ class DecisionJudge(ModelJudge):
         return reading is not None and reading.cut
 
     def _read(self, items: Sequence[_Item], text: str) -> Reading:
-        """Keep the content of each item if all of its questions have an answer."""
         given = iter(json.loads(text))
         problems: tuple[str, ...] = ()
         for answers, key, asked in items:
@@ -167,7 +166,6 @@ class DecisionJudge(ModelJudge):
         return Reading({}, problems)
 
     def _content(self, ask: Ask, answers: Sequence[Answer]) -> Any:
-        """Return the content of one item from the answers to its questions."""
         spec, first = ask.spec, answers[0]
         if ask.kind is Finding.GEVAL:
             correctness, completeness, consistency = (_mean(spec.levels, one) for one in answers)
@@ -221,7 +219,6 @@ def _state(ask: Ask, group: tuple[int, ...]) -> str:
 
 
 def _questions(ask: Ask, key: str) -> list[Question]:
-    """Return the questions about one item. The first decides the verdict."""
     spec, text = ask.spec, ask.question(key)
     levels = [f"{level:g}" for level in spec.levels]
     if ask.kind is Finding.GEVAL:

@@ -32,8 +32,6 @@ _TYPESAFE: Final = "https://api.typesafe.ai/v1"
 
 
 class DecisionModel(ModelAdapter, ABC):
-    """A decision model behind any client."""
-
     async def complete(self, system: str, state: str, questions: Sequence[Question]) -> str:
         """Return a JSON list: the probabilities for each question, or null without valid answer.
 

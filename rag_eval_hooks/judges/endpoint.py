@@ -29,7 +29,6 @@ _OPENAI: Final = "https://api.openai.com/v1"
 _NO_KEY: Final = "none"
 """Placeholder key: the client requires a key, and endpoints without keys ignore it."""
 _LONGEST_PAUSE: Final = 60.0
-"""Maximum pause between two attempts, in seconds."""
 _FIRST_FAILURE: Final = 300
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -208,7 +207,6 @@ async def _limit_reply(response: Any) -> None:
 
 
 def field(value: object, key: str) -> object:
-    """Return a field of a reply, or None."""
     return value.get(key) if isinstance(value, dict) else None
 
 

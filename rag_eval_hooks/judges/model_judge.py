@@ -137,7 +137,6 @@ def without_missing_texts(kinds: frozenset[Finding], sample: Sample) -> frozense
 
 
 async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all coroutines, then return their results or raise the first error."""
     results = await asyncio.gather(*parts, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -146,7 +145,6 @@ async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def check_count(field: str, value: object) -> None:
-    """Raise `ConfigError` unless the value is an integer of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigError(field, value, "a whole number, 1 or more")
 

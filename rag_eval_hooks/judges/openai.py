@@ -76,11 +76,6 @@ def _output_fields(prompt: Prompt, mode: OutputMode) -> dict[str, Any]:
 
 
 def _text(reply: Any) -> str:
-    """Return the reply's text, or the arguments of its tool call.
-
-    Raises:
-        ReplyError: The reply has no text.
-    """
     try:
         choice = reply["choices"][0]
         message, reason = choice["message"], choice.get("finish_reason")

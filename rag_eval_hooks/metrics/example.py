@@ -14,7 +14,6 @@ from rag_eval_hooks.sample import Sample
 
 @cache  # made on first use, because it would add milliseconds to the import
 def example() -> tuple[Sample, Findings]:
-    """Return the example sample and its findings."""
     text = files("rag_eval_hooks.metrics").joinpath("example.toml").read_text("utf-8")
     tables = tomllib.loads(text)
     findings = TypeAdapter(Findings).validate_python(tables["findings"])

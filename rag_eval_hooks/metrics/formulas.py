@@ -114,7 +114,10 @@ def supported_share(
 def useful_share(
     relevance: Sequence[ChunkRelevance], formula: Callable[[Sequence[bool]], float | None]
 ) -> tuple[float | None, dict[str, Any]]:
-    """Return a formula over the chunks that the judge is sure about, and fields of the score."""
+    """Return the formula's value for the chunks that the judge is sure about.
+
+    The mapping contains the warnings and the explanation of the score.
+    """
     rows = [
         {
             "chunk": number,
@@ -188,7 +191,6 @@ def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mappin
 
 
 def chunk_numbers(flags: Sequence[bool]) -> list[int]:
-    """Return the numbers, from 1, of the chunks whose flag is true."""
     return [number for number, flag in enumerate(flags, start=1) if flag]
 
 

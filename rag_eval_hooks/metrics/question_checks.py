@@ -144,7 +144,6 @@ class ListCheck(_Check):
         )
 
     def _items(self, text: str) -> list[str]:
-        """Return a text's distinct list items and pattern matches, in order, ignoring case."""
         # Asterisks of bullets resemble emphasis.
         text = re.sub(r"^(\s*)\*(?=\s)", r"\1-", text, flags=re.MULTILINE)
         found: list[str] = []
@@ -159,8 +158,6 @@ class ListCheck(_Check):
 
 
 class FactsCheck(_Check):
-    """Checks which facts the answer states. Each fact has a name and its evidence."""
-
     value = "fact_score"
     summary = "Share of the expected facts in the answer to {}."
     kind: Literal["facts"]

@@ -94,7 +94,6 @@ class Ask:
         return self.has_contexts and shown is not None and len(shown) < len(chunks)
 
     def items(self) -> Mapping[str, str]:
-        """Return the items that need a judge: their texts by key."""
         spec = self.spec
         match spec.unit:
             case Unit.WHOLE:
@@ -113,7 +112,6 @@ class Ask:
         return {} if isinstance(found, NotScored) else numbered(spec.about.value[0], found)
 
     def chunks(self) -> dict[str, str]:
-        """Return the texts of the chunks in the prompt, by number."""
         every = numbered("", [context.text for context in self.sample.contexts or ()])
         return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
 

@@ -151,8 +151,6 @@ class ReplyElement(BaseModel):
 
 
 class SentenceElement(ReplyElement):
-    """Claims of one sentence."""
-
     sentence: WholeNumber
     claims: list[NonEmptyText]
 
@@ -161,8 +159,6 @@ class SentenceElement(ReplyElement):
 
 
 class StanceElement(ReplyElement):
-    """Whether one text is indistinct."""
-
     id: Literal["answer", "reference"]
     indistinct: Flag
 
@@ -273,8 +269,6 @@ class RelevanceElement(ReplyElement):
 
 
 class EntityElement(ReplyElement):
-    """Whether the chunks mention one entity."""
-
     id: str
     reason: OptionalText = ""
     found: Flag
@@ -288,8 +282,6 @@ class _Reasoned(ReplyElement):
 
 
 class DirectnessElement(_Reasoned):
-    """How directly the answer addresses the question."""
-
     value: Quarter
 
     def content(self, _view: View) -> float:
@@ -304,8 +296,6 @@ class StepElement(_Reasoned):
 
 
 class ClassElement(_Reasoned):
-    """Whether the answer is correct."""
-
     correct: Flag
 
     def content(self, _view: View) -> Verdict:

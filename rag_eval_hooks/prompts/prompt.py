@@ -115,7 +115,6 @@ def _dumped(value: Any) -> str:
 
 
 def numbered(prefix: str, texts: Sequence[str]) -> dict[str, str]:
-    """Number texts from 1, with a prefix."""
     return {f"{prefix}{number}": text for number, text in enumerate(texts, start=1)}
 
 

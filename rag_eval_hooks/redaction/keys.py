@@ -25,7 +25,6 @@ _PREFIXED: Final = re.compile(
 _ONE_CASE: Final = re.compile(
     r"(?=[A-Z\d]{0,31}[G-Z]|[a-z\d]{0,31}[g-z])(?:[A-Z\d]{32,}|[a-z\d]{32,})"
 )
-"""Digits and letters of one case that do not form a hexadecimal hash."""
 _TURN: Final = re.compile(r"\d(?=[A-Za-z])|[A-Za-z](?=\d)")
 _PRIVATE: Final = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _SLASHES: Final = r"\\{0,3}/\\{0,3}/"

@@ -11,7 +11,6 @@ from rag_eval_hooks.redaction.redactor import Match
 __all__ = ["Presidio"]
 
 _MODEL = "en_core_web_lg"
-"""Presidio's default model."""
 
 
 class Presidio:
@@ -45,7 +44,6 @@ class Presidio:
         self._threshold = threshold
 
     def matches(self, text: str) -> Iterator[Match]:
-        """Yield the analyzer's results above the threshold."""
         for found in self._analyzer.analyze(
             text=text,
             language=self._language,

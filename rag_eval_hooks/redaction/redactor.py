@@ -58,7 +58,6 @@ class Rule(Protocol):
 
 
 Finder: TypeAlias = Callable[[str], Iterable[Match]]
-"""Finds one kind of value in a text."""
 
 
 def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
@@ -191,7 +190,6 @@ class Session:
         }
 
     def attributes(self, values: Mapping[str, Content]) -> dict[str, Content]:
-        """Return span attributes with texts and ids redacted."""
         return {key: self._attribute(key, value) for key, value in values.items()}
 
     def _attribute(self, key: str, value: Content) -> Content:
@@ -248,7 +246,6 @@ class Redactor:
 
     @property
     def active(self) -> bool:
-        """Whether redaction is on."""
         return bool(self.rules or self._functions or self._ids_key)
 
     def session(self) -> Session:

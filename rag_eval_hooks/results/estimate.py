@@ -34,7 +34,6 @@ class Basis(NamedTuple):
     freedom: float
 
     def interval(self, mean: float) -> tuple[float, float]:
-        """Return the bounds of Wilson's 95 % interval."""
         square, count = t_quantile(self.freedom) ** 2, self.number
         middle = (mean + square / (2 * count)) / (1 + square / count)
         half = math.sqrt(square * mean * (1.0 - mean) / count + (square / (2 * count)) ** 2)

@@ -240,8 +240,6 @@ class AlertSink:
 
 
 class _Group:
-    """Evaluations of one group in the window, and the time of the next check."""
-
     def __init__(self) -> None:
         self.rows: dict[str, tuple[float, Evaluation]] = {}
         self.due = 0.0

@@ -112,7 +112,6 @@ def _environment(is_html: bool) -> Environment:
 
 
 def _absent(one: MetricSummary) -> str:
-    """Describe the samples without a score, undecided samples first."""
     counts = [("undecided", one.undecided)]
     for cause, count in one.not_scored.items():
         is_undefined = cause is Cause.UNDEFINED

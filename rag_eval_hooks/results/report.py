@@ -35,8 +35,6 @@ _WORST: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReport:
-    """Summaries, groups and worst samples of results."""
-
     title: str
     whole: ResultGroup
     groups: Mapping[str, Mapping[str | None, ResultGroup]]  # by key of the samples

@@ -39,7 +39,6 @@ def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluat
 
 
 def badness(row: Evaluation, metric: str | None = None) -> tuple[float, ...] | None:
-    """Return a result's sort key, lowest for the worst result, or None without a score."""
     if metric is not None:
         outcome = row.outcomes.get(metric)
         return _level(outcome) if outcome is not None and _tells(outcome) else None

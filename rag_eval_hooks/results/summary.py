@@ -28,8 +28,6 @@ By: TypeAlias = str | Callable[[Evaluation], object] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSummary:
-    """Summary of one metric over many samples."""
-
     metric: str
     estimate: Estimate | None  # mean over all traffic in the metric's scale; None for no score
     normalized: Estimate | None  # the same in [0, 1], where 1 is best
@@ -97,7 +95,6 @@ def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, Res
 
 
 def group_key(row: Evaluation, by: By) -> str | None:
-    """Return the group of a result under a key, or None."""
     value = by(row) if callable(by) else None if by is None else _value(row, by)
     return None if value is None else str(value)
 
@@ -211,7 +208,6 @@ def sessions_of(rows: Sequence[Evaluation]) -> list[object] | None:
 
 
 def weight_of(drawn: Evaluation | Score) -> float:
-    """Return the inverse inclusion probability, or 1 without random sampling."""
     return 1.0 / (drawn.probability or 1.0)
 
 

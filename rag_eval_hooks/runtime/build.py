@@ -68,14 +68,11 @@ _TABLES: Final = ((JUDGES, Judge), (EMBEDDERS, Embedder), (TOKEN_SCORERS, TokenS
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Models that the application passed, each a name, an object, or None."""
-
     judge: str | Judge | Function | None = None
     embedder: str | Embedder | None = None
     token_scorer: str | TokenScorer | None = None
 
     def names(self) -> dict[str, str]:
-        """Return models given as names, by setting."""
         names = {}
         given = (self._judge, self.embedder, self.token_scorer)
         for (table, protocol), value in zip(_TABLES, given, strict=True):
@@ -116,8 +113,6 @@ class Models:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """All components of a pipeline, built once."""
-
     config: RagEvalConfig
     incidents: Incidents
     redactor: Redactor

@@ -43,8 +43,6 @@ _MOST_WAITING: Final = 1000
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """Queued feedback and its request."""
-
     feedback: Feedback
     request: Request
     is_delivered: bool = False

@@ -67,7 +67,6 @@ class Intake:
         self._submitting: dict[object, tuple[int, float]] = {}
 
     def forked(self) -> None:
-        """Drop all requests in a forked child, because the parent submits them."""
         self._forget()
         self._spans.forked()
 
@@ -98,10 +97,6 @@ class Intake:
             self._incidents.report("capture", error)
 
     def submit(self, sample: Sample) -> bool:
-        """Submit a sample of the application. Return whether it will be evaluated.
-
-        A sample without a span gets a RAG span below the current span, like a captured request.
-        """
         if sample.trace_id is not None or sample.span_id is not None:
             return self._pipeline.submit(Request.of(sample, lambda: self._assembler.own(sample)))
         request = self._request_of(sample)

@@ -94,7 +94,6 @@ class Pipeline:
                 self.outbox.start(later=True)
 
     def ready(self) -> None:
-        """Create this process's components, once."""
         if not self.is_ready:
             with self._building:
                 if not self.is_ready:

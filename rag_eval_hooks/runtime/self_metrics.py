@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["observe"]
 
 _Readings: TypeAlias = Iterable[tuple[int | None, Mapping[str, str]]]
-"""Values with their attributes. None means unknown."""
 _Read: TypeAlias = Callable[["Pipeline"], _Readings]
 
 _COUNTERS: Final = (

@@ -69,7 +69,6 @@ class MetricNames:
 
 
 def matches(rule: RuleSettings, traits: Traits) -> bool:
-    """Return whether a request meets all conditions of a rule."""
     return (
         all(tag in traits.tags for tag in rule.tags)
         and all(_has(traits.metadata, key, value) for key, value in rule.metadata.items())
@@ -98,12 +97,10 @@ def _finds(pattern: str | None, text: str | None) -> bool:
 
 
 def first_match(rules: Rules, traits: Traits) -> Rates | None:
-    """Return the rates of the first rule that matches a request."""
     return next((rates for rule, rates in rules if matches(rule, traits)), None)
 
 
 def rules_of(config: RagEvalConfig, names: MetricNames, default: Rates) -> Rules:
-    """Return the configured rules, each with its rates."""
     rules = []
     for number, settings in enumerate(config.rules, start=1):
         ids = names.ids_of(f"rules[{number - 1}].metrics", settings.metrics or ("all",))
@@ -115,7 +112,6 @@ def rules_of(config: RagEvalConfig, names: MetricNames, default: Rates) -> Rules
 
 
 def default_rates(config: RagEvalConfig, names: MetricNames) -> Rates:
-    """Return the rates of requests that no rule matches."""
     rates = Rates(dict.fromkeys(names.ids, Share(config.sample_rate)))
     # Suites first, so that a metric's rate overrides its suite's.
     by_name = sorted(

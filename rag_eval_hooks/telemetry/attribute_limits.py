@@ -23,7 +23,6 @@ __all__ = [
 ]
 
 SpanEvent: TypeAlias = tuple[str, Attributes | None, int | None]
-"""Name, attributes, and nanoseconds since the epoch."""
 V = TypeVar("V")
 _MAX_VALUES: Final = 50
 _MAX_OURS: Final = 100
@@ -40,7 +39,6 @@ def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
 
 
 def _room(span: object, limit: str, used: str) -> int | None:
-    """Return the unused part of an SDK limit. None without a limit or for spans of other SDKs."""
     most = getattr(getattr(span, "_limits", None), limit, None)
     return None if most is None else max(0, int(most) - len(getattr(span, used, None) or ()))
 

@@ -65,11 +65,9 @@ class MetricRecorder:
             meter.create_observable_up_down_counter(name, [self._level(_LEVELS[name])], **row)
 
     def forked(self) -> None:
-        """Forget the parent's gates in a forked child."""
         self._gates = ()
 
     def record(self, evaluation: Evaluation) -> None:
-        """Record the scores and the duration of an evaluation."""
         context = context_of(evaluation.sample)
         workflow = self._workflow(evaluation.sample.workflow)
         for name, score in evaluation.scores.items():
@@ -112,7 +110,6 @@ class MetricRecorder:
             self._counters[semconv.METRIC_JUDGE_COST].add(usage.cost, self._judge, context)
 
     def called(self, call: Call) -> None:
-        """Record a call. Never raises."""
         attributes = {**self._about(call.caller), semconv.EVAL_JUDGE_OUTCOME: call.outcome.value}
         try:
             # Several samples may share the call, so it has no RAG span.

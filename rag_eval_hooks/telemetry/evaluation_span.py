@@ -145,7 +145,6 @@ class EvaluationSpans:
         )
 
     def _write(self, span: Span, evaluation: Evaluation, names: Sequence[str]) -> int:
-        """Write the first results that fit on a span. Return their number."""
         # Long text is shortened here, so that it stays valid JSON; the SDK would cut it.
         chars = min(limits.EXPLANATION_CHARS, longest_text(span) or limits.EXPLANATION_CHARS)
         attributes: dict[str, str | float] = {}
@@ -225,7 +224,6 @@ def _decision(call: Call) -> dict[str, str | int | None]:
 
 
 def score_details(score: Score) -> dict[str, Any]:
-    """Return the secondary fields of a score, such as version and usage."""
     details: dict[str, Any] = {
         "version": score.version,
         "parts": dict(score.parts),

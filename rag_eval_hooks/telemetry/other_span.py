@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Addition", "OtherSpan", "OtherSpans"]
 
 Addition: TypeAlias = tuple[Attributes, Sequence[SpanContext]]
-"""Attributes and links to add to a span before export."""
 Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
-"""Passes a finished span on to the exporter."""
 
 
 class OtherSpan:
@@ -117,7 +115,6 @@ class OtherSpans:
         self.forked()
 
     def forked(self) -> None:
-        """Drop all spans in a forked child, because the parent ends them."""
         self._lock = threading.Lock()
         self._spans: OrderedDict[tuple[int, int], tuple[OtherSpan, int]] = OrderedDict()
         # Acquired without the condition's Python code, in which a signal handler may raise.
@@ -157,12 +154,10 @@ class OtherSpans:
         return addition
 
     def note(self, other: OtherSpan) -> None:
-        """Record that a processor holds a span."""
         with self._kept_lock:
             self._kept[other] = None
 
     def passed_on(self, other: OtherSpan) -> None:
-        """Record that all processors passed a span on."""
         with self._kept_lock:
             self._kept.pop(other, None)
             self._changed.notify_all()

@@ -42,7 +42,6 @@ class SpanHolder:
         self.forked()
 
     def forked(self) -> None:
-        """Drop all spans in a forked child, because the parent ends them."""
         self._lock = threading.Lock()
         # Insertion order is deadline order, because every span waits equally long.
         self._held: dict[HeldSpan, None] = {}
@@ -152,7 +151,6 @@ def context_of(sample: Sample) -> Context:
 
 
 def _number(identifier: str) -> int:
-    """Return a hexadecimal id as a number. A malformed id gives 0, which is invalid."""
     try:
         return int(identifier, 16)
     except ValueError:

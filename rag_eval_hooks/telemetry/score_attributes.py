@@ -20,7 +20,6 @@ __all__ = ["ScoreAttributes", "Thresholds", "check_limit"]
 _REASON_CHARS: Final = 300
 _GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_groundedness")
 _STYLE: Final = ("lexical.source_citation",)
-"""Metrics of the answer's style, not its correctness."""
 _FIELDS: Final = ("score", "pass", "label", "screening", "normalized", "sample_rate", "reason")
 """Fields of each score on a span, most important first. A full span omits the last fields."""
 
@@ -56,7 +55,6 @@ class Thresholds:
         return distance if scale.higher_is_better else -distance
 
     def is_rescaled(self, metric_id: str) -> bool:
-        """Return whether a metric's scale differs from 0 (worst) to 1 (best)."""
         return self._scales.get(metric_id, UNIT) != UNIT
 
     def verdicts(self, outcomes: Outcomes) -> dict[str, bool]:

@@ -66,13 +66,11 @@ class Telemetry(Observer):
         self._metrics = MetricRecorder(meter, judge=judge, incidents=incidents)
 
     def watch(self, observe: Callable[[Meter], None]) -> None:
-        """Register a function that creates additional instruments."""
         with self._edge("metrics"):
             observe(self._metrics.meter)
 
     @property
     def calls(self) -> MetricRecorder:
-        """Recorder of the calls to judge and embedder."""
         return self._metrics
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
@@ -80,18 +78,15 @@ class Telemetry(Observer):
             self._metrics.used(sample, outcomes)
 
     def forked(self) -> None:
-        """Drop the parent's gates and spans."""
         self._metrics.forked()
         self.holder.forked()
 
     def judged(self, evaluation: Evaluation) -> Evaluation:
-        """Return an evaluation with pass or fail for each threshold."""
         verdicts = self._thresholds.verdicts(evaluation.outcomes)
         passed = self._thresholds.passed(evaluation.outcomes, verdicts)
         return replace(evaluation, verdicts=verdicts, passed=passed)
 
     def accepted(self, request: Request) -> None:
-        """Hold the RAG span until the scores exist."""
         if request.span is not None and self._holds:
             self.holder.hold(request.span)
         elif request.span is not None:
@@ -110,7 +105,6 @@ class Telemetry(Observer):
             self._emit(evaluation, evaluation)
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """End the RAG span of a request without scores."""
         if request.span is None:
             return
         attributes = _attributes_of(request, ending)

@@ -70,7 +70,6 @@ def setup_tracing(
 
 
 def global_providers() -> list[Any]:
-    """Return the global providers of spans, metrics and logs."""
     return [trace.get_tracer_provider(), metrics.get_meter_provider(), _logs.get_logger_provider()]
 
 

@@ -17,7 +17,6 @@ _PART: Final = re.compile(r"(?<!P)<(\w+)>")
 
 
 def toml_of(name: str, package: str = "rag_eval_hooks.text") -> dict[str, Any]:
-    """Return the data in a TOML file of a package."""
     return tomllib.loads(files(package).joinpath(name).read_text("utf-8"))
 
 
@@ -98,7 +97,6 @@ def collapse_runs(text: str) -> str:
 
 
 def word_set(words: str) -> frozenset[str]:
-    """Return the words of a list separated by white space."""
     return frozenset(words.split())
 
 
@@ -137,7 +135,6 @@ def tokens(text: str) -> list[str]:
 
 
 def folded_tokens(folded: str) -> list[str]:
-    """Return the tokens of a normalized text."""
     plain = folded.isascii()
     if plain and "'" not in folded and _JOINED.search(folded) is None:
         return folded.translate(SPACED).split()  # most texts, several times as fast
@@ -160,7 +157,6 @@ def _bigrams(run: str) -> Sequence[str]:
 
 
 def has_cjk(text: str) -> bool:
-    """Return whether the text contains a Chinese, Japanese or Korean character."""
     return not text.isascii() and _ANY_CJK.search(text) is not None
 
 
@@ -179,7 +175,6 @@ def is_content(token: str) -> bool:
 
 
 def distinct(texts: Iterable[str]) -> list[str]:
-    """Return the texts that have tokens, in order, without repetitions."""
     first: dict[tuple[str, ...], str] = {}
     for text in texts:
         first.setdefault(tuple(tokens(text)), text)

@@ -94,7 +94,6 @@ class Searched:
 
     @classmethod
     def of(cls, text: str) -> Searched:
-        """Return the text, prepared for searches."""
         return cls(tokens(text), frozenset(numbers(text)))
 
     def holds(self, keyword: Keyword) -> bool:
@@ -104,7 +103,6 @@ class Searched:
         return self.holds_words(tokens(keyword))
 
     def holds_words(self, words: Sequence[str]) -> bool:
-        """Return whether the text contains words next to each other and in order."""
         if not words or not all(word in self._places for word in words):
             return False
         offset, rarest = min(enumerate(words), key=lambda one: len(self._places[one[1]]))

@@ -46,7 +46,6 @@ _UNITS: Final[Mapping[str, tuple[str, float]]] = {
     for factor, names in sizes.items()
     for name in names.split("|")
 }
-"""Base unit and factor by unit name."""
 _LOOSE: Final[Mapping[str, Mapping[str, float]]] = _DATA["loose"]
 """Units whose name is ambiguous, with the factor for each meaning."""
 MONTHS: Final = {

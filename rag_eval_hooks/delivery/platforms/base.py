@@ -170,7 +170,6 @@ def _limit_reply(response: Any) -> None:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return `Retry-After` in seconds. None for a date, which means the default pause."""
     try:
         return max(0.0, float(text or ""))
     except ValueError:

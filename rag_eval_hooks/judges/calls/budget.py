@@ -56,7 +56,6 @@ class Spend:
     cost: float = 0.0
 
     def plus(self, other: Spend, times: float = 1.0) -> Spend:
-        """Return the sum of this amount and a multiple of another amount."""
         return Spend(*(a + times * b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def least(self, other: Spend) -> Spend:
@@ -156,7 +155,6 @@ class Budget:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Close the file after all queued writes."""
         if self._worker is not None and self._file is not None:
             self._worker.submit(lambda: None).result(timeout=5.0)
             self._file.close()

@@ -41,8 +41,6 @@ OUT_OF_TIME: Final = "the sample's timeout passed"
 
 @dataclass(slots=True)
 class Tally:
-    """Usage of all calls in a context. Stays readable after the calls were cancelled."""
-
     usage: Usage = field(default_factory=Usage)
 
 
@@ -67,7 +65,6 @@ _context: ContextVar[CallContext] = ContextVar(
 
 
 def call_context() -> CallContext:
-    """Return the context of the current evaluation."""
     return _context.get()
 
 

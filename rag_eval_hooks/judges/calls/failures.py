@@ -178,7 +178,6 @@ def requested_pause(error: BaseException) -> float:
 
 
 def _seconds(header: object) -> float:
-    """Parse a `Retry-After` header (RFC 9110, section 10.2.3)."""
     if not isinstance(header, str):
         return 0.0
     try:

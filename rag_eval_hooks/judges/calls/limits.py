@@ -47,12 +47,10 @@ class CallLimits:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """Return limits with defaults in place of None."""
         return cls(**{name: value for name, value in options.items() if value is not None})
 
     @classmethod
     def split(cls, options: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
-        """Return limits of the options that are fields, and the other options."""
         own = {field.name for field in fields(cls)} & options.keys()
         others = {name: value for name, value in options.items() if name not in own}
         return cls.of({name: options[name] for name in own}), others

@@ -72,10 +72,10 @@ def anchors(claim: Sentence, code: str) -> Sequence[str]:
 
 
 def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
-    """Return whether a sentence contains most of a long claim and everything that could refute it.
+    """Return whether a sentence repeats most words of a long claim, and every refutable detail.
 
-    The sentence needs the claim's values, names and limiting words, and the same number of
-    negations. Nearly all shared words must have the same order.
+    Details are values, names, limiting words and the number of negations. Nearly all shared words
+    must have the same order.
     """
     words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
     if not code or max(len(claimed), len(stated)) > 2 * _LONGEST:

@@ -31,8 +31,6 @@ Item: TypeAlias = "str | Measure"
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Word lists of one language, for the comparison of a claim with a sentence."""
-
     joints: frozenset[str] = frozenset()
     denials: frozenset[str] = frozenset()
     free: frozenset[str] = frozenset()

@@ -51,8 +51,6 @@ _PAUSE_EVERY: Final = 8  # claims: a long answer must not block the loop or the 
 
 
 class _Case:
-    """Texts of one sample, each parsed once."""
-
     def __init__(self, sample: Sample, known: Findings) -> None:
         self.question = collapse_runs(sample.question)
         self.answer = collapse_runs(sample.answer or "")

@@ -111,8 +111,6 @@ def _differs(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
 
 
 class _Answer(NamedTuple):
-    """An answer to compare with each alias of the reference, parsed once."""
-
     passage: SplitText
     claims: Sequence[Sentence]
     tokens: Sequence[str]
@@ -150,7 +148,6 @@ def aliases(reference: str) -> Sequence[str]:
 
 
 def reference_claims(reference: str) -> Sequence[str]:
-    """Return the claims of a reference, or the whole reference if it has no claims."""
     return claims(reference) or (reference,)
 
 

@@ -69,8 +69,6 @@ def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> ClaimRead
 
 
 class _Lacking(NamedTuple):
-    """Parts of a claim that no chunk states."""
-
     differing: Sequence[Measure]
     """Quantities of the claim that equal no quantity in the chunks."""
     values: Sequence[Measure]
