@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 Form: TypeAlias = Callable[[Any, random.Random], str]
@@ -91,15 +91,11 @@ def _in_place(change: Callable[[Any, random.Random], None]) -> Form:
     return form
 
 
-def _nodes(tree: Any) -> list[Any]:
-    found: list[Any] = []
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict | list):
-            found.append(node)
-            waiting += node.values() if isinstance(node, dict) else node
-    return found
+def _nodes(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, dict | list):
+        yield tree
+        for part in tree.values() if isinstance(tree, dict) else tree:
+            yield from _nodes(part)
 
 
 def _places(tree: Any) -> list[Place]:
@@ -111,9 +107,8 @@ def _places(tree: Any) -> list[Place]:
 
 
 def _lists(tree: Any) -> list[list[Any]]:
-    parts = [node["partly"] for node in _nodes(tree) if isinstance(node, dict) and "partly" in node]
-    lists = [node for node in _nodes(tree) if isinstance(node, list) and node]
-    return [node for node in lists if not any(node is part for part in parts)]
+    parts = [node[key] for node, key in _places(tree) if key != "partly"]
+    return [part for part in parts if part and isinstance(part, list)]
 
 
 def _numbers(tree: Any) -> list[Place]:
@@ -147,9 +142,13 @@ def _reorder(tree: Any, draw: random.Random) -> None:
         if isinstance(node, list):
             draw.shuffle(node)
         else:
-            items = draw.sample(list(node.items()), len(node))
-            node.clear()
-            node.update(items)
+            _replace(node, draw.sample(list(node.items()), len(node)))
+
+
+def _replace(node: dict[str, Any], items: Iterable[tuple[str, Any]]) -> None:
+    items = list(items)
+    node.clear()
+    node.update(items)
 
 
 def _renumber(tree: Any, draw: random.Random) -> None:
@@ -158,22 +157,17 @@ def _renumber(tree: Any, draw: random.Random) -> None:
     step = draw.choice((-1, 1, 7))
     chosen = range(len(rows)) if draw.random() < 0.5 else [draw.randrange(len(rows))]
     for place in chosen:
-        rows[place] = _shifted(rows[place], step)
+        row = rows[place]
+        if type(row) is int:
+            rows[place] = row + step
+        elif isinstance(row, dict):
+            rows[place] = row | {k: _shifted(row[k], step) for k in _ID_KEYS if k in row}
 
 
-def _shifted(row: Any, step: int) -> Any:
-    if type(row) is int:
-        return row + step
-    if not isinstance(row, dict):
-        return row
-    changed = dict(row)
-    for key in _ID_KEYS:
-        if isinstance(row.get(key), int):
-            changed[key] = row[key] + step
-        elif key in row:
-            digits = row[key][1:]
-            changed[key] = f"{row[key][0]}{int(digits) + step}" if digits.isdigit() else "r1"
-    return changed
+def _shifted(id_: int | str, step: int) -> int | str:
+    if isinstance(id_, int):
+        return id_ + step
+    return f"{id_[0]}{int(id_[1:]) + step}" if id_[1:].isdigit() else "r1"
 
 
 def _wrong_types(tree: Any, draw: random.Random) -> None:
@@ -200,12 +194,10 @@ def _nan(tree: Any, draw: random.Random) -> None:
 
 
 def _duplicate_key(tree: Any, draw: random.Random) -> None:
-    node = draw.choice([node for node in _nodes(tree) if isinstance(node, dict) and node])
+    node = draw.choice([each for each in _nodes(tree) if isinstance(each, dict) and each])
     key = draw.choice(list(node))
     twin = (_FIRST + key, _opposite(node[key]))
-    items = [twin, *node.items()] if draw.random() < 0.5 else [*node.items(), twin]
-    node.clear()
-    node.update(items)
+    _replace(node, [twin, *node.items()] if draw.random() < 0.5 else [*node.items(), twin])
 
 
 def _extra_item(tree: Any, draw: random.Random) -> None:
@@ -263,11 +255,8 @@ def _echo(_key: str, value: Any) -> Any:
 
 
 def _without_options(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in row.items()
-        if (key, value) not in (("together", False), ("chunks", []))
-    }
+    defaults = {"together": False, "chunks": []}
+    return {k: v for k, v in row.items() if k not in defaults or v != defaults[k]}
 
 
 HARMLESS: Mapping[str, Form] = {

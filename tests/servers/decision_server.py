@@ -199,8 +199,7 @@ def _system_one(answer: dict[str, Any]) -> dict[str, Any]:
     rows = answer.get("probabilities")
     if not isinstance(rows, list):
         return answer
-    key = "value"
-    shares = {str(row[key]): row["probability"] for row in rows}
+    shares = {str(row["value"]): row["probability"] for row in rows}
     legend = {str(row["value"]): row["label"] for row in rows if "label" in row}
     rest = {k: v for k, v in answer.items() if k != "name"}
     return {**rest, "probabilities": shares, **({"legend": legend} if legend else {})}

@@ -57,18 +57,6 @@ class Fault:
         return random.Random(f"{self.kind}:{call}").random() < self.rate
 
 
-def spoiled(kind: FaultKind, reply: dict[str, Any]) -> str:
-    text = json.dumps(reply, ensure_ascii=False)
-    texts = {
-        FaultKind.EMPTY: "",
-        FaultKind.LENGTH: text[: len(text) // 2],
-        FaultKind.ONLY_PROSE: "All 3 claims are supported, I would rate it 85 of 100.",
-    }
-    if kind in _CORRUPTIONS:
-        return corrupted(_CORRUPTIONS[kind], reply, random.Random(7))
-    return texts.get(kind, text)
-
-
 _CORRUPTIONS: Mapping[FaultKind, str] = {
     FaultKind.MISSING: "drop",
     FaultKind.DOUBLED: "double",
@@ -76,6 +64,18 @@ _CORRUPTIONS: Mapping[FaultKind, str] = {
     FaultKind.WRONG_TYPES: "wrong types",
     FaultKind.OUT_OF_RANGE: "out of range",
 }
+
+
+def spoiled(kind: FaultKind, reply: dict[str, Any]) -> str:
+    if kind in _CORRUPTIONS:
+        return corrupted(_CORRUPTIONS[kind], reply, random.Random(7))
+    text = json.dumps(reply, ensure_ascii=False)
+    texts = {
+        FaultKind.EMPTY: "",
+        FaultKind.LENGTH: text[: len(text) // 2],
+        FaultKind.ONLY_PROSE: "All 3 claims are supported, I would rate it 85 of 100.",
+    }
+    return texts.get(kind, text)
 
 
 def spoiled_vectors(kind: FaultKind, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
