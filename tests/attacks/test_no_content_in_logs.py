@@ -86,10 +86,8 @@ def _run(config: RagEvalConfig, **options: Any) -> tuple[list[str], list[str]]:
             told += traceback.format_exception(error)
         else:
             told += [repr(getattr(outcome, "detail", "")) for outcome in outcomes.values()]
-        told += [repr(evals.stats()), repr(evals.incidents.counts()), repr(evals.config)]
-        told += map(str, evals.explain(FULL.sample_id))
-        told += map(repr, evals.explain(FULL.sample_id))
-        told += [repr(evals), *map(repr, vars(evals).values())]
+        explained = evals.explain(FULL.sample_id)
+        told += [*everything(evals), *map(str, explained), *map(repr, explained)]
     spans = [json.dumps([s.name, dict(s.attributes or {})]) for s in exporter.get_finished_spans()]
     assert spans
     return told, spans
@@ -107,6 +105,12 @@ def _interaction(evals: RagEval) -> None:
     recorder.documents(run, FULL.contexts or ())
     recorder.end(run)
     recorder.end(root)
+
+
+def everything(evals: RagEval) -> list[str]:
+    """Return what can be printed of an evaluator."""
+    told = [evals, evals.stats(), evals.incidents.counts(), evals.config]
+    return [*map(repr, [*told, evals.config.model_dump(), *vars(evals).values()])]
 
 
 def leaks(lines: list[str], *secrets: str) -> list[str]:

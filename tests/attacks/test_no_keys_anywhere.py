@@ -22,7 +22,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.endpoint import ClientOptions
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from tests.attacks.test_no_content_in_logs import leaks
+from tests.attacks.test_no_content_in_logs import everything, leaks
 from tests.servers.judge_server import JudgeServer
 from tests.servers.platform_server import Answer, PlatformServer, Request
 
@@ -30,11 +30,6 @@ KEY = "sekrit-91c2"
 ASKED = Sample(question="q", contexts=("c",), answer="see page 1")  # type: ignore[arg-type]
 SHOWN = Sample(question="q", answer="see page 1", trace_id="a" * 32, span_id="b" * 16)
 METRIC = "lexical.source_citation"
-
-
-def everything(evals: RagEval) -> list[str]:
-    told = [repr(evals.stats()), repr(evals.incidents.counts()), repr(evals.config)]
-    return [*told, repr(evals.config.model_dump()), *map(repr, vars(evals).values())]
 
 
 def error_of(make: Callable[[], Any]) -> ConfigError:

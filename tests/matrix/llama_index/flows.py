@@ -324,43 +324,6 @@ def corrective(draw: Draw) -> Asked:
 
 
 @shape(GROUP, "run")
-def divided_question(draw: Draw) -> Asked:
-    """A model divides the question; each part goes to an engine, and another model combines."""
-    made, count = Flow(draw), draw.chance.randint(2, 3)
-    corpora = [Corpus(draw) for _ in range(count)]
-    engines = {corpus.question: corpus.engine(says(draw.answer())) for corpus in corpora}
-    part_at, said_at = draw.name(), draw.name()
-    part, said = event(draw, part_at), event(draw, part_at, said_at)
-    planner = says(json.dumps({"sub_questions": list(engines)}))
-
-    async def divide(ctx: Any, ev: Any) -> Any:
-        await store(ctx).set(made.asked, ev.get(made.asked))
-        plan = await planner.acomplete(f"Divide: {ev.get(made.asked)}")
-        for one in json.loads(plan.text)["sub_questions"]:
-            ctx.send_event(part(**{part_at: one}))
-
-    async def ask(ctx: Any, ev: Any) -> Any:
-        asked = getattr(ev, part_at)
-        return said(**{part_at: asked, said_at: str(await engines[asked].aquery(asked))})
-
-    async def combine(ctx: Any, ev: Any) -> Any:
-        ready = ctx.collect_events(ev, [said] * count)
-        if ready is None:
-            return None
-        pairs = "\n".join(f"{getattr(r, part_at)}: {getattr(r, said_at)}" for r in ready)
-        return StopEvent(result=await made.tell(pairs, await store(ctx).get(made.asked)))
-
-    run = made.run(
-        (divide, StartEvent, part | None),
-        (ask, part, said),
-        (combine, said, StopEvent | None),
-        workers=3,
-    )
-    contexts = [text for corpus in corpora for text in corpus.shown()]
-    return made.due(run, contexts=contexts, any_order=True)
-
-
-@shape(GROUP, "run")
 def reasoning_agent(draw: Draw) -> Asked:
     """A ReAct agent: one text holds tools, question and reasoning so far; its reply is parsed.
 

@@ -9,14 +9,11 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
-from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
-from llama_index.core.response_synthesizers import BaseSynthesizer
+from llama_index.core.query_engine import CustomQueryEngine
 
 from rag_eval_hooks import Status
-from tests.matrix.llama_index.engines import NoPrompts
 from tests.matrix.llama_index.kit import (
     QUERY_SPANS,
-    READ_WAYS,
     STREAMS,
     TWO_CALLS,
     Asked,
@@ -153,32 +150,3 @@ def streams_that_retrieve_while_they_are_read(draw: Draw) -> Asked:
 
     own = zip(corpora, answers, strict=True)
     return Asked(run, other, [], said, also=[c.asked(None, loud(answer)) for c, answer in own])
-
-
-class Excerpts(NoPrompts, BaseSynthesizer):
-    """Answers with the beginnings of the passages, without a model."""
-
-    def get_response(self, query_str: str, text_chunks: Sequence[str], **kwargs: Any) -> Any:
-        parts = excerpts(text_chunks)
-        return (part for part in parts) if self._streaming else "".join(parts)
-
-    async def aget_response(self, query_str: str, text_chunks: Sequence[str], **kwargs: Any) -> Any:
-        parts = excerpts(text_chunks)
-
-        async def later() -> AsyncGenerator[str, None]:
-            for part in parts:
-                yield part
-
-        return later() if self._streaming else "".join(parts)
-
-
-def excerpts(texts: Sequence[str]) -> list[str]:
-    return [f"- {text[4:28]}\n" for text in texts]
-
-
-@shape(GROUP, *READ_WAYS)
-def synthesizer_of_the_user(draw: Draw) -> Asked:
-    corpus = Corpus(draw)
-    synthesizer = Excerpts(llm=says(""), streaming=draw.streaming)
-    engine = RetrieverQueryEngine(corpus.retriever, synthesizer)
-    return corpus.asked(engine, "".join(excerpts(corpus.shown())), spans=QUERY_SPANS[1:])
