@@ -25,10 +25,10 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import AnySink, Dispatch
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.outbox import Outbox
-from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Context, Sample

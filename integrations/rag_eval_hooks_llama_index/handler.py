@@ -22,7 +22,7 @@ from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.suppress import paused
 from rag_eval_hooks_llama_index import models
 from rag_eval_hooks_llama_index.model_events import ModelEvents
-from rag_eval_hooks_llama_index.reader import Call
+from rag_eval_hooks_llama_index.reader import FunctionCall
 from rag_eval_hooks_llama_index.spans import (
     Role,
     described,
@@ -225,14 +225,16 @@ class Instrumentation(ModelEvents):
         streams = False
         try:
             streams = self._answers.note(run, result)
-            call = Call(
+            call = FunctionCall(
                 role, method, streams, role is Role.TOOL and is_written_by_framework(instance)
             )
             self._copy_result(run, call, arguments, _without_stream(result) if streams else result)
         finally:
             self._end(run, role, instance, result, streams=streams)
 
-    def _copy_result(self, run: Run, call: Call, arguments: Mapping[str, Any], result: Any) -> None:
+    def _copy_result(
+        self, run: Run, call: FunctionCall, arguments: Mapping[str, Any], result: Any
+    ) -> None:
         self._reader.choose(run, "contexts", result)
         if run.outermost and not call.streams:
             self._reader.choose(run, "answer", result)

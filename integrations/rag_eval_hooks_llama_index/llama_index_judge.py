@@ -14,8 +14,8 @@ from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.capture.facts import field, first
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.context import Meter
-from rag_eval_hooks.judges.calls.limits import CallLimits
+from rag_eval_hooks.judges.calls.call_context import Meter
+from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt

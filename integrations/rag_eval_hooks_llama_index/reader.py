@@ -37,7 +37,7 @@ from rag_eval_hooks_llama_index.vocabulary import (
     plain,
 )
 
-__all__ = ["Call", "Reader"]
+__all__ = ["FunctionCall", "Reader"]
 
 _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
 _QUERIES = ("query", "aquery")
@@ -47,7 +47,7 @@ _MAX_WORKFLOWS = 1_000
 """Maximum number of workflows whose question fields are remembered."""
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     role: Role
     method: str
     streams: bool
@@ -123,7 +123,7 @@ class Reader(BaseReader):
 
     # Results.
 
-    def result(self, run: Run, result: Any, given: Any, state: Any, call: Call) -> None:
+    def result(self, run: Run, result: Any, given: Any, state: Any, call: FunctionCall) -> None:
         """Record the documents and the answer in the result of a call.
 
         Args:
@@ -156,7 +156,12 @@ class Reader(BaseReader):
             self._recorder.alternatives(run, texts_in(result), None)
 
     def _note_documents(
-        self, run: Run, result: Any, given: Mapping[str, Any], state: Mapping[str, Any], call: Call
+        self,
+        run: Run,
+        result: Any,
+        given: Mapping[str, Any],
+        state: Mapping[str, Any],
+        call: FunctionCall,
     ) -> None:
         if isinstance(result, Reply):
             if run.outermost or call.method in _QUERIES:
@@ -203,7 +208,7 @@ class Reader(BaseReader):
         for node in nodes if run.parent is None else ():
             remember(self._alone, node.id, None, _MAX_ALONE)
 
-    def _note_sources(self, run: Run, reply: Reply, call: Call) -> None:
+    def _note_sources(self, run: Run, reply: Reply, call: FunctionCall) -> None:
         """Record a response's sources.
 
         A synthesizer alone counts only if they were retrieved before.

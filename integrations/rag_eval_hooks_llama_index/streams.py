@@ -16,7 +16,7 @@ from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from rag_eval_hooks.capture import Recorder, Run, RunKind
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_llama_index.vocabulary import STREAMING
-from rag_eval_hooks_llama_index.watched import Reading, is_over, watch
+from rag_eval_hooks_llama_index.watched import StreamReading, is_over, watch
 
 __all__ = ["StreamedAnswers"]
 
@@ -84,7 +84,7 @@ class StreamedAnswers:
         if run.outermost:
             self._recorder.follow(run, over)
 
-    def _reading_ending(self, run: Run, reading: Reading) -> Status | None:
+    def _reading_ending(self, run: Run, reading: StreamReading) -> Status | None:
         if not reading.is_over:
             return None
         run.text = self._recorder.text(run, reading.text)

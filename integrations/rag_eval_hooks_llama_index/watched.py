@@ -18,7 +18,7 @@ from rag_eval_hooks.capture import Run
 from rag_eval_hooks.capture.records import status_after
 from rag_eval_hooks.sample import Status
 
-__all__ = ["Reading", "current_stream", "is_over", "watch"]
+__all__ = ["StreamReading", "current_stream", "is_over", "watch"]
 
 _read_run: ContextVar[Callable[[], Run | None]] = ContextVar(
     "rag_eval_stream", default=lambda: None
@@ -29,7 +29,7 @@ def current_stream() -> Run | None:
     return _read_run.get()()
 
 
-class Reading:
+class StreamReading:
     """One reading of a stream.
 
     It refers weakly to the stream's run. So an unread answer does not keep captured texts in
@@ -92,7 +92,7 @@ class Reading:
             self.error_type = type(error).__qualname__
 
 
-def _read(inner: Any, reading: Reading) -> Generator[Any, Any, Any]:
+def _read(inner: Any, reading: StreamReading) -> Generator[Any, Any, Any]:
     step: Callable[[], Any] = inner.__next__
     try:
         while True:
@@ -114,7 +114,7 @@ def _read(inner: Any, reading: Reading) -> Generator[Any, Any, Any]:
         raise
 
 
-async def _read_async(inner: Any, reading: Reading) -> AsyncGenerator[Any, Any]:
+async def _read_async(inner: Any, reading: StreamReading) -> AsyncGenerator[Any, Any]:
     step: Callable[[], Awaitable[Any]] = inner.__anext__
     try:
         while True:
@@ -135,7 +135,7 @@ async def _read_async(inner: Any, reading: Reading) -> AsyncGenerator[Any, Any]:
         raise
 
 
-def watch(response: Any, run: Callable[[], Run | None], most: int) -> Reading | None:
+def watch(response: Any, run: Callable[[], Run | None], most: int) -> StreamReading | None:
     """Make the `response_gen` of a streaming response record the text.
 
     Returns None if the stream cannot be replaced. Such a stream can be read repeatedly, or is the
@@ -148,7 +148,7 @@ def watch(response: Any, run: Callable[[], Run | None], most: int) -> Reading | 
         return None
     frame = getattr(inner, "gi_frame", None) or getattr(inner, "ag_frame", None)
     module = "" if frame is None else str(frame.f_globals.get("__name__"))
-    reading = Reading(run, most, is_own=module.startswith("llama_index.core."))
+    reading = StreamReading(run, most, is_own=module.startswith("llama_index.core."))
     made = read(inner, reading)
     made.__name__ = getattr(inner, "__name__", made.__name__)
     try:

@@ -1,11 +1,11 @@
 """Captures RAG requests. Framework integrations build on this package."""
 
+from rag_eval_hooks.capture.assembler import Assembler, traits_of_interaction
 from rag_eval_hooks.capture.interaction import ManualInteraction
 from rag_eval_hooks.capture.options import CaptureKeywords, CaptureOptions, Choice
 from rag_eval_hooks.capture.other_instrumentors import OtherInstrumentors
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Facts, Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.sample import Assembler, traits_of_interaction
 from rag_eval_hooks.capture.spans import SpanWriter
 
 __all__ = [

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from rag_eval_hooks.capture.answering import answering_calls
 from rag_eval_hooks.capture.passages import (
     DOCUMENT_ORIGINS,
+    Location,
     Passage,
-    Place,
     Prompts,
     distinct,
     in_prompt_order,
@@ -139,7 +139,7 @@ class _Search:
             *(p for p in wider if _has_prose_around(p, passages) and self._texts.is_no_prompt(p)),
         ]
 
-    def _without_rejected(self, placed: dict[Passage, Place]) -> dict[Passage, Place]:
+    def _without_rejected(self, placed: dict[Passage, Location]) -> dict[Passage, Location]:
         """Drop documents that the last filter removed. A grader's prompt may still show them."""
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS and f.contexts]
         if not lists or lists[-1].run.kind is not RunKind.CHAIN:
@@ -151,7 +151,7 @@ class _Search:
         return {p: at for p, at in placed.items() if not (at.prompt and p.folded in rejected)}
 
     def _with_lower_ranks(
-        self, prompts: Prompts, passages: Sequence[Passage], placed: dict[Passage, Place]
+        self, prompts: Prompts, passages: Sequence[Passage], placed: dict[Passage, Location]
     ) -> Found:
         """Add candidates of lower ranks if the answer uses facts that only they state."""
         tools: list[Passage] = []

@@ -58,7 +58,7 @@ def documents_in(
     if isinstance(value, str):
         # A formatter without documents returns a blank text.
         return [()] if not value.strip() and holds_documents(given) else []
-    return list(_Search(keys, artifacts, resets).lists_in(value, given, _LEVELS))
+    return list(_ListSearch(keys, artifacts, resets).lists_in(value, given, _LEVELS))
 
 
 def given_documents(value: Any, keys: Collection[str]) -> Lists:
@@ -82,7 +82,7 @@ def contexts_in(value: Any) -> tuple[Context, ...] | None:
     return contexts
 
 
-class _Search(NamedTuple):
+class _ListSearch(NamedTuple):
     keys: Collection[str]
     artifacts: bool
     resets: bool

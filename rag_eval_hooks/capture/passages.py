@@ -22,8 +22,8 @@ from rag_eval_hooks.sample import Context
 __all__ = [
     "DOCUMENT_ORIGINS",
     "MIN_RUNS",
+    "Location",
     "Passage",
-    "Place",
     "Prompts",
     "by_list",
     "distinct",
@@ -76,7 +76,7 @@ class Passage:
         return sorted([*forms, own], key=lambda one: self.folded not in one[1])
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a prompt shows a passage.
 
     If the prompt shows only a part (`whole` is false), the position is that of the entire passage.
@@ -103,7 +103,7 @@ class Prompts:
         self._has_many = False
         self._keys: dict[int, dict[tuple[str, ...], int]] = {}
 
-    def place(self, passages: Sequence[Passage]) -> dict[Passage, Place]:
+    def place(self, passages: Sequence[Passage]) -> dict[Passage, Location]:
         """Return where the prompts show the passages, without passages inside other passages."""
         self._has_many = len(passages) > _FEW
         placed = {p: place for p in passages if (place := self._whole(p)) is not None}
@@ -111,9 +111,9 @@ class Prompts:
         self._add_short(placed, passages)
         return _outermost(placed)
 
-    def _whole(self, p: Passage) -> Place | None:
+    def _whole(self, p: Passage) -> Location | None:
         places = (
-            Place(number, at, at + len(text), context)
+            Location(number, at, at + len(text), context)
             for number in range(len(self.texts))
             for context, text in p.forms
             if is_distinctive(text) and (at := self._find(number, text)) >= 0
@@ -143,7 +143,7 @@ class Prompts:
             self._offsets[number] = run_offsets(self.texts[number])
         return self._offsets[number]
 
-    def _add_parts(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
+    def _add_parts(self, placed: dict[Passage, Location], passages: Sequence[Passage]) -> None:
         """Add texts that a prompt shows only through word sequences.
 
         A text from another prompt gets its position in the answering prompt, if possible.
@@ -164,14 +164,14 @@ class Prompts:
                     placed[p] = _part(number, p, hits)
                     break
 
-    def _add_short(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
+    def _add_short(self, placed: dict[Passage, Location], passages: Sequence[Passage]) -> None:
         short = [p for p in passages if p.folded and not any(is_distinctive(t) for _, t in p.forms)]
         if not short:
             return
         beside = {id(p.found) for p in placed}
         rests = [self._rest(number, placed.values()) for number in range(len(self.texts))]
         found = {
-            p: Place(number, at, at + len(p.folded), p.context)
+            p: Location(number, at, at + len(p.folded), p.context)
             for p in short
             for number, rest in reversed(list(enumerate(rests)))
             if (at := contains_word(rest, p.folded)) >= 0
@@ -180,7 +180,7 @@ class Prompts:
         is_sure = not placed and len(found) > 1 and is_distinctive(together)
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
-    def _rest(self, number: int, places: Iterable[Place]) -> str:
+    def _rest(self, number: int, places: Iterable[Location]) -> str:
         """Return a prompt in which a filler word replaces each text that was found whole.
 
         A word sequence then cannot span such a text.
@@ -205,20 +205,20 @@ def _word_index(prompt: str) -> dict[tuple[str, ...], int]:
     return dict(zip(reversed(keys), reversed(places), strict=True))
 
 
-def _part(number: int, p: Passage, hits: Mapping[str, int]) -> Place:
+def _part(number: int, p: Passage, hits: Mapping[str, int]) -> Location:
     first = min(hits, key=hits.__getitem__)
     end = max(start + len(run) for run, start in hits.items())
-    return Place(number, hits[first] - run_offsets(p.folded)[first], end, p.context, whole=False)
+    return Location(number, hits[first] - run_offsets(p.folded)[first], end, p.context, whole=False)
 
 
-def _outermost(placed: Mapping[Passage, Place]) -> dict[Passage, Place]:
+def _outermost(placed: Mapping[Passage, Location]) -> dict[Passage, Location]:
     """Return the texts that are not contained in another text."""
 
-    def order(item: tuple[Passage, Place]) -> tuple[int, int, int, int]:
+    def order(item: tuple[Passage, Location]) -> tuple[int, int, int, int]:
         return item[1].prompt, item[1].start, -item[1].end, -len(item[0].folded)
 
-    kept: dict[Passage, Place] = {}
-    around: list[tuple[str, Place]] = []
+    kept: dict[Passage, Location] = {}
+    around: list[tuple[str, Location]] = []
     for p, place in sorted(placed.items(), key=order):
         around = [
             (text, at) for text, at in around if at.prompt == place.prompt and at.end > place.start
@@ -251,6 +251,6 @@ def by_list(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
     yield from lists.values()
 
 
-def in_prompt_order(placed: Mapping[Passage, Place]) -> tuple[Context, ...]:
+def in_prompt_order(placed: Mapping[Passage, Location]) -> tuple[Context, ...]:
     ordered = sorted(placed.values(), key=lambda at: (at.prompt, at.start, -at.end))
     return tuple(place.context for place in ordered)

@@ -19,10 +19,10 @@ from rag_eval_hooks.delivery.codec import evaluation_to_text
 from rag_eval_hooks.delivery.console import ConsoleSink
 from rag_eval_hooks.delivery.jsonl import JsonlSink
 from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
-from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
 from rag_eval_hooks.delivery.sink import (
     Destination,
     FeedbackSink,

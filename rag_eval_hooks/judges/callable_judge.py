@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, Unpack
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError, way_to_text
 from rag_eval_hooks.incidents import place_of
-from rag_eval_hooks.judges.calls.context import Meter
-from rag_eval_hooks.judges.calls.limits import CallLimits
+from rag_eval_hooks.judges.calls.call_context import Meter
+from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.calls.context import Meter, ModelCalls
+from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls
+from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.calls.failures import ModeMissingError, RequestRefusedError
-from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.threads import Threads
 

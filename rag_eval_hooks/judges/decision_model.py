@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.context import Meter
+from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.failures import RequestRefusedError, TooLongError
 from rag_eval_hooks.judges.chat import ModelAdapter
 

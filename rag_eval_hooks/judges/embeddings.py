@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.calls.context import Tally, in_call_context
+from rag_eval_hooks.judges.calls.call_context import Tally, in_call_context
 from rag_eval_hooks.usage import Usage
 
 Vector: TypeAlias = "array[float]"

@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 
 from rag_eval_hooks import own_requests
 from rag_eval_hooks.errors import BudgetError, ConfigError, missing_extra
-from rag_eval_hooks.judges.calls.context import Meter
+from rag_eval_hooks.judges.calls.call_context import Meter
+from rag_eval_hooks.judges.calls.call_limits import CallKeywords, CallLimits
 from rag_eval_hooks.judges.calls.failures import DescribedError
-from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
 from rag_eval_hooks.judges.prices import Prices
 
 try:

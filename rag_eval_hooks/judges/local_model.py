@@ -11,7 +11,7 @@ from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.judges.calls.context import observed_call
+from rag_eval_hooks.judges.calls.call_context import observed_call
 from rag_eval_hooks.judges.model_process import (
     Load,
     ModelLoadError,

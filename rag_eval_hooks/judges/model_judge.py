@@ -16,7 +16,7 @@ from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges.answers import Answers, chunk_groups, joined
 from rag_eval_hooks.judges.base import Judge
-from rag_eval_hooks.judges.calls.context import (
+from rag_eval_hooks.judges.calls.call_context import (
     OUT_OF_TIME,
     Tally,
     call_context,
@@ -24,8 +24,8 @@ from rag_eval_hooks.judges.calls.context import (
     is_in_time,
     observed_call,
 )
+from rag_eval_hooks.judges.calls.call_limits import CallKeywords
 from rag_eval_hooks.judges.calls.failures import TooLongError, absence_of
-from rag_eval_hooks.judges.calls.limits import CallKeywords
 from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import ABOUT, SPECS, Ask, Reading, ReplyError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.judges.calls.context import Meter
+from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions

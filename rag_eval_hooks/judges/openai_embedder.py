@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.calls.context import Meter, ModelCalls
+from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords
 from rag_eval_hooks.judges.prices import Prices

@@ -9,7 +9,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import graphrag, lexical, nvidia, ragas, retrieval, whitepaper
 from rag_eval_hooks.metrics.citations import CITATION_SUPPORT
 from rag_eval_hooks.metrics.metric import AskedMetric, Metric, gaps, missing_inputs
-from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.metrics.metric_options import MetricOptions
 from rag_eval_hooks.sample import Field
 
 __all__ = [

@@ -22,7 +22,7 @@ from rag_eval_hooks.metrics.formulas import (
     within,
 )
 from rag_eval_hooks.metrics.metric import Metric, metric
-from rag_eval_hooks.metrics.options import DontKnow, MetricOptions, dont_know_phrase
+from rag_eval_hooks.metrics.metric_options import DontKnow, MetricOptions, dont_know_phrase
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
 

@@ -24,7 +24,7 @@ from rag_eval_hooks.metrics.formulas import (
     within,
 )
 from rag_eval_hooks.metrics.metric import Metric, metric
-from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.metrics.metric_options import MetricOptions
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
 

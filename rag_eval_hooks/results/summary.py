@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError, check_type
 from rag_eval_hooks.metrics import build
-from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.metrics.metric_options import MetricOptions
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import Estimate, mean_of, rare_variance
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score

@@ -22,7 +22,7 @@ from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import given_id
 from rag_eval_hooks.request import Ending, HeldSpan, Request
 from rag_eval_hooks.runtime.build import Parts
-from rag_eval_hooks.runtime.feedback import FeedbackDesk
+from rag_eval_hooks.runtime.feedback_desk import FeedbackDesk
 from rag_eval_hooks.runtime.intake import Intake
 from rag_eval_hooks.runtime.lifecycle import Clock, ExitHook
 from rag_eval_hooks.runtime.process import Observers, Processor, evaluate_inline

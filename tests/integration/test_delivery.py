@@ -23,8 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from rag_eval_hooks import RagEval, Sample, backoff
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import outbox
-from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
 from rag_eval_hooks.delivery.sink import Rejected, RetryLater, SendError, SpanUnknown
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.delivery.platforms.base import PlatformSink
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
 from rag_eval_hooks.delivery.sink import Rejected
 from rag_eval_hooks.errors import BudgetError, ConfigError, JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import Findings
@@ -29,9 +29,9 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
-from rag_eval_hooks.judges.calls import limits
+from rag_eval_hooks.judges.calls import call_limits
 from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.judges.calls.context import Meter, Tally, in_call_context
+from rag_eval_hooks.judges.calls.call_context import Meter, Tally, in_call_context
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache, embedded
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
 from rag_eval_hooks.judges.memo import Memo
@@ -199,8 +199,8 @@ def by_openai(server: JudgeServer) -> Judge:
 def test_a_dead_judge_costs_nothing_but_failed_and_is_asked_again_when_it_comes_back(
     make: Callable[[JudgeServer], Judge], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_FAILURES", 4)
-    monkeypatch.setattr(limits, "FIRST_PAUSE", 2.0)
+    monkeypatch.setattr(call_limits, "MAX_FAILURES", 4)
+    monkeypatch.setattr(call_limits, "FIRST_PAUSE", 2.0)
     with (
         JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server,
         RagEval(METRIC, make(server), embedder="none", queue_size=200) as evals,

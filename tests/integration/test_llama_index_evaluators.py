@@ -19,7 +19,7 @@ from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.callable_judge import CallableJudge
 from rag_eval_hooks.metrics import build
-from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.metrics.metric_options import MetricOptions
 from rag_eval_hooks.score import UNIT, Scale
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks_llama_index import SuiteEvaluator, llama_index_metric

@@ -46,7 +46,7 @@ from rag_eval_hooks import RagEval, Score
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
-from rag_eval_hooks.judges.calls.limits import CallLimits
+from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.suppress import is_suppressed, suppressed

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.capture import Recorder, RunKind
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.judges.calls import limits as call_limits
+from rag_eval_hooks.judges.calls import call_limits
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.testing import Findings, ScriptedJudge

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import Context, RagEvalConfig, Sample
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.capture.assembler import Assembler
 from rag_eval_hooks.capture.content import content_of, plain
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Interaction
-from rag_eval_hooks.capture.sample import Assembler
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, choose_redactor
 from rag_eval_hooks.redaction.patterns import Patterns

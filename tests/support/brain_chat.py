@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.judges.calls.context import call_context
+from rag_eval_hooks.judges.calls.call_context import call_context
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.usage import Usage

@@ -12,10 +12,10 @@ from rag_eval_hooks.delivery import Dispatch, sink_list
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.outbox import Job, Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
-from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
 from tests.support.limits import small_limits

@@ -18,11 +18,11 @@ from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.calls import Caller, CallOutcome
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeUnavailable
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.calls import limits
+from rag_eval_hooks.judges.calls import call_limits
 from rag_eval_hooks.judges.calls.budget import Budget, Reservation
-from rag_eval_hooks.judges.calls.context import Meter, ModelCalls, in_call_context
+from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls, in_call_context
+from rag_eval_hooks.judges.calls.call_limits import Breaker, BreakerState, CallLimits, Gate
 from rag_eval_hooks.judges.calls.failures import answers, outcome_of, requested_pause
-from rag_eval_hooks.judges.calls.limits import Breaker, BreakerState, CallLimits, Gate
 from rag_eval_hooks.judges.prices import Price, Prices
 from rag_eval_hooks.usage import Usage
 from tests.servers.judge_server import JudgeServer
@@ -115,8 +115,8 @@ async def test_gate_never_exceeds_its_limit_and_loses_no_slot(most: int, ends: l
 async def test_gate_after_a_cancelled_probe_takes_the_next_call_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_FAILURES", 1)
-    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(call_limits, "MAX_FAILURES", 1)
+    monkeypatch.setattr(call_limits, "FIRST_PAUSE", 0.01)
     subject = gate(8)
     await many(subject, 1, DOWN)
     await asyncio.sleep(0.02)
@@ -163,7 +163,7 @@ def test_breaker_opens_after_failures_in_a_row_and_doubles_its_pause(steps: list
         if probe:
             pause = min(2 * pause, 60.0)
             until = now + pause
-        elif until is None and failures >= limits.MAX_FAILURES:
+        elif until is None and failures >= call_limits.MAX_FAILURES:
             until = now + pause
     assert (breaker.state is BreakerState.CLOSED) is (until is None)
 

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.metrics.options import DontKnow, dont_know_phrase
+from rag_eval_hooks.metrics.metric_options import DontKnow, dont_know_phrase
 from rag_eval_hooks.text.folding import (
     collapse_runs,
     fold,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from rag_eval_hooks.delivery.platforms.base import PlatformSink
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from tests.support.delivery import Dispatched

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from rag_eval_hooks.delivery.platforms.base import PlatformSink, identifier
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink, identifier
 from rag_eval_hooks.delivery.sink import Rejected, SendError, SpanUnknown
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from threading import Thread
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.delivery.platforms.base import PlatformSink, identifier
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink, identifier
 from rag_eval_hooks.delivery.sink import Rejected, SendError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.suppress import suppressed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_eval_hooks.delivery.platforms.base import PlatformSink, identifier
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink, identifier
 from rag_eval_hooks.delivery.sink import SendError, SpanUnknown
 from rag_eval_hooks.result import Evaluation
 

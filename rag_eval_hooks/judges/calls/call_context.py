@@ -17,6 +17,7 @@ from opentelemetry import context
 from rag_eval_hooks.calls import Call, Caller, CallLog, CallOutcome, Operation
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.incidents import without_exit
+from rag_eval_hooks.judges.calls.call_limits import CallLimits, Gate
 from rag_eval_hooks.judges.calls.failures import (
     DescribedError,
     RequestRefusedError,
@@ -26,7 +27,6 @@ from rag_eval_hooks.judges.calls.failures import (
     outcome_of,
     status_of,
 )
-from rag_eval_hooks.judges.calls.limits import CallLimits, Gate
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.usage import Usage, tokens
