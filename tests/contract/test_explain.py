@@ -6,13 +6,11 @@ import uuid
 from functools import partial
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEval, Sample, Status
 from rag_eval_hooks.books import Books
-from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Share
 from rag_eval_hooks.request import Column, Ending, Request
 from rag_eval_hooks.sampling.rules import position
@@ -55,17 +53,6 @@ def test_an_id_may_be_written_in_any_way() -> None:
         for written in [*ways, f"0X{TRACE.upper()}"]:
             assert [told.outcome for told in evals.explain(written)] == ["scored"], written
             assert evals.feedback(written, score=1)
-
-
-def test_an_id_of_ones_own_is_found_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "EXPLAINED_REQUESTS", 1)
-    with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
-        evals.submit(sample(trace_id=TRACE, sample_id="Order-7"))
-        evals.flush(300)
-        assert outcomes(evals, "Order-7") == [("scored", "")]
-        assert evals.explain("order-7") == ()
-        evals.submit(sample(trace_id="f" * 32))
-        assert evals.explain("Order-7") == ()
 
 
 @given(

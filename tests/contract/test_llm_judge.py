@@ -34,7 +34,7 @@ from tests.servers.samples import (
     WHOLE_VERIFY,
     verdicts,
 )
-from tests.support.brain_chat import USED, BrainChat, Reply, body, right, verify, without
+from tests.support.brain_chat import BrainChat, Reply, body, right, verify, without
 from tests.support.corpus import samples
 from tests.support.judge_task import JudgeTask
 
@@ -44,16 +44,6 @@ ALL = JudgeTask(
     wanted=DECOMPOSE.wanted | WHOLE_VERIFY.wanted | RATE.wanted | GRADE.wanted,
     **{f.name: getattr(VERIFY, f.name) for f in fields(VERIFY) if f.name != "wanted"},
 )
-
-
-async def test_every_finding_has_calls_of_its_own() -> None:
-    chat = BrainChat()
-    findings = await ALL.by(LLMJudge(chat))
-    expected = [[kind.value] for kind in ALL.wanted - GRADE.wanted]
-    expected += [[kind.value] for kind in GRADE.wanted for _template in "12"]
-    assert sorted(chat.groups) == sorted(expected)
-    assert not any(isinstance(getattr(findings, kind), NotScored) for kind in ALL.wanted)
-    assert findings.answer_claims == (*VERIFY.answer_claims[:1], "Its lamp burns oil")
 
 
 async def test_prompt_shows_only_fields_of_its_definition() -> None:
@@ -135,21 +125,6 @@ async def test_sentences_that_cannot_be_read_cost_their_claims(sentences: int) -
     else:
         assert findings.answer_claims == tuple(claims[1:])
         assert "1 of 3" in findings.warnings[Finding.ANSWER_CLAIMS][0]
-
-
-async def test_usage_of_requested_findings_includes_failed_calls() -> None:
-    chat = BrainChat([without("relevance", 0), right])
-    findings = await verify(chat, wanted=RELEVANCE)
-    assert findings.usage == {Finding.RELEVANCE: USED + USED}
-    findings = await replace(DECOMPOSE, wanted=frozenset({Finding.ENTITIES})).by(
-        LLMJudge(BrainChat())
-    )
-    assert findings.usage == {Finding.ENTITIES: USED}
-    nothing = await verify(BrainChat(), wanted=frozenset({Finding.ENTITIES_FOUND}), entities=())
-    assert nothing.usage == {}
-    for error in (JudgeTimeout("30 s"), ReplyError("cut")):
-        findings = await RATE.by(LLMJudge(BrainChat([error]), attempts=1))
-        assert findings.usage == dict.fromkeys(RATE.wanted, USED)
 
 
 TEN = (

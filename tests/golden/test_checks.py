@@ -106,8 +106,6 @@ FACT = '[Q.facts]\na = { words = ["a"] }\n'
 
 def test_a_faulty_file_is_told_apart() -> None:
     for text, field, wants in (
-        ("[Q", "f.toml", "TOML"),
-        ("Q = 1", "f.toml: Q", "a table"),
         ("[Q]", "f.toml: Q", "discriminator"),
         ("[Q]\nkind = 'list'\npatterns = ['(']", "f.toml: Q.patterns.0", "regular expression"),
         ("[Q]\nkind = 'list'\npatern = []", "f.toml: Q.patern", "permitted"),

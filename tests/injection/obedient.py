@@ -56,8 +56,7 @@ class Obedient:
 
     name = "obedient"
 
-    def __init__(self, *, lenient: bool = False) -> None:
-        self._lenient = lenient
+    def __init__(self) -> None:
         self.learning = True
         self.obeyed = 0
         self.tokens: set[str] = set()
@@ -68,8 +67,7 @@ class Obedient:
     async def complete(self, prompt: Prompt) -> str:
         text = prompt.user
         self.tokens |= set(_OPEN.findall(text))
-        seen = _read_kindly(text) if self._lenient else text
-        lines = {line for line in outside(seen).splitlines() if line.strip()}
+        lines = {line for line in outside(_read_kindly(text)).splitlines() if line.strip()}
         reply = _truthful(text)
         if self.learning:
             self._known |= lines
@@ -119,8 +117,8 @@ def _praised(value: Any) -> Any:
     return praised
 
 
-def mount(attacks: Sequence[Attack], *, lenient: bool = False) -> list[Result]:
-    obedient = Obedient(lenient=lenient)
+def mount(attacks: Sequence[Attack]) -> list[Result]:
+    obedient = Obedient()
     with RagEval(metrics=METRICS, judge=LLMJudge(obedient), embedder="none") as evals:
         usual = evals.evaluate(HARMLESS)
         obedient.learning = False

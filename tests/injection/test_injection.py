@@ -35,11 +35,9 @@ def _prompt(secret: bytes) -> Prompt:
     return ask.prompt(tuple(ask.items())).sealed(secret)
 
 
-@pytest.mark.parametrize("lenient", [False, True])
-def test_no_attack_gets_through(lenient: bool) -> None:
-    """Nor does one where whatever looks like a closing delimiter, with the right token, is one."""
-    results = mount(MOUNTED, lenient=lenient)
-    assert [result.attack for result in results if result.obeyed or result.raised] == []
+def test_no_attack_gets_through() -> None:
+    """Whatever looks like a closing delimiter, with the right token, is one to this judge."""
+    assert [result.attack for result in mount(MOUNTED) if result.obeyed or result.raised] == []
 
 
 @pytest.mark.parametrize("kind", ["openai-decisions", "systemone"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +92,6 @@ def test_variables_hold_lists_and_mappings_as_text_and_kubernetes_may_add_others
         assert getattr(RagEvalConfig(), name.lower()) == value, name
 
 
-@given(st.text(min_size=1).filter(lambda text: "\n" not in text))
-def test_string_for_a_list_setting_is_one_item(text: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "settings.toml")
-        path.write_text('sinks = "jsonl:a,b"\nredact = "email"\n')
-        config = RagEvalConfig(config_file=path)
-    assert (config.sinks, config.redact) == (("jsonl:a,b",), ("email",))
-    assert RagEvalConfig(sinks=text, metrics=text) == RagEvalConfig(sinks=[text], metrics=(text,))
-
-
 def test_shared_key_goes_to_its_own_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a variable nor a later argument sends the key of OpenAI to another endpoint."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -122,17 +111,13 @@ WRONG: list[tuple[str, Any, str]] = [
     ("sample_rate", True, ""),
     ("hold_timeout", float("inf"), ""),
     ("metrics", 5, ""),
-    ("capture_content", "maybe", ""),
     ("redact", "emails", ""),
     ("rate_limit", {"hour": 1}, ""),
     ("budget", {"calls_per_hours": 1}, ""),
-    ("judge", "heuristic:x", ""),
-    ("run_on", "process", ""),
     ("judge_base_url", "localhost:8000", ""),
     ("rules", [{"rate": 1}, {"rate": 5}], "rules[1].rate"),
     ("rules", [{"tag": "beta", "rate": 1}], "rules[0].tag"),
     ("rules", [{"rate": 1, "question": "("}], "rules[0].question"),
-    ("rules", [{"rate": 1, "error": False}], "rules[0].error"),
     ("tail", [{"then": "ragas"}], "tail[0]"),
     ("tail", [{"then": (), "thumbs_down": True}], "tail[0].then"),
     ("metric_rates", {"ragas": 1.5}, "metric_rates"),
@@ -188,9 +173,7 @@ def test_constructor_with_an_unusable_argument_raises(subtests: pytest.Subtests)
     cases: list[tuple[dict[str, Any], str]] = [
         ({"metrics": ["ragas.faithfulnes"]}, "metrics"),
         ({"metrics": []}, "metrics"),
-        ({"judge": "gpt-4o"}, "judge"),
         ({"judge": "openai:gpt-4o-mini"}, "judge_api_key"),
-        ({"sinks": ["csv:x"]}, "sinks"),
         ({"sinks": ["jsonl:/no/such/folder/x.jsonl"]}, "sinks"),
         ({"sinks": f"jsonl:{NOWHERE}"}, "sinks"),
         ({"spool": NOWHERE}, "spool"),
@@ -199,7 +182,6 @@ def test_constructor_with_an_unusable_argument_raises(subtests: pytest.Subtests)
         ({"sinks": f"mlflow:user:{KEY}@localhost"}, "sinks"),
         ({"sinks": "langfuse:http://x", "sink_keys": {"langfuse": KEY}}, "sink_keys"),
         ({"config": {"sample_rate": 1}}, "config"),
-        ({"token_scorer": object()}, "token_scorer"),
         ({"queue_sise": 5}, "queue_sise"),
     ]
     for arguments, field in cases:

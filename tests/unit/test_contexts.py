@@ -49,16 +49,6 @@ CASES: dict[str, tuple[list[Any], list[str] | None, str]] = {
         [UNDER_HEADING[2], UNDER_HEADING[0]],
         YES,
     ),
-    "cut by a compressor": (
-        [gave(f"{A} {B} {C}"), gave(f"{A} Bic", name="c", kind="chain"), asked(f"Use {A} Bic B")],
-        [f"{A} Bic"],
-        YES,
-    ),
-    "cut parent around a child": (
-        [gave(A, f"{A} {B} {C}"), asked(f"{A} {B}...")],
-        [f"{A} {B} {C}"],
-        YES,
-    ),
     "a grader says the answer's word": (
         [gave(A, B), asked(f"Use {B}", "Yes"), asked("Is 'Yes' an answer?", "Yes", "grader")],
         [B],
@@ -120,14 +110,6 @@ def test_text_that_a_formatter_altered_is_known_by_its_words(
         texts = Variation(3 * seed).passages(4)
         events = [gave(*texts), asked(f"Use:\n{formatter(texts[2])}\n{formatter(texts[0])}")]
         assert told(events, YES).contexts(YES) == [texts[2], texts[0]], seed
-
-
-def test_text_inside_the_question_is_not_shown_by_that() -> None:
-    for question in (f"Is this so? {A} Tell me.", f"{A} {C}"):
-        for behind, expected in (("", [B]), (f"\n{A}", [B, A])):
-            story = told([gave(A, B), asked(f"Question: {question}\nUse {B}{behind}")], YES)
-            story.root.query = question
-            assert story.contexts(YES) == expected
 
 
 @varied

@@ -129,7 +129,6 @@ def test_a_row_that_is_no_sample_is_named(tmp_path: Path) -> None:
         ({"prompt": Q}, "columns: prompt. Use --map question"),
         ({"question": " "}, "No column has a question"),
         ({"question": Q, "contexts": 7}, "contexts must be texts or objects with a text, not int"),
-        ({"question": Q, "contexts": [{"title": "x"}]}, "It has title"),
         ({"question": Q, "answer": {"deep": 1}}, "answer must be str, not dict"),
         (["a list"], "must be a JSON object"),
     ]

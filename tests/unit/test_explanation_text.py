@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 from hypothesis import given
@@ -14,7 +13,6 @@ from rag_eval_hooks import Cause, NotScored, Score
 from rag_eval_hooks.capture.content import plain
 from rag_eval_hooks.explanation_text import OutcomeTable, explain, prose
 from rag_eval_hooks.redaction.redactor import Content
-from rag_eval_hooks.score import Outcome
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
@@ -65,64 +63,27 @@ def test_prose_tells_failed_verdicts_first_and_values_as_they_are() -> None:
         assert 0 < len(prose(CLAIMS, limit, content=True) or "") <= limit
 
 
-TEXTS = st.text("ab <>&\"'é字\ud800\n", min_size=1).map(lambda text: text.strip() or "x")
-UNIT = st.floats(0, 1)
-
-
-@st.composite
-def outcomes_of_every_kind(draw: st.DrawFn) -> Outcome:
-    value, text = draw(UNIT), draw(TEXTS)
-    claims = [{"claim": text, "supported": value > 0.5, "reason": text}]
-    kinds: list[Outcome] = [
-        Score(value=value, normalized=value, explanation={"claims": claims}),
-        Score(value=value, normalized=value, explanation={"reason": text}, label=text),
-        NotScored(draw(st.sampled_from([*Cause])), text),
-    ]
-    return draw(st.sampled_from(kinds))
-
-
-class Cells(HTMLParser):
-    """Collects the texts of a table's cells."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        assert tag in ("table", "tr", "th", "td", "br")
-        if tag == "tr":
-            self.rows.append([])
-        elif tag == "br":
-            self.rows[-1][-1] += "\n"
-        elif tag != "table":
-            self.rows[-1].append("")
-
-    def handle_data(self, data: str) -> None:
-        self.rows[-1][-1] += data
-
-
-@given(st.lists(outcomes_of_every_kind(), min_size=1, max_size=8))
-def test_every_metric_has_its_row_the_worst_first(drawn: list[Outcome]) -> None:
-    """Values and reasons stand in the table, whatever signs they hold; texts make no markup."""
-    outcomes = {f"suite.metric_{number}": one for number, one in enumerate(drawn)}
+@given(st.lists(st.floats(0, 1) | st.text("<>&\"'é\ud800\n", min_size=1), min_size=1, max_size=8))
+def test_table_of_outcomes_has_the_worst_first_and_makes_no_markup_of_texts(
+    drawn: list[float | str],
+) -> None:
+    outcomes = {
+        f"suite.metric_{at}": NotScored(Cause.TIMEOUT, one)
+        if isinstance(one, str)
+        else Score(value=one, normalized=one, label="<b>", explanation={"reason": "<b>"})
+        for at, one in enumerate(drawn)
+    }
     table = OutcomeTable(outcomes)
+    page, shown = table._repr_html_(), repr(table)
     assert table == outcomes
-    rows = Cells(table._repr_html_()).rows
-    assert sorted(row[0] for row in rows) == sorted(outcomes)
-    values = [float(row[1]) for row in rows if row[1] != "-"]
-    assert values == sorted(values)
-    assert [row[1] for row in rows][: len(values)] == [f"{value:.2f}" for value in values]
-    for name, _, _, reason in rows:
-        outcome = outcomes[name]
-        if isinstance(outcome, NotScored):
-            assert reason == outcome.detail.replace("\ud800", "?")
-        else:
-            assert bool(reason) is (outcome.normalized < 0.8)
-    shown = repr(table)
+    assert page.encode()
     assert shown.encode()
-    assert re.findall(r"suite\.metric_\d", shown) == [row[0] for row in rows]
+    assert set(re.findall(r"<(\w+)", page)) <= {"table", "tr", "th", "td", "br"}
+    values = [float(value) for value in re.findall(r"<td[^>]*>(\d\.\d\d)</td>", page)]
+    assert values == sorted(round(one, 2) for one in drawn if isinstance(one, float))
+    rows = re.findall(r"suite\.metric_\d", page)
+    assert sorted(rows) == sorted(outcomes)
+    assert re.findall(r"suite\.metric_\d", shown) == rows
 
 
 # Content of spans.

@@ -62,14 +62,12 @@ PAIRS: list[tuple[str, str, ClaimVerdict | None]] = [
     (LONG % ("welcomed", "wooden"), LONG % ("rejected", "wooden"), None),
     ("{other_value}", "{sentence}", CONTRADICTED),
     (NO_FEE, FEE, CONTRADICTED),
-    (FEE, NO_FEE, CONTRADICTED),
     (NO_FEE.replace("not", "n\u200bot"), FEE, CONTRADICTED),
     ("{other_name}", "{sentence}", NOT_STATED),
     ("{exchanged}", "{sentence}", None),
     ("{sentence}", "If the council agrees, {sentence}", None),
     ("{sentence}", "It is a myth that {sentence}", None),
     ("{sentence}", "{bare} unless it rains.", None),
-    ("{sentence}", "Until 1950 {sentence}", None),
 ]
 """Claim, what a chunk states, and the verdict; None: any but supported."""
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks import RagEval
 from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.calls import Caller, CallOutcome
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeUnavailable
@@ -25,9 +24,6 @@ from rag_eval_hooks.judges.calls.call_limits import Breaker, BreakerState, CallL
 from rag_eval_hooks.judges.calls.failures import answers, outcome_of, requested_pause
 from rag_eval_hooks.judges.prices import Price, Prices
 from rag_eval_hooks.usage import Usage
-from tests.servers.judge_server import JudgeServer
-from tests.support.corpus import samples
-from tests.waiting import PATIENCE
 
 
 class StatusError(Exception):
@@ -63,8 +59,6 @@ def test_outcome_of_an_error_tells_whether_the_judge_answers() -> None:
         (BUSY, CallOutcome.RATE_LIMITED, True),
         (StatusError(429, "insufficient_quota"), CallOutcome.ERROR, False),
         (TimeoutError(), CallOutcome.TIMEOUT, False),
-        (StatusError(401), CallOutcome.ERROR, False),
-        (ConnectionRefusedError(), CallOutcome.ERROR, False),
         (RuntimeError("a client of the user's"), CallOutcome.ERROR, False),
         (StatusError(400), CallOutcome.REFUSED, True),
         (ValueError("the reply is not JSON"), CallOutcome.ERROR, None),
@@ -79,7 +73,6 @@ def test_outcome_of_an_error_tells_whether_the_judge_answers() -> None:
 def test_pause_is_requested_by_an_overloaded_judge_only() -> None:
     for status, headers, pause in (
         (429, {"retry_after": "3"}, 3.0),
-        (503, {"retry_after": "3"}, 3.0),
         (429, {"retry_after_ms": "1500", "retry_after": "2"}, 1.5),
         (400, {"retry_after": "3"}, 0.0),
         (429, {"retry_after": "9999"}, 60.0),
@@ -261,40 +254,6 @@ async def test_rate_holds_when_calls_are_sent_not_when_they_queue(rate: int, cou
     with in_call_context(budget=limited):
         await asyncio.gather(*(calls.make(request) for _ in range(count)))
     assert all(at - start >= number / rate - 0.002 for number, at in enumerate(sorted(sent)))
-
-
-@pytest.mark.parametrize(("error", "tokens"), [(TimeoutError, 256), (ConnectionError, 0)])
-async def test_call_without_a_reply_in_time_is_charged_its_estimate(
-    error: type[Exception], tokens: float
-) -> None:
-    limited = in_memory(tokens_per_hour=1000)
-
-    async def request(meter: Meter) -> None:
-        async with meter.sending():
-            raise error
-
-    with in_call_context(budget=limited), pytest.raises(JudgeError):
-        await ModelCalls(Caller("x"), CallLimits()).make(request)
-    spent = limited.spent()["hour"]
-    assert (spent.calls, spent.tokens) == (1, tokens)
-
-
-@pytest.mark.parametrize("limit", [1, 9])
-def test_budget_that_runs_out_leaves_whole_samples_unscored(limit: int) -> None:
-    with JudgeServer(latency=0.02) as server:
-        evals = RagEval(
-            ["ragas.faithfulness"],
-            judge="openai:m",
-            judge_base_url=server.url,
-            budget={"calls_per_hour": limit},
-            embedder="none",
-        )
-        with evals:
-            for sample in samples(20):
-                evals.submit(sample)
-            assert evals.flush(PATIENCE)
-            stats = evals.stats()
-        assert stats.scored == limit // 2 == len(server.calls()) / 2
 
 
 async def _spend_all(limited: Budget) -> int:

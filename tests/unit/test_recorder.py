@@ -1,4 +1,4 @@
-"""Run events in, interactions out, those included that an application opens itself."""
+"""Run events in, bounded copies and interactions out."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import contextvars
 import gc
 import sys
 import threading
-import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rag_eval_hooks import RagEvalConfig, Sample, Status
+from rag_eval_hooks import RagEvalConfig, Status
 from rag_eval_hooks.capture import (
     Assembler,
     Interaction,
@@ -22,10 +23,10 @@ from rag_eval_hooks.capture import (
     Run,
     RunKind,
 )
+from rag_eval_hooks.capture.snapshots import LATE_NODES, Copier, Snapshots
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import Redactor
-from tests.support.limits import small_limits
 from tests.support.variation import Variation, seeds
 
 A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
@@ -34,15 +35,14 @@ A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
 class Log(list[Interaction]):
     """Ended interactions, with a recorder that fills it."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        with small_limits(settings):
-            self.recorder = Recorder(self.append)
-        self.incidents = Incidents()
+        self.recorder, self.incidents = Recorder(self.append), Incidents()
 
-    def open(self, question: str | None = "q", **more: Any) -> ManualInteraction:
-        more = {"metadata": None, "tags": None, "name": None, "options": {}, **more}
-        return ManualInteraction(self.recorder, self.incidents, question, **more)
+    def open(self, question: str) -> ManualInteraction:
+        return ManualInteraction(
+            self.recorder, self.incidents, question, metadata=None, tags=None, name=None, options={}
+        )
 
     def model(self, prompt: str, text: str) -> None:
         run = self.recorder.start(object(), "never seen", RunKind.MODEL, "model")
@@ -61,21 +61,15 @@ class Log(list[Interaction]):
         assert run is not None
         return run
 
-    def samples(self) -> list[Sample]:
+    def contexts(self) -> list[list[str]]:
         assembler = Assembler(RagEvalConfig(), Redactor(), self.incidents)
-        return [assembler.sample(it, assembler.session()) for it in self]
-
-    def told(self) -> list[tuple[str, str | None, list[str] | None]]:
-        return [(sample.question, sample.answer, texts(sample)) for sample in self.samples()]
+        samples = [assembler.sample(it, assembler.session()) for it in self]
+        return [[context.text for context in sample.contexts or ()] for sample in samples]
 
 
 @pytest.fixture
 def log() -> Log:
     return Log()
-
-
-def texts(sample: Sample) -> list[str] | None:
-    return None if sample.contexts is None else [context.text for context in sample.contexts]
 
 
 @pytest.mark.parametrize("searches", [1, 4])
@@ -92,32 +86,12 @@ def test_too_many_contexts_keep_those_the_answer_names_then_the_best_ranked(sear
                 for one in found:
                     log.retriever(*one)
                 log.model(" ".join([*ranks, asked]), said)
-        by_rank, by_name = (texts(sample) or [] for sample in log.samples())
+        by_rank, by_name = log.contexts()
         left = ranks.keys() - set(by_rank)
         assert len(by_rank) == len(by_name) == 50
         assert max(ranks[text] for text in by_rank) <= min(ranks[text] for text in left)
         assert by_rank == [text for text in ranks if text in by_rank]
         assert named in by_name, draw.seed
-
-
-def test_interleaved_generators_are_samples_of_their_own(log: Log) -> None:
-    """Two streams that one consumer reads in turns; nothing of them is left behind."""
-
-    def stream(name: str) -> Iterator[str]:
-        with log.open(name) as it:
-            it.contexts([f"{A} {name}"])
-            yield "token"
-            it.answer(name)
-
-    one, two = stream("one"), stream("two")
-    next(one)
-    next(two)
-    list(one)
-    list(two)
-    assert log.told() == [(name, name, [f"{A} {name}"]) for name in ("one", "two")]
-    log.retriever(A)
-    assert [len(it.runs) for it in log] == [1, 1]
-    assert len(log.recorder) == 0
 
 
 def test_dropped_generator_swallows_no_other_question(log: Log) -> None:
@@ -131,7 +105,7 @@ def test_dropped_generator_swallows_no_other_question(log: Log) -> None:
     next(tokens)
     with log.open("next") as it:
         it.answer("own")
-    assert log.told() == [("next", "own", None)]
+    assert [it.root.query for it in log] == ["next"]
     contextvars.copy_context().run(tokens.close)
     log.retriever(A)
     assert [it.status for it in log] == [Status.OK, Status.CLOSED]
@@ -158,21 +132,6 @@ async def test_task_that_outlives_an_interaction_neither_joins_nor_keeps_it(log:
     go.set()
     await task
     assert [it.root.query for it in log] == ["later"]
-
-
-def test_late_step_after_many_requests_starts_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Late events are known by time, not by how many runs ended since; then they are forgotten."""
-    log, now = Log(), 0.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    log.recorder.end(log.start("early"))
-    for number in range(12_000):
-        log.recorder.end(log.start(f"{number}"))
-    assert log.recorder.start("late", "early", RunKind.CHAIN, "late") is None
-    now = 3600.0
-    for number in range(12_000):
-        log.recorder.end(log.start(f"more {number}"))
-    assert log.recorder.is_unknown("early")
-    assert not log.recorder.is_unknown("more 11999")
 
 
 def test_late_children_in_threads_start_no_request(log: Log) -> None:
@@ -211,3 +170,58 @@ def test_texts_of_all_open_requests_are_bounded_together(monkeypatch: pytest.Mon
     assert len(log.recorder) <= 10
     assert {it.status for it in log} == {Status.ABANDONED}
     assert [it.root.id for it in log] == [f"{number}" for number in range(len(log))]
+
+
+# Copies of what passes by: equal, bounded, and made without the application's code.
+
+
+ATOMS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20), st.dates())
+VALUES = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.text(max_size=4), inner, max_size=4),
+        st.tuples(inner, inner),
+    ),
+    max_leaves=30,
+)
+
+
+def copier(snapshots: Snapshots | None = None, **limits: int) -> Copier:
+    made = Snapshots() if snapshots is None else snapshots
+    return Copier(made, lambda kind: None, {}, None, 10**9, **limits)
+
+
+@given(VALUES, VALUES)
+def test_copy_is_the_same_object_until_the_value_changes(value: Any, added: Any) -> None:
+    """Readers tell by identity what a step hands on."""
+    snapshots, held = Snapshots(), {"before": value, "list": [value]}
+    first = copier(snapshots, nodes=LATE_NODES).of(held)
+    assert copier(snapshots, nodes=LATE_NODES).of(held) is first
+    held["list"].append(added)
+    second = copier(snapshots, nodes=LATE_NODES).of(held)
+    assert second is not first
+    assert second["before"] is first["before"]
+    assert second["list"] == [value, added]
+
+
+@given(st.integers(200, 20_000), st.sampled_from(["rows", "numbers", "nested", "cycle"]))
+def test_copy_on_the_request_thread_is_bounded_and_says_so(size: int, shape: str) -> None:
+    cycle: list[Any] = []
+    cycle.extend([cycle] * (20 * size))
+    value: Any = {
+        "rows": [{"name": str(n), "price": n} for n in range(size)],
+        "numbers": {str(n): n for n in range(20 * size)},
+        "nested": [[[n]] for n in range(size)],
+        "cycle": cycle,
+    }[shape]
+    made = copier()
+    taken = made.of({"value": value, "question": "q"})
+    assert made.is_cut
+    assert taken["question"] == "q"
+    assert _entries(taken) < 4000
+
+
+def _entries(value: Any) -> int:
+    parts = value.values() if isinstance(value, dict) else value
+    return 1 + sum(map(_entries, parts)) if isinstance(value, dict | list) else 1

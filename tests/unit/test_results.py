@@ -97,9 +97,10 @@ def test_mean_weighs_by_inverse_probability_in_the_scale_of_its_metric(
 def test_groups_together_are_the_whole_in_any_order(
     drawn: list[tuple[float, str]], chance: random.Random
 ) -> None:
-    rows = [row({"m": UNIT.score(value)}, kind=kind) for value, kind in drawn]
+    rows = [replace(row({"m": UNIT.score(value)}, kind=kind), reason=kind) for value, kind in drawn]
     whole, groups = summarise(rows)[None], summarise(rows, "kind")
     assert list(groups) == list(dict.fromkeys(kind for _, kind in drawn))
+    assert list(summarise(rows, "reason")) == list(groups)
     means = [(each.samples, each.metrics["m"].estimate) for each in groups.values()]
     total = sum(number * found.mean for number, found in means if found)
     chance.shuffle(rows)
@@ -188,9 +189,6 @@ def test_labels_of_a_random_part_correct_a_biased_judge() -> None:
         ratio += (found.high - found.low) / (alone.high - alone.low) / 200  # type: ignore[operator]
     assert 0.9 <= hits / 200 <= 0.99
     assert ratio < 0.97
-    useless = predicted_mean([0.5] * 200, [(float(n % 3 == 0), 0.5) for n in range(30)])
-    assert useless is not None
-    assert useless.mean == pytest.approx(10 / 30)
     assert predicted_mean([0.5], [(1.0, 0.5)] * (LEAST_LABELS - 1)) is None
 
 

@@ -24,12 +24,6 @@ FIELDS = ("score", "normalized", "pass", "reason")
 HALF = UNIT.score(0.5)
 FAILED = NotScored(Cause.JUDGE_FAILED)
 ABSENT = NotScored(Cause.UNDEFINED)
-CLAIMS = [
-    {"claim": "It is 55 minutes.", "supported": True, "reason": "chunk 1 says 55"},
-    {"claim": "It is red.", "supported": False, "reason": "no chunk says red"},
-    {"claim": "It is near.", "supported": None, "reason": "cannot tell"},
-    {"claim": "It is old.", "supported": False, "reason": "no chunk says old"},
-]
 
 
 def attributes(
@@ -99,16 +93,6 @@ def test_without_a_failure_groundedness_is_the_headline() -> None:
         assert seen["gen_ai.evaluation.name"] == grounded
         assert seen["gen_ai.evaluation.score.label"] == "undecided"
         assert seen["rag.eval.risk"] == 0.62
-
-
-def test_a_reason_quotes_only_when_asked() -> None:
-    """Counts and numbers always; words of the application only with content."""
-    score = UNIT.score(0.33, explanation={"claims": CLAIMS})
-    for content, named in ((False, "claim 2, claim 4"), (True, "no chunk says red")):
-        seen = attributes({FAITHFUL: score}, {FAITHFUL: 0.8}, content=content)
-        line = f"2 of 3 claims unsupported: {named} (0.33, at least 0.80)"
-        assert seen["gen_ai.evaluation.explanation"] == line
-        assert seen[f"rag.eval.{FAITHFUL}.reason"] == line
 
 
 def test_status_names_failures_and_a_pass_needs_all_that_should_be_scored() -> None:

@@ -97,15 +97,11 @@ def test_collapse_runs_of_any_character_leaves_bounded_runs(parts: list[tuple[st
 
 REFUSING = (
     "I don\N{RIGHT SINGLE QUOTATION MARK}t know the answer to that.",
-    "Based on the context, I cannot determine who wrote it.",
     "The provided context does not mention the price. Therefore, I am unable to answer.",
-    "I'm sorry, but that is not covered by the documents.",
 )
 ANSWERING = (
     "The author is unknown, but the poem dates from the tenth century.",
-    "He told the court that he was not sure whether the door was locked.",
     "I'm not sure, but I think that it was 1990.",
-    "I cannot determine the exact year. However, it was built between 1880 and 1890.",
     "“I do not know,” said Alice, and she went through the door.",
 )
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
 
 import pytest
 
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.calls.budget import Budget
+from tests.support.evaluation import sample
+from tests.support.results import evaluation, write_results
 from tests.support.scripts import run_script
 
 # What Python itself and other packages take from the system is loaded first: on Windows they bring
@@ -62,21 +67,12 @@ def test_everything_works_without_posix(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
 def test_files_with_content_are_their_owners_alone(tmp_path: Path) -> None:
     """Results and budget have mode 0600, whatever the umask."""
-    run_script(
-        tmp_path,
-        """
-        import asyncio, os
-        os.umask(0)
-        from pathlib import Path
-        from rag_eval_hooks import RagEval
-        from rag_eval_hooks.incidents import Incidents
-        from rag_eval_hooks.judges.calls.budget import Budget
-        with RagEval("lexical", sinks=["jsonl:scores.jsonl"]) as evals:
-            evals.submit({"question": "q", "answer": "see page 1"})
-            evals.flush(300)
-        budget = Budget({"calls_per_day": 9}, Path("budget.db"), incidents=Incidents())
+    before = os.umask(0)
+    try:
+        write_results(tmp_path / "scores.jsonl", [evaluation(sample(), {})])
+        budget = Budget({"calls_per_day": 9}, tmp_path / "budget.db", incidents=Incidents())
         asyncio.run(budget.reserve(1))
-        """,
-    )
-    modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
-    assert modes["scores.jsonl"] == modes["budget.db"] == 0o600
+        budget.close()
+    finally:
+        os.umask(before)
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
