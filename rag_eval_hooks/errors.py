@@ -22,6 +22,7 @@ __all__ = [
     "PublicNames",
     "RagEvalError",
     "RedactionError",
+    "check_count",
     "check_names",
     "check_number",
     "check_type",
@@ -238,6 +239,16 @@ def check_number(
     check_type(name, value, Real, wanted)
     if isinstance(value, Real) and not (math.isfinite(value) and float(value) >= least):
         raise InputError(f"{name} must be {wanted}.", f"It is {value}.")
+
+
+def check_count(field: str, value: object, least: int = 1) -> None:
+    """Reject a setting that is not an integer of at least `least`.
+
+    Raises:
+        ConfigError: The value is not such an integer.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(field, value, f"a whole number, {least} or more")
 
 
 def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, check_count
 from rag_eval_hooks.findings import (
     ChunkRelevance,
     ClaimVerdict,
@@ -28,7 +28,6 @@ from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.model_judge import (
     ModelJudge,
     ModelKeywords,
-    check_count,
     gathered,
     without_missing_texts,
 )

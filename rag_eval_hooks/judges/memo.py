@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, check_count
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
@@ -59,9 +59,8 @@ class Memo:
         size: int = 2048,
         disk_size: int = 200_000,
     ) -> None:
-        for name, value in (("size", size), ("disk_size", disk_size)):
-            if value < 1:
-                raise ConfigError(name, value, "a whole number, 1 or more")
+        check_count("size", size)
+        check_count("disk_size", disk_size)
         self._size = size
         self._disk_size = disk_size
         # Each step is atomic, so there is no lock that a fork could leave locked.

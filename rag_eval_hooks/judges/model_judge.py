@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, ClassVar, Final, TypeVar, cast
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.errors import ConfigError, InputError, JudgeError, JudgeTimeout, wrong_type
+from rag_eval_hooks.errors import InputError, JudgeError, JudgeTimeout, wrong_type
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges.answers import Answers, chunk_groups, joined
@@ -142,11 +142,6 @@ async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         if isinstance(result, BaseException):
             raise result
     return cast("list[T]", results)
-
-
-def check_count(field: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(field, value, "a whole number, 1 or more")
 
 
 async def findings_by(

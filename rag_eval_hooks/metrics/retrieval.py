@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import check_count
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.sample import Field, Sample
@@ -58,8 +58,8 @@ def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
     Raises:
         ConfigError: `k` is not a positive number.
     """
-    if k is not None and (not isinstance(k, int) or k < 1):
-        raise ConfigError("k", k, "a whole number, 1 or more, or None")
+    if k is not None:
+        check_count("k", k)
     end = "" if k is None else f"_at_{k}"
     return tuple(
         Metric(

@@ -281,6 +281,10 @@ async def stream(messages: Messages) -> Any:
     yield messages
 
 
+COUNTS = (0, -1, 1.5, "8", True)
+"""Values that are no positive integer."""
+
+
 def test_wrong_argument_of_a_judge_is_named() -> None:
     cases: list[tuple[Any, Any, dict[str, Any], str]] = [
         *((CallableJudge, one, {}, "messages") for one in ("gpt", lambda a, b: a, lambda: "", str)),
@@ -289,7 +293,9 @@ def test_wrong_argument_of_a_judge_is_named() -> None:
         (LangChainJudge, "gpt", {}, "chat model"),
         (LangChainJudge, Plain(), {"timeout": 0}, "timeout"),
         (LlamaIndexJudge, "gpt", {}, "LLM"),
-        (LlamaIndexJudge, Completer(), {"concurrency": -1}, "concurrency"),
+        *((LlamaIndexJudge, Completer(), {"concurrency": n}, "concurrency") for n in COUNTS),
+        *((CallableJudge, told, {"attempts": n}, "attempts") for n in COUNTS),
+        *((CallableJudge, told, {"verify_tokens": n}, "verify_tokens") for n in COUNTS),
     ]
     for kind, model, options, words in cases:
         with pytest.raises(ConfigError, match=words):

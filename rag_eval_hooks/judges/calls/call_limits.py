@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, Self, TypedDict
 
-from rag_eval_hooks.errors import ConfigError, JudgeUnavailable
+from rag_eval_hooks.errors import ConfigError, JudgeUnavailable, check_count
 from rag_eval_hooks.judges.calls.failures import answers, requested_pause
 
 _logger = logging.getLogger("rag_eval_hooks")
@@ -41,9 +41,8 @@ class CallLimits:
     def __post_init__(self) -> None:
         if not 0 < self.timeout < float("inf"):
             raise ConfigError("timeout", self.timeout, "seconds, above 0")
-        for name, least in (("retries", 0), ("concurrency", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(name, getattr(self, name), f"a whole number, {least} or more")
+        check_count("retries", self.retries, 0)
+        check_count("concurrency", self.concurrency)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
