@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import Sample
-from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import AlertSink
 from rag_eval_hooks.score import UNIT, Scale
@@ -77,12 +76,3 @@ def test_alert_that_the_webhook_refuses_is_posted_with_the_next_evaluation() -> 
         for second in range(31, 80):
             sink.deliver(at(second, 0.1))
         assert [request.path for request in server.requests] == ["/"] * 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [(("ftp://x", "m<1"), "url"), (("http://x",), "conditions"), (("http://x", "m=1"), "fail-on")],
-)
-def test_wrong_arguments_are_named(arguments: tuple[str, ...], named: str) -> None:
-    with pytest.raises(ConfigError, match=named):
-        AlertSink(*arguments)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
 
-from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks import Sample
 from rag_eval_hooks.capture import Recorder, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.judges.calls import call_limits
@@ -20,37 +19,10 @@ from rag_eval_hooks.testing import Findings, ScriptedJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 from tests.support.evaluation import FAITHFUL, faithful_judge, record_request
-from tests.support.limits import small_limits
-from tests.support.otel import Metrics
+from tests.support.telemetry_world import OpenWorld
 from tests.waiting import until
 
-Make = Callable[..., RagEval]
-
-
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
-
-
-@pytest.fixture
-def make(metrics: Metrics, shut_down_after: Callable[[RagEval], RagEval]) -> Make:
-    """Make evaluators that report to the reader."""
-
-    def build(judge: Any = None, names: Any = "ragas.faithfulness", **settings: Any) -> RagEval:
-        settings = {"embedder": "none", "JUDGE_RETRIES": 0, **settings}
-        judge, embedder = judge if isinstance(judge, tuple) else (judge, None)
-        with small_limits(settings):
-            evals = RagEval(
-                names,
-                judge,
-                config=RagEvalConfig(**settings),
-                embedder=embedder,
-                meter_provider=metrics.provider,
-                tracer_provider=TracerProvider(),
-            )
-        return shut_down_after(evals)
-
-    return build
+SMALL: dict[str, Any] = {"embedder": "none", "JUDGE_RETRIES": 0}
 
 
 def ships(answer: str = "Ships leave at noon.") -> Sample:
@@ -58,31 +30,31 @@ def ships(answer: str = "Ships leave at noon.") -> Sample:
     return Sample(question="When do ships leave?", contexts=contexts, answer=answer)
 
 
-def at(server: JudgeServer, **more: Any) -> dict[str, Any]:
-    return {"judge_base_url": server.url, "judge_api_key": "k", **more}
-
-
-def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics: Metrics) -> None:
+def test_a_time_out_and_a_sample_out_of_time_are_told_apart(open_world: OpenWorld) -> None:
+    told: dict[Any, float] = {}
     with JudgeServer(latency=60) as server:
-        make("openai:m", **at(server, judge_timeout=0.2)).evaluate(ships())
+        at = {"judge_base_url": server.url, "judge_api_key": "k", **SMALL}
         # Long enough for its first request to be sent.
-        make("openai:n", **at(server, sample_timeout=4.0)).evaluate(ships())
-    told = metrics.by("rag.eval.judge.calls", "judge.name", "judge.outcome")
+        for judge, limit in (("m", {"judge_timeout": 0.2}), ("n", {"sample_timeout": 4.0})):
+            world = open_world(judge=f"openai:{judge}", **at, **limit)
+            world.evals.evaluate(ships())
+            told |= world.metrics.by("rag.eval.judge.calls", "judge.name", "judge.outcome")
     assert told == {("openai:m", "timeout"): 1, ("openai:n", "cancelled"): 1}
 
 
 def test_the_breaker_is_seen_in_each_state(
-    make: Make, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(call_limits, "MAX_FAILURES", 2)
     monkeypatch.setattr(call_limits, "FIRST_PAUSE", 2.0)
 
     def states() -> Mapping[str, float]:
-        return metrics.by("rag.eval.judge.breakers", "breaker.state")
+        return world.metrics.by("rag.eval.judge.breakers", "breaker.state")
 
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k", retries=0)
-        evals = make(judge)
+        world = open_world(judge=judge, **SMALL)
+        evals = world.evals
         evals.evaluate(ships())
         until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
         evals.evaluate(ships())
@@ -94,7 +66,7 @@ def test_the_breaker_is_seen_in_each_state(
 
 
 def test_waiting_work_is_reported_with_its_limits(
-    make: Make, metrics: Metrics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_world: OpenWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = threading.Event()
 
@@ -103,14 +75,15 @@ def test_waiting_work_is_reported_with_its_limits(
         return FAITHFUL
 
     monkeypatch.setattr(limits, "HELD_SPANS", 20)
-    evals = make(
-        ScriptedJudge(wait),
+    world = open_world(
+        judge=ScriptedJudge(wait),
         judge_concurrency=1,
         queue_size=50,
         hold_timeout=60,
         spool=str(tmp_path / "spool.db"),
         SPOOL_BYTES=7_000_000,
     )
+    evals, metrics = world.evals, world.metrics
     for number in range(4):
         record_request(evals, f"{number}")
     root = evals.recorder.start("open", None, RunKind.CHAIN, "help")
@@ -138,9 +111,9 @@ def test_waiting_work_is_reported_with_its_limits(
     until(lambda: metrics.value("rag.eval.spool.size") == 0)
 
 
-def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> None:
-    evals = make(
-        faithful_judge(),
+def test_decisions_are_told_with_their_reason(open_world: OpenWorld) -> None:
+    world = open_world(
+        judge=faithful_judge(),
         rules=[
             {"tags": ["vip"], "rate": 1.0, "name": "vip"},
             {"tags": ["bot"], "rate": 0.0, "name": "bot"},
@@ -148,6 +121,7 @@ def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> N
         ],
         rate_limit={"minute": 2},
     )
+    evals, metrics = world.evals, world.metrics
     for tag in ("vip", "vip", "vip", "bot", "none", "", ""):
         told = ships()
         evals.submit(Sample(**{**told.to_dict(), "tags": (tag,) if tag else ()}))
@@ -164,13 +138,14 @@ def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> N
 
 
 def test_a_reading_that_fails_takes_no_other_with_it(
-    make: Make, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+    open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: Recorder) -> tuple[int, int]:
         raise RuntimeError
 
     monkeypatch.setattr(Recorder, "opened", fail)
-    evals = make(faithful_judge())
+    world = open_world(judge=faithful_judge())
+    evals, metrics = world.evals, world.metrics
     assert not metrics.points("rag.eval.interactions.size")
     assert metrics.value("rag.eval.queue.size") == 0
     assert metrics.by("rag.eval.incidents", "incident")["telemetry metrics: RuntimeError"] >= 1
