@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,75 +23,27 @@ from tests.waiting import PATIENCE, until
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 
 APP = """
-import os, time
-from rag_eval_hooks import RagEval, RagEvalConfig, Sample, setup_tracing
+import os
+from rag_eval_hooks import RagEval, setup_tracing
 from tests.support.evaluation import faithful_judge
 
-evals = RagEval(
-    metrics=["ragas.faithfulness"],
-    judge=faithful_judge(latency=0.3),
-    sinks=["jsonl:results.jsonl"],
-    # Long: on a busy machine a score may take its time, and is waited for all the same.
-    config=RagEvalConfig(exit_timeout=60, hold_timeout=60),
-)
-collector = os.environ.get("COLLECTOR")
-if collector:
+# Long: on a busy machine a score may take its time, and is waited for all the same.
+evals = RagEval("ragas.faithfulness", faithful_judge(latency=0.3), sinks=["jsonl:results.jsonl"],
+                exit_timeout=60, hold_timeout=60)
+if collector := os.environ.get("COLLECTOR"):
     setup_tracing(endpoint=collector)
 
 def answer():
-    if collector:
-        with evals.interaction(str(os.getpid())) as interaction:
-            interaction.contexts(["c"])
-            interaction.answer("a")
-    else:
-        evals.submit(Sample(question=str(os.getpid()), contexts=("c",), answer="a"))
+    with evals.interaction(str(os.getpid()), name="help") as interaction:
+        interaction.contexts(["c"])
+        interaction.answer("a")
     return str(os.getpid()).encode()
 """
 SCORE = "rag.eval.ragas.faithfulness.score"
-SERVES = """
-def post_worker_init(worker):
-    worker.log.info("serves now")
-"""
-LISTENING = r"(?:Listening at:|running on) http://127\.0\.0\.1:(\d+)"
-
-
-@pytest.fixture
-def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpCollector]:
-    with OtlpCollector() as collector:
-        monkeypatch.setenv("COLLECTOR", collector.url)
-        yield collector
-
-
-def scored_spans(collector: OtlpCollector) -> int:
-    spans = [s for s in collector.received if s.name.startswith("invoke_workflow")]
-    assert all(SCORE in {item.key for item in span.attributes} for span in spans)
-    return len({span.span_id for span in spans})
 
 
 def write(folder: Path, more: str) -> None:
     (folder / "app.py").write_text(APP + textwrap.dedent(more))
-
-
-def serve(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    with (folder / "stderr").open("ab") as errors:
-        return subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", *arguments],
-            cwd=folder,
-            env=environment(),
-            stdout=errors,
-            stderr=errors,
-        )
-
-
-def port_of(folder: Path) -> int:
-    told = folder / "stderr"
-    until(lambda: re.search(LISTENING, told.read_text()), "the server's start")
-    return int(re.findall(LISTENING, told.read_text())[-1])
-
-
-def get(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE) as reply:
-        return str(reply.read().decode())
 
 
 def questions(folder: Path) -> list[str]:
@@ -107,6 +58,12 @@ def application(environ, start_response):
     start_response("200 OK", [("content-type", "text/plain")])
     return [answer()]
 """
+CONFIG = """
+bind, workers, timeout, graceful_timeout = "127.0.0.1:0", 2, 120, 120
+worker_class, preload_app = "{}", {}
+def post_worker_init(worker):
+    worker.log.info("serves now")
+"""
 
 
 @pytest.mark.parametrize(
@@ -114,24 +71,56 @@ def application(environ, start_response):
     size([("sync", True)], each_once(("sync", "gthread", "gevent"), (True, False))),
 )
 def test_gunicorn_worker_evaluates_each_request_it_serves(
-    tmp_path: Path, collector: OtlpCollector, worker: str, preload: bool
+    tmp_path: Path, worker: str, preload: bool
 ) -> None:
     pytest.importorskip("gunicorn")
     pytest.importorskip("gevent" if worker == "gevent" else "gunicorn")
     write(tmp_path, WSGI)
-    (tmp_path / "gunicorn.conf.py").write_text(SERVES)
-    options = ["--workers", "2", "--worker-class", worker, "--bind", "127.0.0.1:0"]
-    options += ["--preload"] * preload + ["--timeout", "120", "--graceful-timeout", "120"]
-    server = serve(tmp_path, "gunicorn", *options, "app:application")
-    port = port_of(tmp_path)
-    until(lambda: (tmp_path / "stderr").read_text().count("serves now") == 2, "both workers")
-    with ThreadPoolExecutor(8) as clients:
-        served = list(clients.map(get, [port] * 40))
-    server.send_signal(signal.SIGTERM)
-    assert server.wait(PATIENCE) == 0
+    (tmp_path / "gunicorn.conf.py").write_text(CONFIG.format(worker, preload))
+    log = tmp_path / "stderr"
+    command = [sys.executable, "-W", "ignore", "-m", "gunicorn", "app:application"]
+    with OtlpCollector() as collector, log.open("ab") as errors:
+        variables = environment(COLLECTOR=collector.url)
+        server = subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=errors)
+        until(lambda: log.read_text().count("serves now") == 2, "both workers")
+        (address,) = re.findall(r"Listening at: (http://127\.0\.0\.1:\d+)", log.read_text())
+
+        def get(_: int) -> str:
+            with urllib.request.urlopen(address, timeout=PATIENCE) as reply:
+                return str(reply.read().decode())
+
+        with ThreadPoolExecutor(8) as clients:
+            served = list(clients.map(get, range(40)))
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(PATIENCE) == 0
+        spans = [s for s in collector.received if s.name.startswith("invoke_workflow")]
     assert sorted(questions(tmp_path)) == sorted(served)
     assert str(server.pid) not in served
-    assert scored_spans(collector) == len(served)
+    assert all(SCORE in {item.key for item in span.attributes} for span in spans)
+    assert len({span.span_id for span in spans}) == len(served)
+
+
+@pytest.mark.parametrize("suffix", ["", "/v1/traces"])
+def test_a_receiver_gets_spans_metrics_and_events_at_exit(tmp_path: Path, suffix: str) -> None:
+    """A provider that is set is never replaced."""
+    script = """
+    answer()
+    from opentelemetry import trace
+    before = trace.get_tracer_provider()
+    try:
+        setup_tracing(console=True)
+    except RuntimeError as error:
+        print(error, trace.get_tracer_provider() is before)
+    """
+    with OtlpCollector() as receiver:
+        told = run_script(tmp_path, script, prelude=APP, COLLECTOR=f"{receiver.url}{suffix}")
+        assert set(receiver.paths) == {"/v1/traces", "/v1/metrics", "/v1/logs"}
+    assert "already set" in told
+    assert told.endswith("True\n")
+    assert "rag.eval.score" in receiver.metrics
+    assert [record.event_name for record in receiver.log_records] == ["gen_ai.evaluation.result"]
+    (rag,) = [span for span in receiver.received if span.name == "invoke_workflow help"]
+    assert {a.key: a.value for a in rag.attributes}[SCORE].double_value == 1.0
 
 
 POOLS = """
