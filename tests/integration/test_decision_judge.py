@@ -7,7 +7,6 @@ import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,6 @@ from rag_eval_hooks import (
     Sample,
     Score,
 )
-from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, made
 from rag_eval_hooks.judges.decision_model import DecisionEndpoint
 from rag_eval_hooks.judges.memo import Memo
@@ -155,41 +153,6 @@ def test_budget_memo_and_undecidable_metrics_are_as_for_every_judge() -> None:
     assert {getattr(one, "cause", None) for one in over.values()} == {Cause.OVER_BUDGET}
 
 
-def test_planted_probabilities_reach_verdicts_cascade_and_calibration(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The second judge sees claims inside the band. The report has a reliability curve."""
-    draw, drawn, chances, labels = random.Random(11), [], {}, []
-    for number in range(90):
-        claim, p = f"Mill {number} stands by the river {draw.randint(100, 999)}", draw.random()
-        holds = draw.random() < p
-        chances[f"{claim}."] = p
-        labels.append({"sample_id": f"s{number}", "supported": holds})
-        text = f"{claim}." if holds else "No."
-        fields = {"question": "Where?", "contexts": [text], "answer": f"{claim}."}
-        drawn.append(Sample.from_dict({**fields, "sample_id": f"s{number}"}))
-    results, truths = tmp_path / "results.jsonl", tmp_path / "labels.jsonl"
-    truths.write_text("\n".join(map(json.dumps, labels)), "utf-8")
-    with DecisionServer(planted=chances) as server:
-        judge = judge_of(server, band=(0.5, 0.5))
-        with evals_of(server, judge, metrics=EIGHT[:1], sinks=f"jsonl:{results}") as evals:
-            for one in drawn:
-                evals.submit(one)
-            assert evals.flush(300)
-        cascade = Cascade(f"systemone:{server.url}", "openai:m", floor=0.0)
-        before = len(server.decisions())
-        with evals_of(server, cascade, metrics=EIGHT[:1]) as evals:
-            for one in drawn:
-                evals.evaluate(one)
-        assert len(server.decisions()) == before + len(drawn)
-        assert len(server.calls()) == sum(0.3 < p < 0.7 for p in chances.values())
-    assert main(["calibrate", str(results), str(truths)]) == 0
-    curve = capsys.readouterr().out.partition("probability  supported  labels\n")[2].splitlines()
-    rows = [[float(cell) for cell in line.split()] for line in curve if line.strip()]
-    assert len(rows) == 9
-    assert sum(abs(mean - share) * count for mean, share, count in rows) / 90 < 0.2
-
-
 def test_request_is_a_decision_span() -> None:
     spans = InMemorySpanExporter()
     tracers = TracerProvider()
@@ -245,3 +208,19 @@ def test_unknown_option_is_refused_for_a_name_and_for_an_object(name: str) -> No
         DecisionJudge("systemone:m", api_key="k", **options)
     with pytest.raises(ConfigError, match=name):
         DecisionJudge(model, **options)
+
+
+def test_cascade_asks_the_second_judge_about_claims_inside_the_band() -> None:
+    draw, drawn, chances = random.Random(11), list[Sample](), dict[str, float]()
+    for number in range(40):
+        claim = f"Mill {number} stands by the river {draw.randint(100, 999)}."
+        chances[claim] = draw.random()
+        fields = {"question": "Where?", "contexts": ["No."], "answer": claim}
+        drawn.append(Sample.from_dict(fields))
+    with DecisionServer(planted=chances) as server:
+        cascade = Cascade(f"systemone:{server.url}", "openai:m", floor=0.0)
+        with evals_of(server, cascade, metrics=EIGHT[:1]) as evals:
+            for one in drawn:
+                evals.evaluate(one)
+        assert len(server.decisions()) == len(drawn)
+        assert len(server.calls()) == sum(0.3 < p < 0.7 for p in chances.values())
