@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.datasets.data_rows import DataRow, data_rows
@@ -19,13 +19,6 @@ MATCH: Final = "reference_match"
 """Metadata key with the value `exact` if the reference comes from a golden question."""
 
 
-class Golden(NamedTuple):
-    question: str
-    reference: str
-    question_id: str | None = None
-    reference_ids: tuple[str, ...] | None = None
-
-
 class References:
     """Adds references to samples whose question equals a golden question. The first match counts.
 
@@ -35,7 +28,7 @@ class References:
     """
 
     def __init__(
-        self, golden: Iterable[Golden], *, holds: Callable[[str], bool] | None = None
+        self, golden: Iterable[Sample], *, holds: Callable[[str], bool] | None = None
     ) -> None:
         self._is_asked = self._is_matched = False
         self._by_question = {_folded(one.question): one for one in reversed(list(golden))}
@@ -78,7 +71,7 @@ def references_of(
     return None if path is None else References(read_golden(path), holds=holds)
 
 
-def read_golden(path: str) -> tuple[Golden, ...]:
+def read_golden(path: str) -> tuple[Sample, ...]:
     """Return the golden questions of a file that `rag-eval-hooks evaluate` can read.
 
     If a row has no reference, its `answer` is the reference.
@@ -93,8 +86,8 @@ def read_golden(path: str) -> tuple[Golden, ...]:
     return golden
 
 
-def _warn_of_two_references(path: str, golden: Iterable[Golden]) -> None:
-    first: dict[str, tuple[int, str]] = {}
+def _warn_of_two_references(path: str, golden: Iterable[Sample]) -> None:
+    first: dict[str, tuple[int, str | None]] = {}
     for row, one in enumerate(golden, start=1):
         used, reference = first.setdefault(_folded(one.question), (row, one.reference))
         if reference != one.reference:
@@ -103,7 +96,7 @@ def _warn_of_two_references(path: str, golden: Iterable[Golden]) -> None:
             return
 
 
-def _golden(row: DataRow, path: str) -> Golden:
+def _golden(row: DataRow, path: str) -> Sample:
     if (sample := row.sample) is None:
         raise ConfigError("references", path, f"rows with a question and a reference; {row.error}")
     # If a row has a reference, its answer is a pipeline's answer.
@@ -111,7 +104,7 @@ def _golden(row: DataRow, path: str) -> Golden:
     if not reference.strip():
         wants = f"rows with a reference; row {row.number + 1} has none"
         raise ConfigError("references", path, wants)
-    return Golden(sample.question, reference, sample.question_id, sample.reference_ids)
+    return replace(sample, reference=reference)
 
 
 def _folded(question: str) -> str:

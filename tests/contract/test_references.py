@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.evaluation.golden_references import Golden, References
+from rag_eval_hooks.evaluation.golden_references import References
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
 MATCH = "lexical.exact_match"
@@ -34,7 +34,7 @@ def golden(tmp_path: Path) -> str:
 
 @given(st.sampled_from([str.upper, str.title, str.lower]), st.sampled_from(["  ", "\n", " \t"]))
 def test_equal_question_lends_its_reference(letters: Any, space: str) -> None:
-    store = References([Golden(OPEN, "In 1931.", "Q1")])
+    store = References([Sample(question=OPEN, reference="In 1931.", question_id="Q1")])
     question = f"{space}{space.join(letters(OPEN).split())}{space}"
     told = store.equal(Sample(question=question, metadata={"k": 1}))
     assert (told.reference, told.question_id) == ("In 1931.", "Q1")
