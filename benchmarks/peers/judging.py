@@ -23,16 +23,17 @@ from typing import Any
 AT_ONCE = 8
 KEY, MODEL = "bench", "gpt-4o-mini"
 """API key, and a model that all libraries support."""
-Score = Callable[[dict[str, Any]], Awaitable[float | None]]
+Given = dict[str, Any]
+Score = Callable[[Given], Awaitable[float | None]]
+load = importlib.import_module
 
 
 def ours(url: str) -> Score:
-    hooks = importlib.import_module("rag_eval_hooks")
-    openai = importlib.import_module("rag_eval_hooks.judges.openai")
+    hooks, openai = load("rag_eval_hooks"), load("rag_eval_hooks.judges.openai")
     judge = openai.OpenAIJudge(MODEL, base_url=url, api_key=KEY)
     evals = hooks.RagEval(metrics=["ragas.faithfulness"], judge=judge, judge_concurrency=AT_ONCE)
 
-    async def score(sample: dict[str, Any]) -> float | None:
+    async def score(sample: Given) -> float | None:
         outcome = (await evals.aevaluate(sample))["ragas.faithfulness"]
         return outcome.value if isinstance(outcome, hooks.Score) else None
 
@@ -40,16 +41,13 @@ def ours(url: str) -> Score:
 
 
 def ragas(url: str) -> Score:
-    client = importlib.import_module("openai").AsyncOpenAI(base_url=url, api_key=KEY)
-    llm = importlib.import_module("ragas.llms").llm_factory(MODEL, client=client)
-    metric = importlib.import_module("ragas.metrics.collections").Faithfulness(llm=llm)
+    client = load("openai").AsyncOpenAI(base_url=url, api_key=KEY)
+    llm = load("ragas.llms").llm_factory(MODEL, client=client)
+    metric = load("ragas.metrics.collections").Faithfulness(llm=llm)
 
-    async def score(sample: dict[str, Any]) -> float | None:
-        result = await metric.ascore(
-            user_input=sample["question"],
-            response=sample["answer"],
-            retrieved_contexts=sample["contexts"],
-        )
+    async def score(sample: Given) -> float | None:
+        texts = {"user_input": sample["question"], "response": sample["answer"]}
+        result = await metric.ascore(**texts, retrieved_contexts=sample["contexts"])
         return float(result.value)
 
     return score
@@ -57,16 +55,12 @@ def ragas(url: str) -> Score:
 
 def deepeval(url: str) -> Score:
     """Return DeepEval's metric. Each sample needs a new object, because the metric keeps state."""
-    metrics = importlib.import_module("deepeval.metrics")
-    case = importlib.import_module("deepeval.test_case").LLMTestCase
-    model = importlib.import_module("deepeval.models").GPTModel(MODEL, base_url=url, api_key=KEY)
+    metrics, case = load("deepeval.metrics"), load("deepeval.test_case").LLMTestCase
+    model = load("deepeval.models").GPTModel(MODEL, base_url=url, api_key=KEY)
 
-    async def score(sample: dict[str, Any]) -> float | None:
-        test = case(
-            input=sample["question"],
-            actual_output=sample["answer"],
-            retrieval_context=sample["contexts"],
-        )
+    async def score(sample: Given) -> float | None:
+        texts = {"input": sample["question"], "actual_output": sample["answer"]}
+        test = case(**texts, retrieval_context=sample["contexts"])
         metric = metrics.FaithfulnessMetric(model=model)
         return float(await metric.a_measure(test, _show_indicator=False))
 
@@ -75,14 +69,13 @@ def deepeval(url: str) -> Score:
 
 def trulens(url: str) -> Score:
     """Return TruLens' groundedness. The judge splits sentences, so that no model is downloaded."""
-    provider = importlib.import_module("trulens.providers.openai").OpenAI(
-        model_engine=MODEL, base_url=url, api_key=KEY
-    )
-    configs = importlib.import_module("trulens.core.feedback.feedback").GroundednessConfigs(
+    openai = load("trulens.providers.openai").OpenAI
+    provider = openai(model_engine=MODEL, base_url=url, api_key=KEY)
+    configs = load("trulens.core.feedback.feedback").GroundednessConfigs(
         use_sent_tokenize=False, filter_trivial_statements=True
     )
 
-    async def score(sample: dict[str, Any]) -> float | None:
+    async def score(sample: Given) -> float | None:
         value, _ = await asyncio.to_thread(
             provider.groundedness_measure_with_cot_reasons,
             source="\n".join(sample["contexts"]),
@@ -97,10 +90,10 @@ def trulens(url: str) -> Score:
 LIBRARIES = {"rag-eval-hooks": ours, "ragas": ragas, "deepeval": deepeval, "trulens": trulens}
 
 
-async def scores(score: Score, samples: Sequence[dict[str, Any]]) -> list[float | None]:
+async def scores(score: Score, samples: Sequence[Given]) -> list[float | None]:
     free = asyncio.Semaphore(AT_ONCE)
 
-    async def one(sample: dict[str, Any]) -> float | None:
+    async def one(sample: Given) -> float | None:
         async with free:
             try:
                 value = await score(sample)

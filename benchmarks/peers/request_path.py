@@ -19,8 +19,6 @@ from dataclasses import replace
 from typing import Any
 
 from opentelemetry import metrics
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SpanExporter
 
 from benchmarks.added_cpu import (
     EVALUATED,
@@ -34,43 +32,38 @@ from benchmarks.added_cpu import (
 )
 from benchmarks.handler_overhead import QUESTION, build_chain, handler, invoke
 
+load = importlib.import_module
 DEAD = "http://127.0.0.1:9"
 """A URL at which no server listens."""
 
 
-def langfuse_handler(provider: TracerProvider, exporter: SpanExporter | None) -> Any:
-    """Return Langfuse's handler. Without an exporter, it sends to a URL without a server."""
-    keys = {"public_key": "pk-bench", "secret_key": "sk-bench"}
-    options = {} if exporter is None else {"span_exporter": exporter}
-    module = importlib.import_module("langfuse")
-    module.Langfuse(**keys, base_url=DEAD, tracer_provider=provider, **options)
-    return importlib.import_module("langfuse.langchain").CallbackHandler(
-        public_key=keys["public_key"]
-    )
+def langfuse(tracing: Tracing) -> Variant:
+    keys = {"public_key": "pk-bench", "secret_key": "sk-bench", "base_url": DEAD}
+    exported = {"tracer_provider": tracing.provider, "span_exporter": tracing.exporter}
+    client = load("langfuse").Langfuse(**keys, **exported)
+    callback = load("langfuse.langchain").CallbackHandler(public_key="pk-bench")
+    return Variant([callback], settle=client.flush)
 
 
-def traceloop_handler(provider: TracerProvider) -> Any:
+def traceloop(tracing: Tracing) -> Variant:
     """Return Traceloop's handler.
 
     Its instrumentor is not used, because it cannot be switched off.
     """
-    importlib.import_module("opentelemetry.instrumentation.langchain").LangchainInstrumentor()
-    module = importlib.import_module("opentelemetry.instrumentation.langchain.callback_handler")
-    meter = metrics.get_meter("bench")
+    load("opentelemetry.instrumentation.langchain").LangchainInstrumentor()
+    module = load("opentelemetry.instrumentation.langchain.callback_handler")
+    meter, tracer = metrics.get_meter("bench"), tracing.provider.get_tracer("bench")
     histograms = (meter.create_histogram("duration"), meter.create_histogram("tokens"))
-    return module.TraceloopCallbackHandler(provider.get_tracer("bench"), *histograms)
+    return Variant([module.TraceloopCallbackHandler(tracer, *histograms)])
 
 
-def deepeval_handler() -> Any:
-    """Return DeepEval's handler. Without a key, the handler sends nothing."""
+def deepeval() -> Variant:
+    """Return DeepEval as in a test of its traces, which creates the document and keeps the last.
+
+    Without a key, the handler sends nothing.
+    """
     os.environ |= {"DEEPEVAL_TELEMETRY_OPT_OUT": "1", "CONFIDENT_TRACE_VERBOSE": "0"}
-    return importlib.import_module("deepeval.integrations.langchain").CallbackHandler()
-
-
-def deepeval_variant() -> Variant:
-    """Return DeepEval as in a test of its traces, which creates the document and keeps the last."""
-    handler = deepeval_handler()
-    testing = importlib.import_module("deepeval.tracing.trace_test_manager").trace_testing_manager
+    testing = load("deepeval.tracing.trace_test_manager").trace_testing_manager
     testing.test_name = "bench"
 
     def clear() -> None:
@@ -78,26 +71,22 @@ def deepeval_variant() -> Variant:
             raise RuntimeError("no trace of a request was seen")
         testing.test_dict = None
 
-    return Variant([handler], clear=clear)
+    return Variant([load("deepeval.integrations.langchain").CallbackHandler()], clear=clear)
 
 
 def variant(peer: str, tracing: Tracing) -> Variant:
     """Return a library's instrumentation, which must export spans to memory."""
+    if peer == "deepeval":
+        return deepeval()
+    openinfer = functools.partial(openinference, "langchain")
+    made = {"openinference": openinfer, "traceloop": traceloop, "langfuse": langfuse}[peer](tracing)
 
     def clear() -> None:
         if not tracing.exporter.get_finished_spans():
             raise RuntimeError("no span of a request was seen")
         tracing.exporter.clear()
 
-    if peer == "deepeval":
-        return deepeval_variant()
-    if peer == "openinference":
-        return replace(openinference("langchain", tracing), clear=clear)
-    if peer == "traceloop":
-        return Variant([traceloop_handler(tracing.provider)], clear=clear)
-    callback = langfuse_handler(tracing.provider, tracing.exporter)
-    client = importlib.import_module("langfuse").get_client(public_key="pk-bench")
-    return Variant([callback], settle=client.flush, clear=clear)
+    return replace(made, clear=clear)
 
 
 def compared(peer: str, rounds: int) -> dict[str, Any]:
