@@ -78,8 +78,10 @@ def variant(peer: str, tracing: Tracing) -> Variant:
     """Return a library's instrumentation, which must export spans to memory."""
     if peer == "deepeval":
         return deepeval()
-    openinfer = functools.partial(openinference, "langchain")
-    made = {"openinference": openinfer, "traceloop": traceloop, "langfuse": langfuse}[peer](tracing)
+    if peer == "openinference":
+        made = openinference("langchain", tracing)
+    else:
+        made = langfuse(tracing) if peer == "langfuse" else traceloop(tracing)
 
     def clear() -> None:
         if not tracing.exporter.get_finished_spans():
