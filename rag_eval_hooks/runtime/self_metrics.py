@@ -23,24 +23,60 @@ _Readings: TypeAlias = Iterable[tuple[int | None, Mapping[str, str]]]
 _Read: TypeAlias = Callable[["Pipeline"], _Readings]
 
 _COUNTERS: Final = (
-    (semconv.METRIC_SAMPLES, "{sample}", "Samples by outcome."),
-    (semconv.METRIC_DECISIONS, "{decision}", "Sampling decisions, by reason."),
-    (semconv.METRIC_REFUSED, "{metric}", "Metrics that a limit left without a score."),
-    (semconv.METRIC_FEEDBACK, "{feedback}", "Feedback submissions, by result."),
-    (semconv.METRIC_INCIDENTS, "{incident}", "Caught exceptions, by kind."),
+    (semconv.METRIC_SAMPLES, "{sample}", "Number of samples, by outcome and reason."),
+    (
+        semconv.METRIC_DECISIONS,
+        "{decision}",
+        "Number of sampling decisions, by decision and reason.",
+    ),
+    (
+        semconv.METRIC_REFUSED,
+        "{metric}",
+        "Number of metrics that a limit left without a score, by reason.",
+    ),
+    (semconv.METRIC_FEEDBACK, "{feedback}", "Number of calls of `feedback`, by outcome."),
+    (
+        semconv.METRIC_INCIDENTS,
+        "{incident}",
+        "Number of failures that rag-eval-hooks caught, such as exceptions, by kind.",
+    ),
 )
 _LEVELS: Final = (
-    (semconv.METRIC_QUEUE_SIZE, "{sample}", "Samples that wait for evaluation."),
-    (semconv.METRIC_QUEUE_CAPACITY, "{sample}", "Maximum number of waiting samples."),
-    (semconv.METRIC_QUEUE_TEXT, "{char}", "Characters of all waiting samples together."),
-    (semconv.METRIC_HELD_SIZE, "{span}", "RAG spans that wait for scores."),
-    (semconv.METRIC_HELD_CAPACITY, "{span}", "Maximum number of waiting RAG spans."),
-    (semconv.METRIC_OPEN_SIZE, "{interaction}", "Open requests."),
-    (semconv.METRIC_OPEN_CAPACITY, "{interaction}", "Maximum number of open requests."),
-    (semconv.METRIC_OPEN_TEXT, "{char}", "Characters of all open requests together."),
+    (semconv.METRIC_QUEUE_SIZE, "{sample}", "Number of samples that wait for evaluation."),
+    (
+        semconv.METRIC_QUEUE_CAPACITY,
+        "{sample}",
+        "Maximum number of samples that can wait for evaluation.",
+    ),
+    (
+        semconv.METRIC_QUEUE_TEXT,
+        "{char}",
+        "Number of characters that all waiting samples contain together.",
+    ),
+    (semconv.METRIC_HELD_SIZE, "{span}", "Number of RAG spans that wait for their scores."),
+    (
+        semconv.METRIC_HELD_CAPACITY,
+        "{span}",
+        "Maximum number of RAG spans that can wait for their scores at once.",
+    ),
+    (
+        semconv.METRIC_OPEN_SIZE,
+        "{interaction}",
+        "Number of open requests. An open request has started and has not finished.",
+    ),
+    (
+        semconv.METRIC_OPEN_CAPACITY,
+        "{interaction}",
+        "Maximum number of requests that can be open at once.",
+    ),
+    (
+        semconv.METRIC_OPEN_TEXT,
+        "{char}",
+        "Number of characters that all open requests contain together.",
+    ),
 )
 _GAUGES: Final = (
-    (semconv.METRIC_SPOOL_SIZE, "{sample}", "Samples in the spool, of all processes."),
+    (semconv.METRIC_SPOOL_SIZE, "{sample}", "Number of samples in the spool, from all processes."),
     (semconv.METRIC_SPOOL_USAGE, "By", "Size of the spool."),
     (semconv.METRIC_SPOOL_LIMIT, "By", "Maximum size of the spool."),
 )

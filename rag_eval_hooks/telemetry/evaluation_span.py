@@ -114,7 +114,7 @@ class EvaluationSpans:
         return at, at
 
     def _write_calls(self, calls: Iterable[Call], below: Span) -> None:
-        """Write a span `chat <model>` or `embeddings <model>` for each call, below a span.
+        """Write a span for each call, such as `chat <model>`, below a span.
 
         The spans contain no prompts, because prompts quote the application's texts.
         """
