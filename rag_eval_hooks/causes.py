@@ -46,8 +46,8 @@ _TYPED: Final = (
 _PLAIN: Final = {
     r"division by zero": "check the number first",
     r"(list|tuple|string) index out of range": "it has fewer items",
-    r"could not convert string to float": "the text is no number",
-    r"invalid literal for int\(\)": "the text is no whole number",
+    r"could not convert string to float": "the text is not a number",
+    r"invalid literal for int\(\)": "the text is not a whole number",
     r"(not enough|too many) values to unpack": "",
     r"SQLite objects created in a thread": (
         "functions run in threads of rag-eval-hooks; connect inside the function, "
@@ -56,7 +56,7 @@ _PLAIN: Final = {
     r"no running event loop|There is no current event loop": (
         "the function runs in a thread; write it as async def"
     ),
-    r"asyncio\.run\(\) cannot be called": "write await",
+    r"asyncio\.run\(\) cannot be called": "write await instead",
     r"Event loop is closed|.*(different|another) (event )?loop": (
         "the client belongs to another event loop; create it inside the function"
     ),
@@ -109,7 +109,7 @@ def _unknown_name(error: AttributeError | NameError) -> str:
         return f"{name!r} (did you mean {near!r}?)"
     fix = _FIXES.get(owner.__name__, "")
     if owner.__module__.startswith("rag_eval_hooks"):
-        return f"{name!r} (there are {', '.join(known)}{fix and f'; {fix}'})"
+        return f"{name!r} (its names are {', '.join(known)}{fix and f'; {fix}'})"
     return f"{name!r} of {owner.__name__}{fix and f' ({fix})'}"
 
 

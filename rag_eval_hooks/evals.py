@@ -117,7 +117,7 @@ class RagEval(PublicNames):
 
     # LangChain reads these of a callback.
     raise_error = run_inline = Misplaced(
-        "is no callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)]"
+        "is not a callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)]"
     )
 
     def __init__(

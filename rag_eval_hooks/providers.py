@@ -83,12 +83,15 @@ def is_url(text: str) -> bool:
 def _other_judge(value: str) -> str:
     for start, chat_model in _OTHER_JUDGES.items():
         if value.lower().startswith(start):
-            return f"; for this model: RagEval(judge=LangChainJudge({chat_model}))"
+            return f"; for this model, write RagEval(judge=LangChainJudge({chat_model}))"
     name, colon, _ = value.partition(":")
     if not value or nearest(name.lower(), list(JUDGES.rows)) is not None:
         return ""
     if colon:
-        return "; a server with the interface of OpenAI: 'openai:<model>' and judge_base_url"
+        return (
+            "; for a server with an OpenAI-compatible API, set judge='openai:<model>' and "
+            "judge_base_url"
+        )
     return f"; did you mean 'openai:{value}'?"
 
 

@@ -91,7 +91,7 @@ class _NotIgnored:
 class RunHandler(BaseCallbackHandler):
     """Callback handler that follows the runs for one evaluator."""
 
-    wrap_tool_call = Misplaced("is no middleware. Write: middleware=[RagEvalMiddleware(evals)]")
+    wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")
     copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
     ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = _NotIgnored()
 

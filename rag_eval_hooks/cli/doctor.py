@@ -60,9 +60,9 @@ _ALONE: Final[Mapping[str, Any]] = {
 }
 """Settings that keep a check from using sinks or the samples in a spool."""
 _NO_SPAN: Final = (
-    "Check the endpoint (port 4318 is OTLP over HTTP, 4317 is gRPC; "
-    "OTEL_EXPORTER_OTLP_ENDPOINT is without /v1/traces), its key in OTEL_EXPORTER_OTLP_HEADERS, "
-    "that it runs, and that OTEL_SDK_DISABLED is not set."
+    "Check that the endpoint runs, that OTEL_EXPORTER_OTLP_HEADERS has its key, and that "
+    "OTEL_SDK_DISABLED is not set. Port 4318 takes OTLP over HTTP, and port 4317 gRPC. "
+    "OTEL_EXPORTER_OTLP_ENDPOINT must not end with /v1/traces."
 )
 _FAULT: Final = "The endpoint failed. Read its log, or wait."
 _ADVICE: Final[Mapping[str, str]] = {

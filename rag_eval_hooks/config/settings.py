@@ -144,58 +144,63 @@ class RagEvalConfig(BaseSettings):
     )
     judge: Annotated[str, AfterValidator(JUDGES.check), Expected(JUDGES.wanted)] = setting(
         "heuristic",
-        "`heuristic` (rules, no network), `nli:<model>` (rules and an entailment model on this "
-        "machine), `openai:<model>`, or a decision model: `openai-decisions:<model>`, "
-        "`systemone:<model or url>`.",
+        "`heuristic`: rules decide, without a network. `nli:<model>`: rules and an entailment "
+        "model on this machine decide. `openai:<model>`: a language model decides. "
+        "`openai-decisions:<model>` and `systemone:<model or url>`: a decision model decides.",
     )
     judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
-    judge_api_key: Secret = setting(None, "API key of the judge's endpoint; never printed.")
+    judge_api_key: Secret = setting(None, "API key of the judge's endpoint. It is never printed.")
     judge_headers: SecretByName = setting(
-        {}, "HTTP headers of judge calls, such as a gateway's key; never printed."
+        {}, "HTTP headers of judge calls, such as a gateway's key. They are never printed."
     )
     judge_timeout: Seconds = setting(30.0, "Timeout of one judge call in seconds.")
-    judge_concurrency: Count = setting(16, "Maximum number of concurrent samples and judge calls.")
+    judge_concurrency: Count = setting(
+        16, "Maximum number of samples in evaluation at once, and also of judge calls at once."
+    )
     judge_prices: Path = setting(
         None, "TOML file with token prices, which override the prices in the extra `openai`."
     )
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Expected(EMBEDDERS.wanted)] = setting(
         "auto",
-        "Model for embeddings. `sentence-transformers` is all-MiniLM-L6-v2. `auto` is the judge's "
-        "endpoint with `text-embedding-3-small` for an OpenAI judge, else MiniLM if the extra "
-        "`embeddings` and the model are on disk. It never downloads.",
+        "Model for embeddings. `sentence-transformers`: all-MiniLM-L6-v2. `auto`: for `openai` and "
+        "`openai-decisions` judges, `text-embedding-3-small` at the judge's endpoint. For "
+        "`heuristic` and `nli`, MiniLM, if the extra `embeddings` is installed and the model is on "
+        "disk. For other judges, none.",
     )
     token_scorer: Annotated[
         str, AfterValidator(TOKEN_SCORERS.check), Expected(TOKEN_SCORERS.wanted)
     ] = setting(
         "none",
-        "Model for `graphrag.bert_score_f1`. `bert-score` is microsoft/deberta-xlarge-mnli.",
+        "Model for `graphrag.bert_score_f1`. `bert-score`: microsoft/deberta-xlarge-mnli.",
     )
     thresholds: Annotated[NumberByName, Expected("metric id = number on that metric's scale")] = (
         setting({}, "Score at which a metric passes, such as `ragas.faithfulness=0.8`.")
     )
     references: Path = setting(
-        None, "JSONL or CSV file with golden questions; see [feedback](feedback.md)."
+        None, "JSONL or CSV file with golden questions. See [feedback](feedback.md)."
     )
     question_checks: Path = setting(None, "TOML file with question checks, by `question_id`.")
-    sample_rate: Rate = setting(1.0, "Fraction of requests to evaluate, decided by trace id.")
+    sample_rate: Rate = setting(1.0, "Fraction of requests to evaluate. The trace id decides.")
     metric_rates: Annotated[MetricRates, Expected("suite or metric id = number from 0 to 1")] = (
-        setting({}, "Sample rate by suite or metric. Overrides `sample_rate`.")
+        setting({}, "Sample rate by suite or metric. It overrides `sample_rate`.")
     )
     rules: Annotated[tuple[RuleSettings, ...], Expected("tables, each with a rate")] = setting(
         (),
-        "Sampling rules: conditions on a request, each with a rate. The first matching rule "
+        "Sampling rules. A rule has conditions on a request, and a rate. The first matching rule "
         "applies. Write an environment variable as JSON.",
     )
     tail: Annotated[
         tuple[TailSettings, ...], Expected("tables, each with one condition and `then`")
     ] = setting(
         (),
-        "Tail rules: conditions on feedback or on heuristic scores. If a condition holds, its "
-        "metrics are evaluated.",
+        "Tail rules. A rule has a condition on feedback or on a heuristic score. If the condition "
+        "holds, the rule's metrics are evaluated.",
     )
     rate_limit: Annotated[
         RateLimits, Expected("'second' or 'minute' = whole number from 1 to 1000000")
-    ] = setting({}, "Maximum number of samples per `second` or `minute` (or both) in this process.")
+    ] = setting(
+        {}, "Maximum number of samples per `second`, per `minute` or both, in this process."
+    )
     budget: Annotated[Budgets, Expected(BUDGET)] = setting(
         {},
         "Limits on calls, tokens and cost of judge and embedder, per UTC hour or day. Calls above "
@@ -204,31 +209,33 @@ class RagEvalConfig(BaseSettings):
     )
     sample_timeout: Seconds = setting(120.0, "Timeout for judging one sample, in seconds.")
     queue_size: Count = setting(
-        1000, "Maximum number of queued samples; further samples are dropped and counted."
+        1000, "Maximum number of queued samples. Further samples are dropped and counted."
     )
-    exit_timeout: Seconds = setting(5.0, "Time to finish queued samples at exit, in seconds.")
+    exit_timeout: Seconds = setting(
+        5.0, "Maximum time to finish queued samples at exit, in seconds."
+    )
     max_text_chars: Count = setting(
-        20_000, "Maximum characters of each context, question and answer; longer text is cut."
+        20_000, "Maximum characters of each context, question and answer. Longer text is cut."
     )
     hold_timeout: Annotated[Number, Field(ge=0), Expected("seconds, 0 or more")] = setting(
-        10.0, "Seconds to hold a RAG span for its scores; 0 disables holding."
+        10.0, "Maximum time to hold a RAG span for its scores, in seconds. 0 disables holding."
     )
     spans: Annotated[
         Literal["auto", "all", "sampled", "root", "none"],
         Expected("'auto', 'all', 'sampled', 'root' or 'none'"),
     ] = setting(
         "auto",
-        "Which request spans to write: `auto` (all, unless another instrumentor writes spans), "
-        "`all`, `sampled` (as `auto`, without requests that are sampled out when they start), "
-        "`root` (only the RAG span) or `none`.",
+        "Request spans to write. `auto`: all. If another instrumentor writes spans, none or only "
+        "the RAG span. `all`: all. `sampled`: like `auto`, but none for a request that is sampled "
+        "out at its start. `root`: only the RAG span. `none`: none.",
     )
     evaluation_span: Annotated[
         Literal["late", "child", "trace", "off"], Expected("'late', 'child', 'trace' or 'off'")
     ] = setting(
         "late",
-        "When to write a separate span with all results: `late` (only if scores arrive after the "
-        "RAG span has ended), `child` (always, below the RAG span), `trace` (always, in a separate "
-        "trace) or `off`.",
+        "Separate span with all results. `late`: written if scores arrive after the RAG span has "
+        "ended. `child`: always written, below the RAG span. `trace`: always written, in a "
+        "separate trace. `off`: never written.",
     )
     trace_judge: Switch = setting(False, "Write spans of judge calls below the evaluation span.")
     capture_content: Switch = setting(
@@ -237,17 +244,19 @@ class RagEvalConfig(BaseSettings):
     capture_event_content: Switch = setting(False, "Quote the application's texts in log events.")
     run_on: Annotated[Literal["thread", "celery"], Expected("'thread' or 'celery'")] = setting(
         "thread",
-        "Where to evaluate: a background `thread`, or `celery` workers. See [fleet](fleet.md).",
+        "`thread`: a background thread evaluates. `celery`: Celery workers evaluate. See "
+        "[fleet](fleet.md).",
     )
     broker: Annotated[Secret, Expected(BROKER)] = setting(
         None,
-        "URL of the workers' broker. With RabbitMQ, also the Redis URL for results; never printed.",
+        "URL of the workers' broker. With RabbitMQ, also the Redis URL for results. It is never "
+        "printed.",
     )
     sinks: Annotated[Names, Expected(SINKS.wanted)] = setting(
         (), "Additional destinations of scores, besides the span."
     )
     sink_keys: Annotated[SecretByName, Expected(_KEYS)] = setting(
-        {}, "API keys of platforms, by sink name; never printed."
+        {}, "API keys of platforms, by sink name. They are never printed."
     )
     spool: Annotated[Path, Expected("a folder, or a path in a folder that exists")] = setting(
         None,
@@ -264,9 +273,9 @@ class RagEvalConfig(BaseSettings):
         tuple[_Region, ...],
         ONE_OR_MORE,
         Expected("country codes of two capital letters, such as 'DE'"),
-    ] = setting((), "Countries whose phone numbers are also removed without a `+` prefix.")
+    ] = setting((), "Countries whose phone numbers are removed even if they have no country code.")
     redact_ids_key: Secret = setting(
-        None, "Key that hashes ids of users and sessions; never printed."
+        None, "Key that hashes ids of users and sessions. It is never printed."
     )
 
     def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:
@@ -345,7 +354,7 @@ def _config_error(
     raised = first.get("ctx", {}).get("error", "")
     expected = getattr(raised, "wants", None) or str(raised) or expected_by(field)
     if isinstance(value, str) and is_mapping(field):
-        expected += "; as text, name=value pairs, separated by commas"
+        expected += "; in text, write name=value pairs, separated by commas"
     shown = "**********" if is_secret(field, value) else value
     return ConfigError(path, shown, expected, source=origins[str(name)])
 

@@ -195,7 +195,9 @@ def _read(path: Path) -> Iterator[Any]:
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     read = _of_folder if path.is_dir() else _READERS.get(kind.lower())
     if read is None:
-        wants = "a .jsonl, .json, .csv or .parquet file, or a folder of `datasets`"
+        wants = (
+            "a .jsonl, .json, .csv or .parquet file, or a folder that `Dataset.save_to_disk` made"
+        )
         raise ConfigError("data", str(path), wants)
     try:
         yield from read(path)

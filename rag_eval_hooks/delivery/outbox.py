@@ -35,6 +35,7 @@ _MOST_JOBS: Final = 256
 """Maximum number of jobs per transaction."""
 _POLL_S: Final = 1.0
 """Seconds between two searches for jobs of dead processes."""
+_NO_SINK: Final = "spool: results are lost, because their sink is no longer configured"
 _FIRST_POLL_S: Final = 2.0
 """Seconds before the first search, so that a forking process leaves the jobs to its children."""
 _BUSY_PAUSE_S: Final = 0.1
@@ -288,7 +289,7 @@ class Outbox:
             if job.consumer == EVALUATE:
                 self.undurable += 1
             else:
-                self._incidents.count("feedback: lost")
+                self._incidents.count("feedback is lost")
 
     def _poll(self) -> None:
         """Extend the lease, and claim jobs of dead processes up to the consumers' capacity."""
@@ -303,7 +304,7 @@ class Outbox:
         except FILE_ERRORS as error:
             self._failed(error)
             return
-        self._incidents.count("spool, results for a sink that is no longer configured: Lost", lost)
+        self._incidents.count(_NO_SINK, lost)
         for job in claimed:
             self._stored.add(job)
             if not self._consumers[job.consumer].take(job):

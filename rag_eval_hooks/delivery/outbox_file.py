@@ -227,7 +227,7 @@ def check_spool(folder: Path) -> bool:
                 folder.chmod(0o700)
             return (folder / NAME).exists()
     except PermissionError:
-        wants = f"{wants}, of this user alone"
+        wants = "a folder that this user owns, or a path in a folder that exists"
     except OSError:
         pass
     raise ConfigError("spool", str(folder), wants)

@@ -364,7 +364,7 @@ class SinkQueue:
         if column != "spooled":
             self._outbox.done(job)
         if column == "lost" and reason:
-            self._incidents.count(f"{self._origin}, {reason}: Lost")
+            self._incidents.count(f"{self._origin}: results are lost ({reason})")
         elif column == "spooled" and reason == _FULL:
             self._incidents.count(f"{self._origin}: undelivered results stay in the spool")
 

@@ -136,7 +136,7 @@ class Scorer:
         elif self._nones[metric.id] < _MANY_NONES:
             self._nones[metric.id] += 1
             if self._nones[metric.id] == _MANY_NONES:
-                kind = f"metric {metric.id}: no score for any of the first {_MANY_NONES} samples"
+                kind = f"metric {metric.id}: none of the first {_MANY_NONES} samples has a score"
                 self.incidents.count(kind, detail=outcome.detail)
 
     async def _ask_judge(self, metric: Criterion, sample: Sample) -> Outcome:

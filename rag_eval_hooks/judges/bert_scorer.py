@@ -122,6 +122,9 @@ def _baseline_file(model: str, language: str, given: str | Path | None) -> str:
     if not file.is_file() and given is not None:
         raise ConfigError("baseline_path", str(given), "a file that exists")
     if not file.is_file():
-        wants = f"False, or baseline_path: bert-score has no baseline for {model} in {language!r}"
+        wants = (
+            "False or used with baseline_path, because bert-score has no baseline for "
+            f"{model} in {language!r}"
+        )
         raise ConfigError("rescale_with_baseline", True, wants)
     return str(file)

@@ -26,6 +26,9 @@ _PER: Final = 1_000_000
 _CALL: Final = 1_000
 """Tokens of the call to price. Some providers charge a different price for long prompts."""
 _OPENAI: Final = "https://api.openai.com/v1"
+_FORM: Final = (
+    "{'models': {'<model>': {'input': <price>, 'output': <price>}}}, prices per million tokens"
+)
 _LISTED: Final = frozenset({"openai", "openai-decisions", "azure"})
 """Judges and embedders whose endpoint is known from the settings."""
 _CLOSED: Final = ConfigDict(extra="forbid")
@@ -71,9 +74,9 @@ class Prices:
             valid = _PriceTable.model_validate(dict(table or {}))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            field = ".".join(map(str, ("prices", *first["loc"])))
-            wants = f"a table from model name to prices per million tokens ({first['msg'].lower()})"
-            raise ConfigError(field, first["input"], wants) from None
+            field = ".".join(map(str, first["loc"]))
+            wants = f"{_FORM} ({field}: {first['msg'].lower()})"
+            raise ConfigError("prices", first["input"], wants) from None
         self.currency = valid.currency
         self._models = valid.models
         self._base_url = base_url if valid.currency == "USD" else None

@@ -62,9 +62,9 @@ V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
 _OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scale")
 _DETAILS: Final = {
-    CUT: "the texts were cut (see max_text_chars), and the kept text does not state {}",
+    CUT: "the texts were cut (see max_text_chars), and the part that was kept leaves {} undecided",
     UNREAD: "the judge gave no readable verdict for {}",
-    "": "the judge cannot tell for {}",
+    "": "the judge is unsure about {}",
 }
 """Explanation of each reason for an unsure verdict."""
 

@@ -127,7 +127,7 @@ def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
 def _with_hint(field: str, keys: tuple[str, ...]) -> str:
     """Return a missing field, and the metadata key that may be its misspelling."""
     near = nearest(field, keys)
-    return f"{field} (but metadata {near!r}: a misspelt field?)" if near else field
+    return f"{field} (but metadata {near!r}, which may be a misspelling)" if near else field
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:

@@ -59,8 +59,7 @@ def _default_analyzer() -> Any:
         from spacy.util import is_package
     except ImportError as missing:
         raise ImportError(
-            'redact="presidio" needs a package: pip install presidio-analyzer, and a model of '
-            "spaCy for it"
+            'redact="presidio" needs Presidio and a spaCy model. Run: pip install presidio-analyzer'
         ) from missing
     if not is_package(_MODEL):
         # Presidio would download it.

@@ -170,7 +170,7 @@ def parts_of(
 ) -> Parts:
     """Return the components for the settings and arguments."""
     if config.trace_judge and config.evaluation_span == "off":
-        wants = "false if evaluation_span is 'off', because the calls are written below that span"
+        wants = "false if evaluation_span is 'off', because spans of judge calls need that span"
         raise ConfigError("trace_judge", True, wants)
     if config.spool is not None:
         # Resolved once, because the application may change its working directory.

@@ -173,7 +173,7 @@ class FeedbackDesk(Observer):
                 return False
             self._pipeline.delivery.put_feedback(_named(feedback, name))
         elif not joined:
-            self._parts.incidents.count("feedback: lost")
+            self._parts.incidents.count("feedback is lost")
         self._pipeline.outbox.done(job)
         return True
 
@@ -264,7 +264,7 @@ class FeedbackDesk(Observer):
     def _end(self, item: _Item) -> None:
         """Count feedback as lost if it reached no sink."""
         if not item.is_delivered:
-            self._parts.incidents.count("feedback: lost")
+            self._parts.incidents.count("feedback is lost")
         self._pipeline.books.end(item)
 
     def _sample(self, request: Request) -> Sample | None:

@@ -60,7 +60,7 @@ def setup_tracing(
     trace.set_tracer_provider(provider)
     if trace.get_tracer_provider() is not provider:
         provider.shutdown()
-        raise RuntimeError("a tracer provider is already set; add span processors to that one")
+        raise RuntimeError("a tracer provider is already set; add span processors to that provider")
     made: list[Any] = [provider]
     if endpoint is not None or not console:
         made += sdk.set_further_providers(resource, endpoint)

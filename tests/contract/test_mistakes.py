@@ -312,7 +312,7 @@ def test_configuration_that_no_request_meets_is_logged_once(tmp_path: Path) -> N
             for _ in range(9):
                 made.submit(question=question, contexts=[SECRET], answer=SECRET)
             assert made.flush(60)
-        assert "metric own.silent: no score for any of the first 3 samples" in "".join(seen)
+        assert "metric own.silent: none of the first 3 samples has a score" in "".join(seen)
         assert len(seen) == (2 if question == SECRET else 1)
         assert (f"references: no question so far is in {file}" in "".join(seen)) == (len(seen) == 2)
 
@@ -419,7 +419,10 @@ def test_option_that_matches_nothing_names_the_one_meant(name: str, at: int, opt
 @pytest.mark.parametrize(
     ("given", "fix"),
     [
-        (lambda evals: [evals], "no callback handler. Write: callbacks=[RagEvalCallbackHandler("),
+        (
+            lambda evals: [evals],
+            "not a callback handler. Write: callbacks=",
+        ),
         (RagEvalCallbackHandler, 'Write a list: config={"callbacks": [handler]}'),
     ],
 )
@@ -528,7 +531,7 @@ METRICS: dict[str, str] = {
     "'a' in sample.contexts[0]": "not iterable; its text is context.text)",
     "sample.session_id.lower()": "'lower' of NoneType (a field that the sample lacks is None",
     "sample.session_id > 1": "'NoneType' and 'int'; a field that the sample lacks is None",
-    "float(sample.answer)": "(could not convert string to float; the text is no number)",
+    "float(sample.answer)": "(could not convert string to float; the text is not a number)",
     "1 / len(sample.tags)": "(division by zero; check the number first)",
     "open('/missing/file')": "(No such file or directory)",
     "asyncio.run(rude())": "ConnectionError (the server does not reply; check its address)",

@@ -375,7 +375,7 @@ def test_platform_that_never_takes_a_score_counts_its_loss_with_the_cause(
         assert server.requests[0].headers["authorization"]
         assert reason not in ("HTTP 401", "some scores rejected") or len(server.requests) <= 2
     assert sink.books()["lost"] == 2
-    assert one.counts()[f"sink {sink.name}, {reason}: Lost"] == 2
+    assert one.counts()[f"sink {sink.name}: results are lost ({reason})"] == 2
     assert "sk-secret" not in caplog.text + repr(sink) + repr(one.counts())
 
 
@@ -401,9 +401,9 @@ def test_hanging_platform_bounds_memory_and_counts_every_loss(
         assert sink.books()["lost"] == sink.books()["taken"] == 201
         end.set()
     assert one.counts() == {
-        f"sink {sink.name}, outbox full: Lost": books["lost"],
-        f"sink {sink.name}, shutdown: Lost": books["waiting"],
-        f"sink {sink.name}, closed: Lost": 1,
+        f"sink {sink.name}: results are lost (outbox full)": books["lost"],
+        f"sink {sink.name}: results are lost (shutdown)": books["waiting"],
+        f"sink {sink.name}: results are lost (closed)": 1,
     }
 
 

@@ -453,7 +453,7 @@ def test_results_for_sinks_of_other_settings_wait_and_stop_no_recovery(
     third = make()
     offer(third, 1)
     until(lambda: "undelivered" not in third.spooled())
-    kind = "spool, results for a sink that is no longer configured: Lost"
+    kind = "spool: results are lost, because their sink is no longer configured"
     assert third.stats().incidents[kind] == 3
 
 
@@ -475,7 +475,7 @@ def test_old_results_are_retried_for_a_while_before_they_are_given_up(
     third = make(Table(), SINK_RETRY_SECONDS=0.2)
     offer(third, 2)
     until(lambda: books(third) == {"accepted": 3, "scored": 3})
-    assert third.stats().incidents["sink CallableSink, kept too long: Lost"] == 1
+    assert third.stats().incidents["sink CallableSink: results are lost (kept too long)"] == 1
 
 
 def count_in_memory(chars: int) -> int:

@@ -156,7 +156,7 @@ def test_outbox_counts_each_job_that_it_cannot_store_once(
         assert own.drain(PATIENCE)
         refused = Counter(one for one, error, *_ in puts if error or not is_fine)
         assert own.undurable == refused[True]
-        assert incidents.counts().get("feedback: lost", 0) == refused[False]
+        assert incidents.counts().get("feedback is lost", 0) == refused[False]
         if is_fine:
             stored = sum(is_sample and error is None for is_sample, error, *_ in puts)
             assert own.counts().get("pending", 0) == stored

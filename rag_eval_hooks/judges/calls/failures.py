@@ -23,8 +23,8 @@ _NO_CREDIT: Final = "insufficient_quota"
 _ADVICE: Final[dict[object, str]] = {
     401: "the key was not accepted; set api_key",
     403: "the key has no access; check the key and the model",
-    404: "no such model or path; check the model and base_url",
-    429: "rate limit or quota; lower the concurrency or the sample rate",
+    404: "the model or path does not exist; check the model and base_url",
+    429: "the rate limit or quota is reached; lower the concurrency or the sample rate",
     _NO_CREDIT: "the account's quota is used up; check its billing",
 }
 _TIME_OUT: Final = ("Timeout", "TimeoutError", "TimeoutException")

@@ -121,7 +121,7 @@ def _judged(reading: ClaimReading, judged: Mapping[int, Judged]) -> Support:
         verdict = ClaimVerdict.SUPPORTED
         return replace(support, by_chunk=flags, verdict=verdict, reason=reason, quote=quote)
     if neither >= _OPEN and odds < 0:
-        reason = "the model does not find it stated"
+        reason = "the model finds the claim in no chunk"
         return replace(support, verdict=ClaimVerdict.NOT_STATED, reason=reason)
     return support
 

@@ -93,7 +93,9 @@ class _Case:
 
     def _rated(self, score: float, chunk: SplitText, wanted: frozenset[str]) -> ChunkRelevance:
         held = ", ".join(sorted(wanted & chunk.index.keys()))
-        reason = f"holds: {held}" if held else "contains no term of the question"
+        reason = (
+            f"the chunk contains: {held}" if held else "the chunk contains no term of the question"
+        )
         return ChunkRelevance(score >= _USEFUL, min(100.0 * score, 100.0), reason)
 
     def agreement(self, name: str, other: SplitText) -> tuple[Verdict, ...]:
@@ -107,7 +109,9 @@ class _Case:
         where = [
             str(at) for at, one in enumerate(self.chunks, 1) if one.searched.holds_entity(entity)
         ]
-        return Verdict(bool(where), f"in chunk {', '.join(where)}" if where else "in no chunk")
+        return Verdict(
+            bool(where), f"it is in chunk {', '.join(where)}" if where else "it is in no chunk"
+        )
 
 
 def _bounded(items: Sequence[str]) -> tuple[str, ...] | NotScored:

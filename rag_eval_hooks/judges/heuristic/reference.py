@@ -61,9 +61,9 @@ def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdic
         return Verdict(False, differing)
     near = closest(novel, text)
     if near.score >= _AGREED:
-        return Verdict(True, f"stated: {near.text}")
+        return Verdict(True, f"the text states it: {near.text}")
     lacking = sorted(novel - text.index.keys()) or sorted(novel)
-    return Verdict(False, f"not stated: {', '.join(lacking)}")
+    return Verdict(False, f"the text does not state: {', '.join(lacking)}")
 
 
 def _contains_bare(claim: Sentence, text: SplitText, question: frozenset[str]) -> bool:

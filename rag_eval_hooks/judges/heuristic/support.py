@@ -149,7 +149,7 @@ def _refutation(found: Alignment, lacking: _Lacking) -> str:
 def _supported(stating: dict[int, str], chunks: int, how: str = "") -> Support:
     at = min(stating)
     flags = tuple(number in stating for number in range(chunks))
-    return Support(flags, reason=f"{how}chunk {at + 1}: {stating[at]}", quote=stating[at])
+    return Support(flags, reason=f"chunk {at + 1} states it{how}: {stating[at]}", quote=stating[at])
 
 
 def _resembling(claim: Sentence, chunks: Chunks, near: Sequence[Closest]) -> Support | None:
@@ -159,7 +159,7 @@ def _resembling(claim: Sentence, chunks: Chunks, near: Sequence[Closest]) -> Sup
         for at, one in enumerate(near)
         if one.sentence and one.score >= _COVERED and resembles(claim, one.sentence, code)
     }
-    return _supported(stating, len(chunks), "nearly word for word in ") if stating else None
+    return _supported(stating, len(chunks), " nearly word for word") if stating else None
 
 
 def _language(claim: Sentence, chunks: Chunks) -> str | None:
