@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
-    ChatResponseAsyncGen,
-    ChatResponseGen,
     CompletionResponse,
-    CompletionResponseAsyncGen,
-    CompletionResponseGen,
     LLMMetadata,
 )
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.core.tools import BaseTool
 
 PIECE = 2
 """Characters of a streamed piece: the shortest answer has more than three."""
@@ -43,33 +38,26 @@ class Scripted(FunctionCallingLLM):
         )
 
     @llm_chat_callback()
-    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    def chat(self, messages: Any, **kwargs: Any) -> Any:
         return ChatResponse(message=self._message(messages), raw={"id": "reply-1"})
 
     @llm_chat_callback()
-    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    async def achat(self, messages: Any, **kwargs: Any) -> Any:
         self.begun += 1
         await asyncio.sleep(self.delay)
         return ChatResponse(message=self._message(messages), raw={"id": "reply-1"})
 
     @llm_chat_callback()
-    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        message = self._message(messages)
-
-        def pieces() -> ChatResponseGen:
-            yield from self._pieces(message)
-
-        return pieces()
+    def stream_chat(self, messages: Any, **kwargs: Any) -> Any:
+        return self._pieces(self._message(messages))
 
     @llm_chat_callback()
-    async def astream_chat(
-        self, messages: Sequence[ChatMessage], **kwargs: Any
-    ) -> ChatResponseAsyncGen:
+    async def astream_chat(self, messages: Any, **kwargs: Any) -> Any:
         self.begun += 1
         # As in `achat`: a delay that the reply sets is for the next call.
         delay, message = self.delay, self._message(messages)
 
-        async def pieces() -> ChatResponseAsyncGen:
+        async def pieces() -> Any:
             for part in self._pieces(message):
                 await asyncio.sleep(delay)
                 yield part
@@ -77,47 +65,31 @@ class Scripted(FunctionCallingLLM):
         return pieces()
 
     @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         return CompletionResponse(text=self._text(prompt))
 
     @llm_completion_callback()
-    async def acomplete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponse:
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         await asyncio.sleep(self.delay)
         return CompletionResponse(text=self._text(prompt))
 
     @llm_completion_callback()
-    def stream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponseGen:
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         raise NotImplementedError
 
     @llm_completion_callback()
-    async def astream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponseAsyncGen:
+    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         raise NotImplementedError
 
     def _prepare_chat_with_tools(
-        self,
-        tools: Sequence[BaseTool],
-        user_msg: str | ChatMessage | None = None,
-        chat_history: list[ChatMessage] | None = None,
-        verbose: bool = False,
-        allow_parallel_tool_calls: bool = False,
-        tool_required: bool = False,
-        **kwargs: Any,
+        self, tools: Any, user_msg: Any = None, chat_history: Any = None, *_: Any, **__: Any
     ) -> dict[str, Any]:
-        messages = list(chat_history or [])
-        if user_msg is not None:
-            asked = ChatMessage(role="user", content=user_msg)
-            messages.append(asked if isinstance(user_msg, str) else user_msg)
-        return {"messages": messages}
+        asked = (
+            ChatMessage(role="user", content=user_msg) if isinstance(user_msg, str) else user_msg
+        )
+        return {"messages": [*(chat_history or ()), *([] if asked is None else [asked])]}
 
-    def get_tool_calls_from_response(
-        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
-    ) -> list[ToolSelection]:
+    def get_tool_calls_from_response(self, response: Any, *_: Any, **__: Any) -> list[Any]:
         calls = response.message.additional_kwargs.get("tool_calls", [])
         return [ToolSelection(**made) for made in calls]
 
@@ -128,17 +100,14 @@ class Scripted(FunctionCallingLLM):
         told = self.reply(messages)
         return ChatMessage(role="assistant", content=told) if isinstance(told, str) else told
 
-    def _pieces(self, message: ChatMessage) -> ChatResponseGen:
-        text = message.content or ""
+    def _pieces(self, message: ChatMessage) -> Iterator[ChatResponse]:
+        text, more = message.content or "", message.additional_kwargs
         # What calls tools says nothing, in one piece.
         for n, at in enumerate(range(0, len(text) or 1, PIECE)):
             if n == self.breaks_after:
                 raise ConnectionError("the line is dead")
-            part = ChatMessage(
-                role="assistant",
-                content=text[: at + PIECE],
-                additional_kwargs=message.additional_kwargs,
-            )
+            said = text[: at + PIECE]
+            part = ChatMessage(role="assistant", content=said, additional_kwargs=more)
             yield ChatResponse(message=part, delta=text[at : at + PIECE])
 
 
