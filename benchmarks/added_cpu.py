@@ -38,7 +38,7 @@ from rag_eval_hooks.score import UNIT
 PLAIN, OPENINFERENCE = "none", "OpenInference"
 SAMPLED_OUT, EVALUATED = "ours, sampled out", "ours, evaluated"
 CALL_GATE, STREAM_GATE = 0.25, 0.15
-"""Largest CPU that a sampled-out request may add, as a share of the plain request's CPU."""
+"""Maximum CPU that a sampled-out request may add, as a share of the plain request's CPU."""
 
 
 class Tracing:
@@ -50,7 +50,7 @@ class Tracing:
 
 @dataclass
 class Variant:
-    callbacks: list[Any] = field(default_factory=list)  # what the request is given
+    callbacks: list[Any] = field(default_factory=list)  # callbacks that the request receives
     switch: Callable[[], AbstractContextManager[None]] = nullcontext  # entered, not measured
     settle: Callable[[], object] = bool  # called after each request, measured
     clear: Callable[[], object] = bool  # called after each request, not measured
@@ -174,7 +174,7 @@ def compared(
     file: Path | None,
 ) -> None:
     """Print the cost of every variant and of OpenInference per request, then the gates."""
-    # OpenInference meets a deprecation once per span; printing it costs more than its own work.
+    # OpenInference warns of a deprecation once per span, and printing costs more than the span.
     warnings.simplefilter("ignore")
     try:
         variants = {**variants, OPENINFERENCE: openinference(framework, Tracing())}

@@ -46,7 +46,6 @@ class CallPath:
             self.calls[code] += 1
 
     def _count_object(self, frame: FrameType) -> None:
-        """Count an object once, even if its base class has a constructor."""
         made = frame.f_locals.get("self")
         caller = frame.f_back
         inner = caller is not None and caller.f_locals.get("self") is made
@@ -81,7 +80,7 @@ class CallPath:
 @contextmanager
 def profiling() -> Iterator[CallPath]:
     path = CallPath()
-    # Threads take the function over when they start, so it is set before there are any.
+    # Set the function before threads start, because they take it over at their start.
     threading.setprofile(path)
     try:
         yield path
@@ -91,8 +90,6 @@ def profiling() -> Iterator[CallPath]:
 
 
 def submitted() -> CallPath:
-    """Return the call path of one sample that is submitted to one metric and one sink."""
-
     def sink(_evaluation: Evaluation) -> None: ...
 
     with profiling() as path, RagEval([lambda _: 1.0], sinks=[sink]) as evals:

@@ -216,7 +216,7 @@ def main() -> None:
     parser.add_argument("--own", type=Path, nargs="+", default=[], help="labeled rows")
     parser.add_argument("--limit", type=int, help="rows per file")
     given = parser.parse_args()
-    # In a thread: the CPU time of a child process would not be counted.
+    # The CPU time of a child process would not be counted.
     judge = HeuristicJudge(entailer=Entailer(given.nli, process=False) if given.nli else None)
     print(judge.name, judge.version)
     files = given.own

@@ -51,7 +51,6 @@ def main() -> None:
 
 
 def share(level: float, chance: random.Random) -> float:
-    """Draw a share of supported claims. `level` is the probability of a supported claim."""
     return sum(chance.random() < level for _ in range(CLAIMS)) / CLAIMS
 
 
@@ -61,7 +60,6 @@ def row(value: float, probability: float | None = None, **fields: str) -> Evalua
 
 
 def strata(*kinds: tuple[float, float, float]) -> Callable[[random.Random], Drawn]:
-    """Draw from 1,000 requests. Each kind has a fraction, a mean score and a sample rate."""
     truth = sum(part * level for part, level, _ in kinds)
 
     def drawn(chance: random.Random) -> Drawn:

@@ -56,10 +56,13 @@ SETS: Mapping[str, Sequence[str]] = {
     "all suites": ("all",),
 }
 MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
-"""Largest allowed calls per sample. Ten metrics need eight calls, a call that generates questions,
-and six calls for Nvidia's independent ratings."""
+"""Maximum number of calls per sample. Ten metrics need eight calls, a call that generates
+questions, and six calls for Nvidia's independent ratings.
+"""
 PUBLISHED = (35, 153_000)
-"""Calls and characters per sample that the most popular library needs for the ten metrics."""
+"""Number of calls and characters per sample that the most popular library needs for the ten
+metrics.
+"""
 
 
 class CountingChat:

@@ -141,7 +141,7 @@ def _stored(folder: Path, name: str) -> list[str]:
     seen = [line.split()[0] for line in (folder / "told").read_text().splitlines()]
     own = [sample_id for sample_id in seen if sample_id.startswith(f"{name}-")]
     results = folder / "results.jsonl"
-    # A row is removed once its result is in the file: the file is read last.
+    # Read the file last, because a row is removed once its result is in the file.
     while not _is_on_disk(folder / "spool" / NAME, own[-1]):
         if results.exists() and f'"{own[-1]}"' in results.read_text():
             break

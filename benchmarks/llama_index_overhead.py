@@ -32,7 +32,7 @@ PASSAGES = (
     "Bicycles travel free of charge on all sailings outside the months of July and August.",
 )
 LOOP = asyncio.new_event_loop()
-set_global_tokenizer(str.split)  # the default one is downloaded
+set_global_tokenizer(str.split)  # LlamaIndex would download its default tokenizer
 
 
 def engine(streaming: bool = False) -> Any:

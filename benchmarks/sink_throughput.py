@@ -79,7 +79,7 @@ class Platform:
         if request.method == "GET":
             return Answer(body={"trace": {"trace_info": {"assessments": self._assessed(trace)}}})
         if request.method == "POST":
-            # Every added assessment is one more, as in MLflow.
+            # Like MLflow, this platform keeps every added assessment.
             self.stored[f"{trace}/{request.body['assessment']['assessment_name']}"] += 1
         return Answer(body={"assessment": {"assessment_id": "as"}})
 

@@ -53,8 +53,6 @@ ENDS: Final = ("error", "cancelled", "closed")
 
 
 class OpenSpans(SpanProcessor):
-    """Counts spans that started and have not ended."""
-
     def __init__(self) -> None:
         self.open: set[int] = set()
 

@@ -47,12 +47,11 @@ class Lateness:
     """Delay of a thread's wakeup, and this process's computation and garbage collection, in ms."""
 
     def __init__(self) -> None:
-        # Arrays add no objects for the collector of garbage.
+        # Arrays add no objects that the garbage collector visits.
         self.late, self.computed, self.collected = array("d"), array("d"), array("d")
         self._ended, self._began = 0.0, 0.0
 
     def note_collection(self, phase: str, _: object) -> None:
-        """Note the CPU time of a garbage collection, which stops every thread."""
         if phase == "start":
             self._began = time.process_time()
         else:
@@ -106,7 +105,7 @@ def main() -> None:
         for _ in range(options.samples)
     ]
     with RagEval("all", embedder="none") as evals:
-        evals.evaluate(samples[0])  # What is loaded at first use is loaded now.
+        evals.evaluate(samples[0])  # Load lazy modules now, so that the measured call does not.
 
         def evaluate() -> None:
             for sample in samples:

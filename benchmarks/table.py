@@ -21,7 +21,6 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 
 def written(rows: Sequence[Mapping[str, object]], file: Path | None) -> None:
-    """Print rows with equal keys as a table. If a file is named, also write them as JSON."""
     lines = [list(rows[0]), *([shown(value) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:

@@ -112,7 +112,7 @@ class Books(Observer):
     def accepted(self, request: Request) -> None:
         with self._lock:
             if request.is_counted:
-                # It was left in the spool and is back.
+                # Another process left this request in the spool.
                 request.is_counted = False
                 self._counts[Column.DROPPED.value, "spooled"] -= 1
             self._enter(self._begin(request), request)
@@ -154,7 +154,6 @@ class Books(Observer):
                 self._notes["refused"][BUDGET] += 1
 
     def begin(self, feedback: object) -> None:
-        """Record an open feedback call, for which `wait` waits. No column counts feedback."""
         with self._lock:
             self._begin(feedback)
 

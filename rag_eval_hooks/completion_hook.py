@@ -20,7 +20,7 @@ from rag_eval_hooks.incidents import host_edge
 __all__ = ["RagEvalCompletionHook", "completion_hook"]
 
 _CAPTURED: Final = ("langchain", "llama")
-"""Words in the names of instrumentations whose frameworks our own integrations capture."""
+"""Words in the names of instrumentations whose frameworks our integrations already capture."""
 _OPERATIONS: Final = ("chat", "text_completion", "generate_content")
 
 

@@ -60,7 +60,6 @@ class Context:
 
     @classmethod
     def of(cls, value: Any) -> Context:
-        """Convert one document to a context. `contexts_of` lists the supported types."""
         if isinstance(value, Context):
             return value
         if isinstance(value, str):
@@ -126,7 +125,6 @@ def scalars(metadata: Any) -> dict[str, Any]:
 
 
 def score_in(metadata: Mapping[str, Any]) -> float | None:
-    """Return the retriever's or reranker's score from a document's metadata, or None."""
     for key in _SCORE_KEYS:
         if key in metadata and (score := _number(metadata[key])) is not None:
             return score

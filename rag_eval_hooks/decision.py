@@ -12,7 +12,7 @@ __all__ = ["RATE_LIMIT", "RATIO", "SAMPLED_OUT", "Decision", "Rates", "Share", "
 
 RATE_LIMIT: Final = "rate_limit"
 RATIO: Final = "ratio"
-"""Reason of a decision if a plain rate applies and no rule matches."""
+"""Sampling reason if a plain rate applies and no rule matches."""
 SAMPLED_OUT: Final = "sampled_out"
 _RANGE: Final = 1 << 64
 
@@ -23,8 +23,6 @@ def _no_answer() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """Request properties that sampling rules read. `latency` is in seconds."""
-
     question: str = ""
     answer: Callable[[], str | None] = _no_answer
     tags: tuple[str, ...] = ()
@@ -86,8 +84,6 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """The sampler's decision for one key."""
-
     position: int
     """Hash of the key, from 0 to below 2**64, or -1 if feedback requested the metrics."""
     rates: Rates

@@ -58,7 +58,6 @@ _TEXT_KEYS: Final = ("answer", "output", "result", "response", "content", "text"
 
 
 def masked(text: str) -> str:
-    """Mask the credentials and query parameters of URLs in a text."""
     return _SECRETS.sub("**********", text) if "://" in text else text
 
 
@@ -272,7 +271,7 @@ def unknown(what: str, name: object, known: Sequence[str]) -> str:
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
     """Return the most similar known name, or None if no name is similar."""
-    # Late: only errors need it.
+    # Only errors need this slow import.
     import difflib
 
     whole = difflib.get_close_matches(name, names, n=1, cutoff=0.7)

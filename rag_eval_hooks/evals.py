@@ -115,7 +115,7 @@ class RagEval(PublicNames):
         {"check_limit", "incidents", "known_metrics", "raise_error", "run_inline", "take"}
     )
 
-    # LangChain reads these of a callback.
+    # LangChain reads these attributes of a callback.
     raise_error = run_inline = Misplaced(
         "is not a callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)]"
     )
@@ -433,7 +433,6 @@ class RagEval(PublicNames):
         return finished
 
     def __copy__(self) -> Self:
-        """Return the same object, because a copy would share threads and files."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

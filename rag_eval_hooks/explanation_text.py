@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _DEPTH: Final = 6
 _ROUNDS: Final = ((1.0, 1000), (0.1, 50), (0.03, 20), (0.01, 5))
-"""Successively shorter forms: each text's fraction of the limit, and items per list."""
+"""Forms of an explanation, longest first: each text's fraction of the limit, and items per list."""
 _DROPPED: Final = object()
 _CUT: Final = " [...]"
 _NAMED: Final = 3
@@ -209,7 +209,6 @@ class OutcomeTable(dict[str, Outcome]):
         raise InputError("evaluate() has no coroutine. Write: await evals.aevaluate(...)")
 
     def __repr__(self) -> str:
-        """Return one line per metric, with the reason of each low score."""
         return "\n".join(text for text, _ in outcome_lines(self)) or "{}"
 
     def _repr_html_(self) -> str:
@@ -238,7 +237,6 @@ def _row(cells: Sequence[object]) -> str:
 
 
 def _worst_first(outcomes: Mapping[str, Outcome]) -> list[tuple[str, Outcome]]:
-    """Sort outcomes: undecided outcomes, then scores, then other missing scores."""
     return sorted(outcomes.items(), key=lambda item: _rank(item[1]))
 
 

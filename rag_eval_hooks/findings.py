@@ -140,7 +140,6 @@ class Support:
 
     @property
     def supported(self) -> bool:
-        """Whether the verdict is `supported`."""
         return self.verdict is ClaimVerdict.SUPPORTED
 
     @property
@@ -291,12 +290,10 @@ class Findings:
     by: Mapping[Finding, tuple[Maker, ...]] = field(default_factory=dict)
 
     def asked(self, kind: Finding) -> bool:
-        """Return whether the judge was asked for the finding, with or without success."""
         return getattr(self, kind) is not _NOT_ASKED
 
     @classmethod
     def of(cls, kind: Finding, content: Any, **others: Any) -> Findings:
-        """Return a copy with this finding added."""
         return cls(**{kind.value: content}, **others)
 
     @classmethod
@@ -306,7 +303,6 @@ class Findings:
         return cls(**absent)
 
     def merged(self, other: Findings) -> Findings:
-        """Return a copy with the other's findings added, including absent findings."""
         values = {
             name: value for name in _NAMES if (value := getattr(other, name)) is not _NOT_ASKED
         }

@@ -31,12 +31,10 @@ class NameTable:
 
     @property
     def wanted(self) -> str:
-        """Description of the accepted values."""
         *first, last = (f"'{name}{rest}'" for name, rest in self.rows.items())
         return f"{', '.join(first)} or {last}"
 
     def check(self, value: str) -> str:
-        """Return the value if it is valid. Raise `ConfigError` otherwise."""
         self.parts(value)
         return value
 

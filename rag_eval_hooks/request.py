@@ -118,7 +118,6 @@ class Ending:
 
     @property
     def is_left(self) -> bool:
-        """Whether the spool may keep the sample for the next process."""
         return self.reason in ("spooled", "shutdown")
 
     @property
@@ -207,7 +206,7 @@ class Request:
                 if self.build is None:
                     raise LookupError("the sample was released")
                 self._sample = self.build()
-                # Both may keep all of the framework's objects alive.
+                # `build` and its error may keep all of the framework's objects alive.
                 self.build, self.traits = None, Traits
             return self._sample
 

@@ -112,7 +112,6 @@ class ScriptedJudge:
         self.calls: list[JudgeCall] = []
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Return the prepared findings that the call requests."""
         call = JudgeCall(sample, wanted, known)
         self.calls.append(call)
         await asyncio.sleep(self._latency)

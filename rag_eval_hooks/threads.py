@@ -101,7 +101,6 @@ class DaemonExecutor(Executor):
         self._calls: _Calls | None = None
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Queue a call. The returned future gets its result or exception."""
         future: Future[R] = Future()
 
         def call() -> None:

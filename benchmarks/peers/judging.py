@@ -54,7 +54,6 @@ def ragas(url: str) -> Score:
 
 
 def deepeval(url: str) -> Score:
-    """Return DeepEval's metric. Each sample needs a new object, because the metric keeps state."""
     metrics, case = load("deepeval.metrics"), load("deepeval.test_case").LLMTestCase
     model = load("deepeval.models").GPTModel(MODEL, base_url=url, api_key=KEY)
 

@@ -33,7 +33,6 @@ def replier(library: str, corrupted: float = 0.0) -> Callable[[Body], str]:
 
 
 def _ragas(body: Body) -> dict[str, Any]:
-    """Return ragas' statements, or a verdict on each statement."""
     given = json.loads(_between(_prompt(body), "\ninput: ", "\nOutput:"))
     if "answer" in given:
         return {"statements": sentences(given["answer"])}

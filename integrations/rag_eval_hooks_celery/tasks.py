@@ -53,7 +53,7 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
     tries = meta["result"]["tries"] if meta["status"] == states.STARTED else 0
     if not tries:
         return _evaluate(task, text, tries)
-    # It may have crashed a worker. It is evaluated alone, so that no other sample is suspected.
+    # The sample may have crashed a worker. Alone, it makes no other sample suspect.
     with _one_suspect:
         if tries >= _MOST_TRIES:
             return result_to_text(Ending.dropped("gave_up"))
@@ -61,7 +61,7 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
 
 
 def _evaluate(task: Task[Any, Any], text: str, tries: int) -> str:
-    # Before anything reads the sample, which may end this process.
+    # Count the try first, because reading the sample may end this process.
     task.update_state(state=states.STARTED, meta={"tries": tries + 1})
     try:
         request = request_from_wire(text, choose_redactor(_config, None))

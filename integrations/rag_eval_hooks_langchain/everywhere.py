@@ -35,7 +35,7 @@ _OTHER = (
 )
 _RETRIEVERS = ("_get_relevant_documents", "_aget_relevant_documents")
 _OTHER_USES = ("select_examples", "aselect_examples", "lookup", "alookup")
-"""LangChain methods that search for examples or cached replies, not contexts."""
+"""LangChain methods whose searches return examples or cached replies, not contexts."""
 _inside: ContextVar[bool] = ContextVar("rag_eval_search", default=False)
 _replaced: list[tuple[type, str, Any]] = []
 """Replaced search methods, with their class and name."""

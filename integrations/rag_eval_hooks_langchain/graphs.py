@@ -39,23 +39,23 @@ _START = "__start__"
 
 @dataclass(slots=True)
 class ChainState:
-    # A copy of its input.
+    # A copy of the run's input.
     given: Any = None
-    # Its output is a state, which may contain entries of earlier runs.
+    # The output is a state, which may contain entries of earlier runs.
     is_graph: bool = False
-    # Its input continues an interaction.
+    # The input continues a request.
     is_continuing: bool = False
-    # It continues an interaction with an unseen start.
+    # The run continues a request whose start this process did not see.
     is_resuming: bool = False
-    # It is a step of an outermost graph with a thread, whose input continues that thread.
+    # The run is a step of an outermost graph with a thread. The graph's input continues the thread.
     shows_state: bool = False
-    # Its input is the state, not a value that another node sent.
+    # The input is the state, not a value that another node sent.
     is_pulled: bool = False
-    # Texts in its input come from an earlier turn; None after the first steps of a graph.
+    # Input texts from an earlier turn. None after the first steps of a graph.
     is_earlier: bool | None = None
-    # Note documents in its input without a known retrieval.
+    # Whether to note input documents without a known retrieval.
     is_searched: bool = False
-    # Entries written by its last step with a text.
+    # Entries that the last step with a text wrote.
     written: Mapping[str, Any] | None = None
 
 
@@ -107,9 +107,6 @@ def outermost(run: Run) -> Run:
     while run.parent is not None and not run.outermost:
         run = run.parent
     return run
-
-
-# Steps and turns.
 
 
 def begin_step(recorder: Recorder, run: Run, event: Mapping[str, Any]) -> None:
@@ -175,9 +172,6 @@ def _nodes(interaction: Interaction) -> set[str | None]:
     return set(map(_node_of, interaction.stops.union(checkpoints))) - {None}
 
 
-# Documents in a state without a known retrieval.
-
-
 def unseen_documents(
     call: Run, messages: Sequence[Message], keys: Collection[str], longest: int
 ) -> Iterator[tuple[Run, Origin, Lists]]:
@@ -202,7 +196,7 @@ def unseen_documents(
         state.is_searched = True
         given = state.given
         if (held := entries(given)) is not None:
-            # Messages contain documents only as artifacts, including earlier turns.
+            # Messages contain documents only as artifacts, also messages of earlier turns.
             given = {key: value for key, value in held.items() if key != "messages"}
         found = documents_in(given, keys=keys, artifacts=False) if given else []
         origin = Origin.DOCUMENTS if is_fresh else Origin.GIVEN

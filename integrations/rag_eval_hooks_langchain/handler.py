@@ -74,8 +74,6 @@ class RagEvalCallbackHandler(RunHandler):
 
     __copy__ = __deepcopy__
 
-    # Chains.
-
     @run_edge
     def on_chain_start(self, serialized: dict[str, Any] | None, inputs: Any, **event: Any) -> None:
         """Start a chain run. The input of an outermost run contains the question."""
@@ -101,7 +99,6 @@ class RagEvalCallbackHandler(RunHandler):
 
     @end_edge
     def on_chain_end(self, run: Run, outputs: Any, **event: Any) -> None:
-        """Finish a chain run. Its output may contain documents and, for a root, the answer."""
         state = state_of(run)
         # A stream reports its input only at its end.
         streamed = [event["inputs"]] if "inputs" in event else []
@@ -117,7 +114,6 @@ class RagEvalCallbackHandler(RunHandler):
 
     @run_edge
     def on_chain_error(self, error: BaseException, *, run_id: Any, **extra: Any) -> None:
-        """Finish a run that raised, was cancelled or interrupted, or whose stream was closed."""
         only_steers = graphs.only_steers(error)
         run = self._ended(run_id, extra, None if only_steers else error)
         if run is None:
@@ -134,8 +130,6 @@ class RagEvalCallbackHandler(RunHandler):
             self._recorder.fail(run, error)
 
     on_retriever_error = on_llm_error = on_tool_error = on_chain_error
-
-    # Retrievers.
 
     @run_edge
     def on_retriever_start(
@@ -155,8 +149,6 @@ class RagEvalCallbackHandler(RunHandler):
         if isinstance(documents, list | tuple):
             self._reader.defer(run, "on_retriever_end", self._reader.found, documents)
 
-    # Models.
-
     @run_edge
     def on_chat_model_start(
         self, serialized: dict[str, Any] | None, messages: list[Any], **event: Any
@@ -173,7 +165,6 @@ class RagEvalCallbackHandler(RunHandler):
 
     @end_edge
     def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
-        """Finish a model call. A streamed reply arrives here as one text."""
         replies = [one for batch in response.generations for one in batch]
         self._reader.later(run, "on_llm_end", self._reader.reply, replies)
 
@@ -185,8 +176,6 @@ class RagEvalCallbackHandler(RunHandler):
             run.facts = {**run.facts, semconv.GEN_AI_REQUEST_STREAM: True}
 
     on_stream_event = on_llm_new_token
-
-    # Tools.
 
     @run_edge
     def on_tool_start(
@@ -206,8 +195,6 @@ class RagEvalCallbackHandler(RunHandler):
         """Finish a tool call. Its output or artifact may contain documents, or else a text."""
         self._reader.choose(run, "contexts", output)
         self._reader.defer(run, "on_tool_end", self._reader.result, output)
-
-    # Graphs, and contexts that the application records.
 
     @host_edge
     def on_interrupt(self, event: Any) -> None:

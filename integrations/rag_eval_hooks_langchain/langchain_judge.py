@@ -54,7 +54,7 @@ class LangChainChat(ChatAdapter):
             quiet = {"callbacks": None, "verbose": False, "cache": False}
             self._model, modes = model.model_copy(update=quiet), tuple(OutputMode)
         caller = Caller(f"langchain:{_model_name(model)}")
-        # Without secrets. The repr of a model that cannot be serialized.
+        # The repr of a model that cannot be serialized may contain secrets.
         super().__init__(caller, modes, limits, scope=dumps(self._model))
 
     async def ask(
@@ -83,7 +83,7 @@ async def unseen(
     with tracing_context(enabled=False):
         async with meter.sending(adapter.timeout):
             if blocks:
-                # LangChain would call it in the event loop's own pool.
+                # LangChain would call the model in the event loop's own pool.
                 return await adapter.threads.run(lambda: model.invoke(request, _UNSEEN))
             return await model.ainvoke(request, _UNSEEN)
 

@@ -79,7 +79,7 @@ class RagEvalMiddleware(
         run = self._recorder.get(key_of(run_id))
         if run is None:
             return None
-        # No hook reports that an agent failed, but then nothing refers to the id any more.
+        # No hook reports a failed agent. But nothing refers to the id of a failed agent's run.
         held = weakref.ref(run_id)
         self._recorder.follow(run, lambda: Status.CANCELLED if held() is None else None)
         self._recorder.end(run)

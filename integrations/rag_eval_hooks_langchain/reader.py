@@ -53,10 +53,7 @@ class Reader(BaseReader):
         named_keys = self.options_of(run).document_keys
         return DOCUMENT_KEYS if named_keys is None else named_keys
 
-    # Inputs of chains.
-
     def input_of_root(self, run: Run, inputs: Any) -> None:
-        """Record the input of a starting outermost run."""
         state_of(run).given = inputs
         if state_of(run).is_continuing:
             self._note_given_documents(run, state_update(inputs))
@@ -112,8 +109,6 @@ class Reader(BaseReader):
 
     def _note_given_documents(self, run: Run, values: Any) -> None:
         self._note_lists(run, filter(None, given_documents(values, self._keys(run))), Origin.GIVEN)
-
-    # Outputs of chains.
 
     def output_of_chain(self, run: Run, outputs: Any, *streamed: Any) -> None:
         """Record the answer of an outermost run, and documents and texts of any run.
@@ -189,14 +184,11 @@ class Reader(BaseReader):
             self._recorder.documents(run, contexts, origin, named=is_named)
 
     def _note_written(self, run: Run, outputs: Any, given: Any) -> None:
-        """Keep what a step wrote, because the graph's last step with a text may be the answer."""
         graph = run.parent
         if run.checkpoint is not None and graph is not None and graph.parent is None:
             values = fresh(entries(state_update(outputs)) or {}, given)
             if graph.state is not None and any(map(lone_text, values.values())):
                 graph.state.written = values
-
-    # Retrievers and models.
 
     def query(self, run: Run, query: Any) -> None:
         asked = question_of(query)
@@ -234,8 +226,6 @@ class Reader(BaseReader):
             for one in calls
         ]
         self._recorder.for_span(run, tool_calls=shown or None)
-
-    # Tools.
 
     def arguments(self, run: Run, inputs: Any, written: Any) -> None:
         self._recorder.for_span(run, arguments=as_json(inputs) or written)

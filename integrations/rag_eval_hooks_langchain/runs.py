@@ -155,7 +155,7 @@ class RunHandler(BaseCallbackHandler):
         interaction.is_joinable = FRAMEWORK in self._recorder.by_hand.everywhere
         interaction.passed = self is not AMBIENT.everywhere
         if run.parent is None and isinstance(run_id, UUID):
-            # LangChain's run manager refers to it, and is gone after a cancelled batch.
+            # Only LangChain's run manager refers to the id, and is gone after a cancelled batch.
             interaction.id = weakref.ref(run_id)
         if tags:
             interaction.add_tags(_users_tags(tags))
@@ -174,7 +174,6 @@ class RunHandler(BaseCallbackHandler):
     def _ended(
         self, run_id: Any, event: Mapping[str, Any], error: BaseException | None = None
     ) -> Run | None:
-        """Return the finished run, or None if its start was lost or it is sampled out."""
         key = key_of(run_id)
         if self._left_out and self._recorder.leave(key, error):
             return None

@@ -35,7 +35,7 @@ def key_of(run_id: Any) -> Hashable | None:
 
     Applications pass their own run ids, often as text, to identify a request.
     """
-    # A UUID hashes and compares in Python, its integer in C, in a quarter of the time.
+    # Python hashes and compares a UUID's integer in a quarter of the time.
     if isinstance(run_id, UUID):
         return run_id.int
     if isinstance(run_id, str):
@@ -107,8 +107,6 @@ def ask_ambient() -> None:
     register_configure_hook(cast("ContextVar[Any]", AMBIENT), inheritable=True)
 
 
-# Spans of other instrumentors.
-
 _LookUp = Callable[[Any, UUID], Any]
 _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
     ("openinference.instrumentation.langchain", "OpenInferenceTracer"): (
@@ -147,7 +145,7 @@ def vendor_span(root: Run) -> tuple[bool, Span | None]:
 def _vendor_spans(run_id: UUID) -> Iterator[Span | None]:
     # Instrumentors add their handler to every manager.
     for handler in (*BaseCallbackManager([]).inheritable_handlers, *current_handlers()):
-        # For a proxy, the class of its target.
+        # A proxy reports the class of its target.
         kind: type = handler.__class__
         if (look_up := _look_up(kind)) is not None:
             try:

@@ -24,12 +24,9 @@ __all__ = ["class_name", "form_of", "reply_facts", "reply_text", "start_facts", 
 _MAX_METADATA = 200
 """Maximum number of copied metadata entries per document."""
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
-"""GenAI roles for LangChain's roles of another name."""
+"""GenAI roles for the LangChain roles that have another name."""
 _LANGCHAIN_IDS = ("run-", "lc_")
 """Prefixes of ids that LangChain gives to messages without a provider's id."""
-
-
-# Copies, made on the request's thread.
 
 
 def form_of(kind: type) -> Form | None:
@@ -57,7 +54,7 @@ def _document(copier: Copier, document: Any, depth: int) -> Any:
 
 
 def _message(copier: Copier, message: Any, depth: int) -> Any:
-    # Pydantic is slow for missing fields.
+    # Pydantic looks up missing fields slowly.
     held = message.__dict__
     content, last = copier.of(held.get("content", ""), depth - 1), copier.known(message)
     if last is not None and last.content is content:
@@ -103,9 +100,6 @@ _FORMS: tuple[tuple[type, Form], ...] = (
     (BaseMessage, _message),
     (PromptValue, _prompt),
 )
-
-
-# Replies of models, and span attributes.
 
 
 def class_name(serialized: Mapping[str, Any] | None) -> str | None:

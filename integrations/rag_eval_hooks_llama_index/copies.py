@@ -57,7 +57,7 @@ def answer_of(value: Any) -> str | None:
         return str(value)
     is_model = isinstance(value, Record) and issubclass(value.kind, BaseModel)
     if is_model and not issubclass(value.kind, Event) and (text := readings.as_json(value)):
-        # As pydantic writes it.
+        # Pydantic writes a number the same way.
         return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
     # A list may contain answers to several questions.
     answer = None if isinstance(value, list | tuple) else readings.answer_of(value)
@@ -65,7 +65,6 @@ def answer_of(value: Any) -> str | None:
 
 
 def is_no_question(root: Run) -> bool:
-    """Return whether a root has no question and called neither retriever nor model."""
     asked = root.query or root.interaction.asked
     kinds = {run.kind for run in root.interaction.runs}
     return not asked and kinds.isdisjoint((RunKind.RETRIEVER, RunKind.MODEL))
@@ -77,10 +76,10 @@ def nodes_in(value: Any) -> list[NodeContext] | None:
 
 
 def retrieved(source: Context, retrieved: Iterable[Context], question: str) -> Context | None:
-    """Return a source if it was retrieved, the document that it wraps in a prompt, or None.
+    """Return a source as a context, or None if it was not retrieved.
 
-    Some engines split documents into numbered pieces. Other engines put generated texts among the
-    sources.
+    Some engines split documents into numbered pieces, wrap a document in a prompt, or put generated
+    texts among the sources.
     """
     wholes = {one.text.strip(): one for one in retrieved if one.text.strip()}
     if any(source.id == context.id for context in retrieved):

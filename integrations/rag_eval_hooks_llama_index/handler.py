@@ -88,8 +88,6 @@ class Instrumentation(ModelEvents):
         """
         return paused()
 
-    # A call starts.
-
     def span_enter(
         self,
         id_: str,
@@ -186,8 +184,6 @@ class Instrumentation(ModelEvents):
             reader.choose(run.parent, "question", {**live_fields(event), **state})
             defer(run, "step", reader.step, event, state)
 
-    # A call finishes.
-
     def span_exit(
         self,
         id_: str,
@@ -196,7 +192,6 @@ class Instrumentation(ModelEvents):
         result: Any | None = None,
         **kwargs: Any,
     ) -> None:
-        """Finish the run of a span, or follow the generator that the span returned."""
         try:
             self._exit(id_, bound_args.arguments, instance, result)
         except Exception as error:  # noqa: BLE001 - the host's edge
@@ -253,7 +248,7 @@ class Instrumentation(ModelEvents):
         if run.kind is not RunKind.MODEL:
             self._recorder.end(run)
         elif not streams:
-            # Still open only if its reply event was lost.
+            # The run is still open only if its reply event was lost.
             self._replied(str(run.id), result)
         if role is Role.WRITER:
             self._recorder.settle(run)
@@ -267,7 +262,6 @@ class Instrumentation(ModelEvents):
         err: BaseException | None = None,
         **kwargs: Any,
     ) -> None:
-        """Finish the run of a span that raised."""
         error = err or RuntimeError()
         run = None if self._recorder.leave(id_, error) else self._recorder.get(id_)
         if run is not None:

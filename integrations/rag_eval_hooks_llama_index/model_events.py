@@ -34,7 +34,7 @@ _METHODS = {
     LLMChatEndEvent.__name__: "model_replied",
     LLMCompletionEndEvent.__name__: "model_replied",
     ExceptionEvent.__name__: "model_failed",
-    # From the workflows package, which some versions lack.
+    # Some versions lack the workflows package.
     "SpanCancelledEvent": "cancelled",
 }
 """Method of the handler for each event class. Other events are ignored."""
@@ -58,7 +58,6 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name that LlamaIndex shows."""
         return cls.__name__
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
@@ -84,7 +83,6 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
 
     @host_edge
     def model_replied(self, event: Any) -> None:
-        """Record the complete reply of a model, streamed or not."""
         self._replied(event.span_id, event.response)
 
     def _replied(self, span_id: str | None, response: Any) -> None:

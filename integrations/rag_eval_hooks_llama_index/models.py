@@ -47,7 +47,7 @@ def object_facts(role: Role, instance: Any) -> Facts:
     elif role is Role.EMBEDDING:
         facts[semconv.GEN_AI_REQUEST_MODEL] = instance.model_name
     elif role is Role.WORKFLOW:
-        # For a team of agents, the first agent.
+        # The first agent of a team names the run.
         facts[semconv.GEN_AI_AGENT_NAME] = first([instance], ("name", "root_agent"))
     return facts_of(facts)
 

@@ -60,18 +60,15 @@ class Reader(BaseReader):
 
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, form_of)
-        # Ids of nodes from retrievers outside any call.
+        # Ids of nodes that retrievers outside any call returned.
         self._alone: dict[str | None, None] = {}
         # Names of a workflow's question fields.
         self._asked_as: dict[str, tuple[str, ...]] = {}
-
-    # Inputs.
 
     def tool_arguments(self, run: Run, given: Mapping[str, Any]) -> None:
         self._recorder.for_span(run, arguments=models.arguments_text(given))
 
     def query(self, run: Run, given: Mapping[str, Any], role: Role) -> None:
-        """Record the query of a retriever or an inner engine."""
         if role is Role.RETRIEVAL:
             self._recorder.question(run, question_of(given) or only(texts_in(given)))
         elif not run.interaction.root.query:
@@ -82,7 +79,6 @@ class Reader(BaseReader):
 
         `declared` are the field names of a workflow's start event.
         """
-        # For example of a workflow's start event, or of keywords.
         held = {key: one for inner in given.values() for key, one in (entries(inner) or {}).items()}
         texts = texts_in(given)
         asked = self._chosen_text("question", run, {**held, **given}, question_of)
@@ -120,8 +116,6 @@ class Reader(BaseReader):
                 self._note(run, passages, origin)
         for text in tool_texts(state):
             self._note(run, [Context(text=text)], Origin.TEXT)
-
-    # Results.
 
     def result(self, run: Run, result: Any, given: Any, state: Any, call: FunctionCall) -> None:
         """Record the documents and the answer in the result of a call.
@@ -201,7 +195,7 @@ class Reader(BaseReader):
 
     def _note_retrieved(self, run: Run, nodes: list[NodeContext] | None) -> None:
         if nodes is None:
-            # Its documents are unknown.
+            # The run's documents are unknown.
             run.interaction.misses_event()
             return
         self._note(run, nodes)
@@ -224,8 +218,8 @@ class Reader(BaseReader):
         question = interaction.root.query or run.query or ""
         kept = list(filter(None, (retrieved(one, known, question) for one in sources)))
         if sources and not kept:
-            # Created on the way, such as table rows. A retrieved text, such as a schema, only
-            # helped to find them.
+            # The engine created these, such as table rows. A retrieved text, such as a schema, only
+            # helped to find the rows.
             kept = list(sources)
             interaction.lists = [
                 found
@@ -275,8 +269,6 @@ class Reader(BaseReader):
         found = [] if is_whole else self._distinctive(run, rest)
         for contexts in found or rows_in(output.text):
             self._note(run, contexts, Origin.TEXT, named=named)
-
-    # Models.
 
     def prompt(self, run: Run, given: Any) -> None:
         if isinstance(given, Opaque):

@@ -160,7 +160,7 @@ class SpanParents:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        # Of offline tools, of steps that outlive their workflow, and with a lost start.
+        # Spans of offline tools, of steps that outlive their workflow, and without a start.
         self._ignored: dict[str, None] = {}
 
     def current(self) -> str | None:
@@ -202,7 +202,7 @@ class SpanParents:
         self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any], instance: Any
     ) -> bool:
         """Return whether an offline tool, such as an evaluator, made a call without a parent."""
-        # A manual interaction around it belongs to the user in any case.
+        # An enclosing manual block belongs to the user in any case.
         if parent_id not in self._ignored and (
             self._recorder.around(None) is not None or not _is_offline(arguments, instance)
         ):
@@ -255,8 +255,6 @@ def _is_step_of_request(span_id: str) -> bool:
     return span_id[:-_ID_CHARS].rpartition(".")[2] in _STEPS_OF_REQUESTS
 
 
-# LlamaIndex's offline tools, whose queries are not users' questions.
-
 _TOOLS = (
     f"{_CORE}evaluation.",
     f"{_CORE}llama_dataset.",
@@ -264,7 +262,8 @@ _TOOLS = (
 )
 """Module prefixes of evaluators, dataset generators, and summary building."""
 _NEAR = 25
-"""Maximum number of frames between a tool and its call. Few, because the call is outermost."""
+"""Maximum number of frames between a tool and its call. Few suffice, because the call is outermost.
+"""
 _GENERATING = "generate only questions based on the below query"
 """Part of the dataset generators' prompt template."""
 
@@ -285,9 +284,6 @@ def _is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:
     return any(str(f.f_globals.get("__name__")).startswith(_TOOLS) for f, _ in frames)
 
 
-# Spans of OpenInference's instrumentor.
-
-
 def openinference_span(root: Run) -> tuple[bool, Span | None]:
     """Return whether another instrumentor writes spans, and its span of a root.
 
@@ -300,7 +296,7 @@ def openinference_span(root: Run) -> tuple[bool, Span | None]:
                 # LlamaIndex's types do not include this handler class.
                 span = cast("Any", handler).open_spans[root.id]._otel_span
             except (AttributeError, LookupError, TypeError):
-                # Missing, or another version stores its spans elsewhere.
+                # OpenInference is missing, or another version stores its spans elsewhere.
                 return True, None
             return True, span if isinstance(span, Span) else None
     return False, None

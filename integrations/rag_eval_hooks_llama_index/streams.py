@@ -39,7 +39,7 @@ class StreamedAnswers:
     def __init__(self, recorder: Recorder, *, watch_streams: bool) -> None:
         self._recorder = recorder
         self._watches = watch_streams
-        # The run that created each generator; outer runs pass it on.
+        # The run that created each generator. Outer runs pass the generator on.
         self._makers: weakref.WeakKeyDictionary[Any, Callable[[], Run | None]]
         self._makers = weakref.WeakKeyDictionary()
 
@@ -157,7 +157,6 @@ def _chat_ending(run: Run, source: Callable[[], Any]) -> Status | None:
 
 
 def _taken_over(run: Run, last: Run) -> Status:
-    """Copy text and failure of the last inner run, and return its status."""
     run.text = None if run.text_unknown else last.text
     if last.error_type is None:
         return Status.OK

@@ -38,13 +38,12 @@ class StreamReading:
 
     def __init__(self, run: Callable[[], Run | None], most: int, *, is_own: bool) -> None:
         self._run = run
-        # The framework's own stream; a part of it is not an answer.
+        # The framework's own stream. A part of the stream is not an answer.
         self._is_own = is_own
-        # Status and time of its end (nanoseconds since the epoch); None while open.
+        # Status and end time (nanoseconds since the epoch). None while the stream is open.
         self.status: Status | None = None
         self.ended = 0
         self.error_type: str | None = None
-        # Our generator.
         self.generator: Callable[[], Any] = lambda: None
         self._parts: list[str] = []
         # Remaining characters to keep.
@@ -78,7 +77,7 @@ class StreamReading:
         if not isinstance(part, str):
             self._is_text = False
         elif part and self._left > 0:
-            # For a subclass of the application, this is plain text too.
+            # `join` also turns an application's subclass of `str` into plain text.
             kept = "".join((part,))[: self._left]
             self._left -= len(kept)
             self._parts.append(kept)

@@ -14,8 +14,6 @@ __all__ = ["FlowState", "is_given_input", "live_fields", "start_fields", "state_
 
 @dataclass(slots=True)
 class FlowState:
-    """State of a workflow's run. A run without input may continue an earlier run."""
-
     is_given: bool
     # A step returned the stop event.
     has_stopped: bool = False
@@ -58,12 +56,12 @@ def state_of(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     context = next((one for one in arguments.values() if isinstance(one, Context)), None)
     store = getattr(context, "store", None)
     if store is None:
-        # No context, or the oldest versions.
+        # The step has no context, or LlamaIndex is too old.
         return dict(getattr(context, "_globals", {}))
     try:
         state = store.to_dict(_Kept).get("state_data")
     except NotImplementedError:
-        # A store outside this process.
+        # The store is outside this process.
         return {}
     if isinstance(state, _Kept):
         return state.value if type(state.value) is dict else getattr(state.value, "__dict__", {})

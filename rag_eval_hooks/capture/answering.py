@@ -21,10 +21,10 @@ _MIN_OUTPUT = 3
 
 @dataclass(frozen=True, slots=True)
 class AnsweringCalls:
-    # The answering calls, then those whose outputs they quote.
+    # Prompts of the answering calls, then of the calls whose outputs they quote.
     calls: Sequence[Run]
     prompts: Sequence[str]
-    # The same, without model texts of earlier turns.
+    # These calls' prompts, without model texts of earlier turns.
     fresh: Sequence[str]
     # Prompts of all other successful calls outside retrievers and rerankers.
     others: Sequence[str]

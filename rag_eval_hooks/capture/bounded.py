@@ -17,7 +17,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _REMEMBERED_S = 60.0
-"""Seconds for which a finished run's id is kept to recognize late events."""
+"""Seconds to keep a finished run's id, to recognize late events."""
 _MOST_IDS = 200_000
 """Maximum number of remembered ids of finished runs. They take tens of megabytes."""
 _MAX_CHARS = 400_000_000
@@ -71,11 +71,6 @@ class EndedIds:
 
 
 class OpenInteractions(dict[Hashable, Interaction]):
-    """Open requests by root run id, in order of start. Lock-free.
-
-    The thread that removes a request reports it, because a root's end and a sweep may race.
-    """
-
     def old(self, oldest_allowed: int) -> Iterator[Interaction]:
         while (first := oldest(self)) is not None and first.opened <= oldest_allowed:
             yield first
@@ -94,7 +89,6 @@ class OpenInteractions(dict[Hashable, Interaction]):
             yield interaction
 
     def left(self, most: int | None = None) -> Iterator[Interaction]:
-        """Yield requests among the oldest whose task was cancelled without an event."""
         opened: list[Interaction] = []
         with contextlib.suppress(RuntimeError):
             opened = list(islice(self.values(), most))
@@ -116,6 +110,6 @@ def _is_left(interaction: Interaction) -> bool:
             return False
         if held.cancelled() or interaction.root.kind is RunKind.MODEL:
             return True
-        # Its result may be the reporting object.
+        # The call's result may be the reporting object.
         interaction.task = held = held.get_loop()
     return held.is_closed() or (interaction.id is not None and interaction.id() is None)

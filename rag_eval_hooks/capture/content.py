@@ -35,7 +35,6 @@ def marked(text: str | None, cut_texts: Set[str]) -> _Text | None:
 
 
 def plain(values: Mapping[str, Content], longest: int) -> dict[str, str | int | float | bool]:
-    """Return attributes as span values: texts, and JSON of at most `longest` characters."""
     return {key: _written(value, longest) for key, value in values.items()}
 
 
@@ -85,10 +84,6 @@ def request_content(question: _Text | None, answer: _Text | None) -> Contents:
 
 
 def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
-    """Return a run's input and output as span attributes.
-
-    `documents` are a retrieval's output. At most `most` attributes are written.
-    """
     if run.kind is RunKind.RETRIEVER:
         return _retrieval_content(run, documents, most)
     if run.kind is RunKind.MODEL:

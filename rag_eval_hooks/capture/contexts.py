@@ -32,7 +32,7 @@ from rag_eval_hooks.text.folding import has_cjk
 __all__ = ["ContextSource", "Found", "find_contexts", "has_retrieved"]
 
 _MIN_PROSE = 40
-"""A step's text replaces a document as context if it adds at least this width of prose."""
+"""Minimum width of the added prose with which a step's text replaces a document as context."""
 _MIN_SHARED = 2
 """Minimum number of words that a text must share with a question."""
 
@@ -128,7 +128,7 @@ class _Search:
         return Prompts(texts, fold(self._interaction.root.query or ""), queries)
 
     def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
-        """Add texts of steps that embed a document in more prose, such as a parent document."""
+        """Add texts of steps that put a document into more prose, such as a parent document."""
         wider = (
             p
             for p in distinct(self._interaction.lists_of(Origin.STEP))
@@ -186,7 +186,6 @@ class _Search:
         return [*self._texts.step_texts(Origin.EARLIER), *conversation]
 
     def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
-        """Add sources that the answer names, if they are short or another call saw them."""
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
         if not sources:
             return seen

@@ -57,7 +57,6 @@ class Message:
 
     @property
     def shown(self) -> str:
-        """The text as the model reads it, including documents and search results."""
         if not isinstance(self.content, list | tuple):
             return self.text
         texts = (content_text([one]) or f"\n{block_text(one)}\n" for one in self.content)
@@ -79,7 +78,6 @@ FRAMEWORK: Final = (Context, Message, FormattedPrompt, Update)
 
 
 def entries(value: Any) -> Mapping[str, Any] | None:
-    """Return a mapping's entries or a record's fields, or None for other values."""
     if type(value) is Record:
         return value.held
     return value if isinstance(value, dict) else None

@@ -72,7 +72,7 @@ class Endings:
         self._warned_childless = False
         self._warned_unretrieved = False
         self._passed_over = 0
-        # Whether a passed handler saw retrievers alone so far, if it saw anything.
+        # Whether a passed handler has seen only retrievers. None before its first run.
         self.lacks_model: bool | None = None
 
     @property
@@ -84,7 +84,6 @@ class Endings:
         return key in self._traces
 
     def end(self, interaction: Interaction) -> None:
-        """Queue a finished root, or keep it until its streams or retries are over."""
         is_well = interaction.status is Status.OK
         if interaction.interrupted and is_well:
             interaction.status = Status.INTERRUPTED
@@ -109,7 +108,6 @@ class Endings:
 
     @contextlib.contextmanager
     def sweeping(self) -> Iterator[bool]:
-        """Keep other threads from sweeping. Yield False if one hangs in the application's code."""
         until = time.monotonic() + _PATIENCE_S
         while self._sweeper not in (None, threading.get_ident()):
             if time.monotonic() > until:
@@ -184,7 +182,7 @@ class Endings:
             return interaction.retrieves
         if not has_retrieved(interaction, answer_of(interaction)):
             return False
-        # A retrieval outside it has the original texts with metadata.
+        # A retrieval outside the block has the original texts with metadata.
         return not (interaction.is_joinable and self._by_hand.was_shown(interaction))
 
     def _pass_over(self, interaction: Interaction) -> None:
@@ -252,9 +250,6 @@ def _is_childless(interaction: Interaction) -> bool:
     root = interaction.root
     answered = interaction.passed and root.kind is RunKind.CHAIN and bool(root.query and root.text)
     return answered and len(interaction.runs) == 1
-
-
-# Texts that a later step rewrote, for example to mask names.
 
 
 def _replace_rewritten(interaction: Interaction) -> None:

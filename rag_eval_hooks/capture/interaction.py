@@ -79,7 +79,7 @@ class ManualInteraction(PublicNames):
         self._run: Run | None = None
         self._state = _OUTSIDE
         self._answers = 0
-        # The enclosing interaction, and the frame of its block.
+        # The enclosing block, and the block's frame.
         self._outer: ManualInteraction | None = None
         self._frame: FrameType | None = None
         if question is None or (isinstance(question, str) and not question.strip()):
@@ -145,7 +145,6 @@ class ManualInteraction(PublicNames):
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Add metadata: `session_id`, `user_id`, `question_id`, `reference`, and any other keys."""
         if (run := self._opened("metadata")) is not None:
             run.interaction.add_metadata(self._entries({**_mapping(values), **more}))
 

@@ -20,13 +20,13 @@ _MOST = 1000
 """Maximum number of waiting root runs. Beyond it, the oldest is removed."""
 _MOST_CHARS = 10_000_000
 _REMEMBERED_S = 60
-"""Seconds that a retrieval waits for a model call that shows its documents."""
+"""Seconds that a retrieval waits for a model call whose prompt shows the documents."""
 _PAUSE_S = 5
 """Seconds without another call after which a request is complete."""
 _BEGINNING = 240
 """Number of leading characters of a cut document that a prompt must contain."""
 _MOST_ADDED = 0.2
-"""Maximum fraction of a text that a formatter may add to documents."""
+"""Maximum fraction of a text that a formatter added to the documents."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
 _ADVICE = (
     "A retriever and a model were called separately, so the request was not captured. Call "
@@ -132,7 +132,6 @@ class _Request:
         return [*self.retrievals, *self.calls]
 
     def takes(self, call: _Call) -> bool:
-        """Return whether a call shares documents or summarizes several replies."""
         nearness = max(call.place.nearness(one.place) for one in self.calls)
         if not set(self.retrievals).isdisjoint(call.retrievals):
             return nearness >= 0
@@ -149,7 +148,6 @@ class _Request:
         return is_due
 
     def joined(self) -> Interaction:
-        """Return the calls as one request. Its root is an answering chain or a new run."""
         answering = self._answering()
         parts = sorted(self.parts, key=lambda call: call.root.start)
         joined = answering.interaction.part([answering.root])
@@ -171,7 +169,7 @@ class _Request:
         for part in reversed(parts):
             own = part.interaction.part(part.interaction.runs)
             if not (part is answering and is_chain):
-                # Its root is a step of the joined request.
+                # The call's root is a step of the joined request.
                 own.runs.insert(0, root)
             joined.absorb(own)
         root.query, joined.asked, joined.attempted = query, asked, True

@@ -13,9 +13,9 @@ from rag_eval_hooks.sample import Context, Status
 __all__ = ["Notes"]
 
 _WAITING = 10
-"""Unread texts may exceed the limit by this factor, because events may share a text."""
+"""Factor for the limit on unread texts, because events may share a text."""
 _REPEATED_SHARE = 8
-"""Repeated prompts count at this fraction, because they take no memory until joined."""
+"""Divisor of the length of repeated prompts, which take no memory until joined."""
 
 
 class Notes:
@@ -24,9 +24,9 @@ class Notes:
 
     def __init__(self, max_chars: int, max_text_chars: int, incidents: Incidents) -> None:
         self._incidents = incidents
-        # Limit on all texts of one interaction.
+        # Limit on all texts of one request.
         self._max_chars = max_chars
-        # Limit on its deferred events.
+        # Limit on the deferred events of one request.
         self.most_waiting = _WAITING * max_chars
         # One more than the sample uses, so that truncation is visible.
         self.longest = max_text_chars + 1
@@ -91,7 +91,6 @@ class Notes:
             interaction.structured = self.text(run, structured)
 
     def for_span(self, run: Run, **content: Any) -> None:
-        """Record texts that only a run's span needs, if content is enabled. Texts are cut."""
         if self.span_content:
             read = {
                 key: self.text(run, value) if isinstance(value, str) else value
@@ -136,7 +135,6 @@ class Notes:
         run.interaction.chosen = self._contexts(run.interaction, contexts)
 
     def interrupt(self, run: Run, checkpoint: str | None = None) -> None:
-        """Record that a request waits for a person, at a checkpoint if one is named."""
         run.interaction.interrupted = True
         self.stop(run, checkpoint)
 

@@ -101,11 +101,6 @@ class CaptureOptions:
         return replace(others, **{name: one for name, one in values.items() if one is not None})
 
     def contexts_of(self, documents: Any) -> tuple[Context, ...]:
-        """Convert documents to contexts, including the application's own objects.
-
-        Raises:
-            TypeError: A value is not a document.
-        """
         if (read := self.as_context) is None:
             return contexts_of(documents)
         several = documents if isinstance(documents, list | tuple) else [documents]

@@ -38,7 +38,7 @@ _MIN_METADATA = 40
 _FEW = 16
 """Maximum number of passages for which a plain search is faster than an index of the prompts."""
 _KEY_WORDS = 3
-"""Number of words to look up in the index. Outer words are skipped, since text may touch them."""
+"""Number of inner words to look up in the index. The outer words may touch other text."""
 
 
 class Passage:
@@ -90,8 +90,6 @@ class Location(NamedTuple):
 
 
 class Prompts:
-    """Normalized prompts that led to an answer, the answering prompt first."""
-
     def __init__(
         self, texts: Sequence[str], question: str = "", queries: Iterable[str] = ()
     ) -> None:
@@ -104,7 +102,6 @@ class Prompts:
         self._keys: dict[int, dict[tuple[str, ...], int]] = {}
 
     def place(self, passages: Sequence[Passage]) -> dict[Passage, Location]:
-        """Return where the prompts show the passages, without passages inside other passages."""
         self._has_many = len(passages) > _FEW
         placed = {p: place for p in passages if (place := self._whole(p)) is not None}
         self._add_parts(placed, passages)

@@ -49,10 +49,6 @@ class Provenance:
         self._prompts: dict[Run, str] = {}
 
     def tool_texts(self) -> tuple[list[Passage], list[Passage]]:
-        """Return tool texts that always count, and texts of tools whose kind is unknown.
-
-        Texts of unknown tools count only if the answer uses a fact that they state.
-        """
         sure: list[Passage] = []
         unsure: list[Passage] = []
         for p in self._found(Origin.TEXT):

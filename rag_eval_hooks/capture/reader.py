@@ -48,7 +48,6 @@ class BaseReader:
         self._forms: dict[type, Form] = {}
 
     def options_of(self, run: Run | None) -> CaptureOptions:
-        """Return the options for a run. A manual request may have its own options."""
         own = None if run is None else run.interaction.options
         return self.options if own is None else own.over(self.options)
 
@@ -67,8 +66,6 @@ class BaseReader:
             run.interaction.left_out.add("contexts")
             self._incidents.report(f"as_context of an object of type {type(value).__name__}", error)
             return None
-
-    # Copies.
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
         """Copy an event's values now, and call `read` with the run and the copies later.
@@ -112,8 +109,6 @@ class BaseReader:
             **limits,
         )
 
-    # Choices: the name of a key in a copy, or the result of a function.
-
     def choose(self, run: Run, name: str, value: Any) -> None:
         """Store the result of the application's function for a value, if the option is a function.
 
@@ -142,7 +137,6 @@ class BaseReader:
         return None
 
     def note_match(self, run: Run, name: str, is_met: bool, value: Any) -> None:
-        """Record whether an option's key was found. A key that never matches is counted."""
         if is_met:
             run.interaction.unmet[name] = None
         elif name not in run.interaction.unmet:
@@ -162,7 +156,7 @@ class BaseReader:
             return
         contexts = None if isinstance(result, _Failed) else contexts_in(result)
         if contexts is not None:
-            # Without the extra fields of framework copies.
+            # Plain contexts lack the extra fields of framework copies.
             plain = (
                 Context(text=c.text, id=c.id, score=c.score, metadata=c.metadata) for c in contexts
             )

@@ -53,9 +53,6 @@ def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | 
     return next((text for text in texts if text.strip()), texts[0] if texts else None)
 
 
-# Questions.
-
-
 def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
     """Return the question in an input: a known key, the last user message, or the only text.
 
@@ -128,9 +125,6 @@ def texts_in_input(value: Any, depth: int = _LEVELS) -> Iterator[str]:
         parts = list(held.values())
     for part in parts[:_MAX_ITEMS] if depth else ():
         yield from texts_in_input(part, depth - 1)
-
-
-# Answers.
 
 
 def answer_of(
@@ -228,7 +222,7 @@ def as_json(value: Any) -> str | None:
     try:
         return json.dumps(_plain(value), ensure_ascii=False)
     except (TypeError, ValueError):
-        # It contains an unread object, or a number too long to write.
+        # The value contains an unread object, or a number too long to write.
         return None
 
 

@@ -137,10 +137,9 @@ class Recorder(Notes):
         return len(held), sum(interaction.chars for interaction in held)
 
     def __len__(self) -> int:
-        """Return the number of open requests. Interrupted requests do not count."""
         return len(self._open)
 
-    # Look-ups. Single operations of dictionaries are atomic.
+    # Single operations of dictionaries are atomic.
 
     def get(self, run_id: Hashable) -> Run | None:
         run = self._runs.get(run_id)
@@ -174,8 +173,6 @@ class Recorder(Notes):
     def _located(self) -> Iterator[Hashable | None]:
         return (locate() for locate in tuple(self.locators))
 
-    # Events of runs.
-
     def start(
         self,
         run_id: Hashable,
@@ -200,7 +197,7 @@ class Recorder(Notes):
         # Check `_runs` before `_ended`: a concurrent end adds to `_ended` first, so the id is
         # always in one of them.
         if parent_id in self._ended:
-            # Its children are late too.
+            # The run's children are late, too.
             self._remember(run_id)
             return None
         if parent is None:
@@ -226,7 +223,7 @@ class Recorder(Notes):
         interaction.attempted |= kind is RunKind.RETRIEVER
         self._runs[run_id] = run
         if runs[0].id not in self._open:
-            # It ended in another thread meanwhile, so the run would never be removed.
+            # The request ended in another thread, so nothing would remove the run.
             self._remember(run_id)
             return None
         return run
@@ -268,7 +265,6 @@ class Recorder(Notes):
         return ended is not None
 
     def end(self, run: Run) -> None:
-        """Finish a run. A root's end also ends its request, unless streams are open."""
         if run.parent is None:
             run.interaction.returned = True
             self.settle(run)
@@ -313,17 +309,15 @@ class Recorder(Notes):
             if name is not None and name not in self._runs:
                 self._remember(name)
 
-    # Ends of interactions.
-
     def _finish(self, run: Run, status: Status) -> None:
         if run.end is not None:
             return
         run.end = time.time_ns()
         if run.parent is None:
             if run.id in self._waiting and status is not Status.ABANDONED:
-                # Noticed late: the last reported event has the time.
+                # The end is noticed late, so the last reported event supplies the time.
                 run.end = run.interaction.last_event or run.end
-            # The thread that removes it reports it: a root's end and a sweep may race.
+            # The thread that removes the request reports it: a root's end and a sweep may race.
             if self._open.pop(run.id, None) is not None:
                 self._waiting.pop(run.id, None)
                 self._report(run.interaction, status)
@@ -372,6 +366,6 @@ class Recorder(Notes):
 
     def _cancel(self, interactions: Iterable[Interaction]) -> None:
         for interaction in interactions:
-            # Its stream may have finished unnoticed.
+            # The request's stream may have finished unnoticed.
             self.settle(interaction.root)
             self._finish(interaction.root, Status.CANCELLED)

@@ -65,20 +65,17 @@ class Run:
     parent: Run | None
     interaction: Interaction
     start: int
-    # The application called it directly, not a framework's run.
+    # The application, not a framework's run, called this run.
     outermost: bool = False
     end: int | None = None
     prompt: tuple[str, ...] = ()
     # Role of each text of the prompt, if the framework tells.
     roles: tuple[str, ...] = ()
     text: str | None = None
-    # The output is an unreadable text.
     text_unknown: bool = False
     query: str | None = None
-    # The description of a tool.
     description: str = ""
     facts: Facts = field(default_factory=lambda: _NOTHING)
-    # Class name of the exception that ended the run.
     error_type: str | None = None
     tool_arguments: Sequence[Any] = ()
     # Only for the span: `tool_calls`, `arguments`, `result`.
@@ -87,9 +84,9 @@ class Run:
     checkpoint: str | None = None
     # The model calls below always belong together, like those of one synthesizer.
     joins: bool = False
-    # Name of its batch of concurrent steps.
+    # Name of the batch of concurrent steps.
     batch: str | None = None
-    # It was still open when its interaction ended.
+    # The run was still open when its request ended.
     unfinished: bool = False
     # Results of the application's functions for `question`, `contexts` and `answer`.
     chosen: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
@@ -151,9 +148,9 @@ class DocumentList:
     run: Run
     contexts: tuple[Context, ...]
     origin: Origin = Origin.DOCUMENTS
-    # By index, the text as the framework shows it to a model.
+    # Text that the framework shows to a model, by index of the document.
     shown: Mapping[int, str] = field(default_factory=dict)
-    # Whether the application named its tool as a retrieval tool; None if it named none.
+    # Whether the application named the tool as a retrieval tool. None if it named no tool.
     named: bool | None = None
     # Texts of the run's input documents by id, if known.
     given: Mapping[str, str] = field(default_factory=dict)
@@ -249,66 +246,58 @@ class Interaction:
     # In order of appearance.
     lists: list[DocumentList] = field(default_factory=list)
     status: Status = Status.OK
-    # Start of its (last) root, in nanoseconds since the epoch.
+    # Start of the last root, in nanoseconds since the epoch.
     opened: int = 0
-    # Contexts that the application chose.
     chosen: tuple[Context, ...] | None = None
     # Other texts of the root's output, which may include the answer.
     candidates: tuple[str, ...] = ()
-    # Texts that the root's last step wrote.
     written: tuple[str, ...] = ()
     # The root's output as JSON, if no text is known as the answer.
     structured: str | None = None
     # Texts of the root's input, which may include the question.
     asked: tuple[str, ...] = ()
-    # Texts of the state with which a root without input continues; likewise.
+    # Texts of the state with which a root without input continues. They may include the question.
     kept: tuple[str, ...] = ()
-    # It waits for a person.
+    # The request waits for a person.
     interrupted: bool = False
-    # It may be retried from the point of failure.
+    # The framework may retry the request from the point of failure.
     resumable: bool = False
-    # Checkpoints at which it stopped.
+    # Checkpoints at which the request stopped.
     stops: set[str] = field(default_factory=set)
-    # A retriever ran, with any result.
     attempted: bool = False
-    # The framework's config was read.
     configured: bool = False
-    # It can become a sample; false if its start event was lost.
+    # False if the start event was lost, so that the request cannot become a sample.
     is_readable: bool = True
     # Parts of the sample that lack text, by a limit or a lost event.
     left_out: set[str] = field(default_factory=set)
-    # Texts that were cut when they were noted.
     cut_texts: set[str] = field(default_factory=set)
     # Hashes of already noted step texts.
     step_texts: set[int] = field(default_factory=set)
     # Replaced texts by document id.
     rewritten: dict[str | None, set[str]] = field(default_factory=dict)
-    # Characters of text so far.
     kept_chars: int = 0
     # Already stored prompt texts.
     prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None
     # Functions that return how a stream's reading ended, or None while it is open.
     streams: list[Callable[[], Status | None]] = field(default_factory=list)
-    # Task in which it started, or the loop of a finished task, while it is open.
+    # Task in which the open request started, or the loop of a finished task.
     task: Any = None
     # The root returned and only streams are open.
     returned: bool = False
-    # End of the last reading of a stream; nanoseconds since the epoch, 0 if unknown.
+    # End of the last reading of a stream in nanoseconds since the epoch; 0 if unknown.
     read_until: int = 0
-    # Caller of the root.
     place: Place | None = None
     # The handler was passed to this request, so it is not a step of a larger request.
     passed: bool = False
-    # Its framework was fully captured at its start, so manual calls can be joined.
+    # Capture saw the whole framework at the start, so manual calls can be joined.
     is_joinable: bool = False
-    # By option with a key: the message if none matched, and its place; None after a match.
+    # Message and place by option, if no key matched. None after a match.
     unmet: dict[str, tuple[str, str] | None] = field(default_factory=dict)
-    # Its own options, which override the handler's.
+    # The request's own options override the handler's options.
     options: CaptureOptions | None = None
     # Weak reference to the framework's run id. Once it is dead, no end event can arrive.
     id: Callable[[], object] | None = None
-    # Key of its sampling decision at the start.
     sampling_key: str | None = None
     # Events to be read off the request's thread, in order, and copies of their values.
     pending: deque[Callable[[], None]] = field(default_factory=deque)

@@ -22,13 +22,6 @@ Fits: TypeAlias = Callable[[Interaction], bool]
 
 
 class Suspensions:
-    """Requests that wait for a person, and the reusable parts of failed attempts.
-
-    One conversation may have several, because two pipelines of the same name may share a thread. An
-    interrupted request that never resumes is reported. A failed attempt is reported at once, and
-    its question and documents are kept for a retry.
-    """
-
     def __init__(self, report: Callable[[Interaction], None], most: int) -> None:
         self._report = report
         self._most = most
@@ -134,6 +127,6 @@ def _remainder(broken: Interaction) -> Interaction:
     kept = broken.part([run for run in broken.runs if run is broken.root or run in giving])
     for run in kept.runs:
         run.prompt, run.text, run.parent = (), None, None
-    # Its runs are in the sample of the failed request.
+    # The sample of the failed request has these runs.
     kept.runs, kept.prompted = kept.runs[:1], {}
     return kept

@@ -127,7 +127,6 @@ def _is_text(held: Mapping[str, Any]) -> bool:
 
 
 def _main_text(held: Mapping[str, Any]) -> str:
-    """Return the longest text of a row or its inner mapping, if it is half of the row."""
     if any(isinstance(v, list | tuple) and v and isinstance(v[0], dict) for v in held.values()):
         return ""
     mappings = (part for part in held.values() if isinstance(part, dict))
@@ -177,7 +176,7 @@ def _written(item: Any, write: Write) -> str | None:
     try:
         return write(item)
     except (TypeError, ValueError, RecursionError):
-        # It contains an unread object, or a number too long to write.
+        # The value contains an unread object, or a number too long to write.
         return None
 
 

@@ -92,7 +92,6 @@ class SampleTexts:
         return None if ids is None else tuple(self.text(field, one) for one in ids[:_MOST_IDS])
 
     def truncated(self, more: Iterable[str]) -> tuple[str, ...]:
-        """Return the names of cut fields and extra names, redacted and without duplicates."""
         names = dict.fromkeys((*self._cut_fields, *more))
         return tuple(self._session.text("truncated", name) for name in names)
 

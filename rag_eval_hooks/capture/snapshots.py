@@ -31,13 +31,13 @@ _NODES = 90
 LATE_NODES = 20_000
 """Maximum number of containers per copy in the background."""
 _ENTRIES = 15
-"""Maximum number of entries in one copy, per container that the copy may have."""
+"""Factor from a copy's maximum number of containers to its maximum number of entries."""
 _DEEP = 12
 """Maximum depth of a copy in the application's thread."""
 LATE_LEVELS = 50
 """Maximum depth of a copy in the background. No reader goes deeper."""
 _LONG = 1_000
-"""Minimum length of a text that counts once, however many copies share it."""
+"""Minimum length of a text whose characters count once, however many copies share it."""
 _MOST_KINDS = 2_000
 """Maximum number of classes whose form is remembered."""
 _IMMUTABLE: tuple[type, ...] = (
@@ -60,7 +60,7 @@ _OPAQUE = Opaque()
 class Record:
     kind: type
     held: dict[str, Any]
-    # Names of the fields that its class shows.
+    # Names of the fields that the class shows.
     shown: frozenset[str]
 
     def __repr__(self) -> str:
@@ -71,8 +71,6 @@ class Record:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A value too large to copy in the application's thread. It is copied when read."""
-
     value: Any
 
 

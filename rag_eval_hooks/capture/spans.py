@@ -129,12 +129,9 @@ class _DeferredSpan:
 class RequestSpan:
     """The span that represents a request, whichever instrumentor writes it."""
 
-    # Invalid without a current span.
     context: SpanContext
-    # The holdable span, if it accepts scores.
     held: HeldSpan | None = None
     recorded: bool = True
-    # Its content and children are not written yet.
     deferred: _DeferredSpan | None = None
 
     @property
@@ -241,7 +238,6 @@ class SpanWriter:
         return len(self._waiting) >= _MOST_WAITING or chars > _MOST_WAITING_CHARS
 
     def drain(self) -> None:
-        """Write all waiting spans, and wait until another thread has written its spans."""
         with self._draining, contextlib.suppress(IndexError):
             while True:
                 self._waiting.popleft().complete()

@@ -29,7 +29,7 @@ _WIDE_WEIGHT: Final = 2
 """Weight of a wide character, since Chinese, Japanese and Korean words have two or three."""
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
-"""Database rows printed as a list of tuples or dicts, even with one short value."""
+"""Database rows printed as a list of tuples or dicts. Even one short value counts as rows."""
 _PLAIN = re.compile(r"[ \t\n\r!$%'()+,\-./0-9:;=?@A-Z\[\]^a-z{}]*+")
 _MARKED = (*"*`~#|<>_", "](")
 _MARKS = re.compile(r"<br ?/?>|(?<!\S)>+(?:[> \t]*>)?|(?<!\S)#+(?!\S)|\*\*|__|[*`~|]")
@@ -148,7 +148,6 @@ def width(text: str) -> int:
 
 
 def contains_word(text: str, word: str) -> int:
-    """Return where a short text appears as a separate word in another, or -1."""
     if word not in text:
         return -1
     edges = (r"(?<!\w)", r"(?!\w)") if word.isascii() else ("", "")

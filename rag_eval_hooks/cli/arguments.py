@@ -79,7 +79,6 @@ def add_repeated(
 
 
 def add_gates(parser: argparse.ArgumentParser) -> None:
-    """Add options with conditions on means. A condition that fails gives exit code 1."""
     by_interval = "exit with 1 if the mean's entire 95 %% interval meets the condition, such as"
     condition = _checked(FailCondition.of, "METRIC<NUMBER, with <, <=, > or >=")
     text = f"{by_interval} 'ragas.faithfulness<0.8'"
@@ -101,11 +100,6 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def rows_of(paths: Sequence[str]) -> Results:
-    """Return the results in files.
-
-    Raises:
-        UsageError: No file contains a result with an outcome.
-    """
     results = read(*paths)
     if any(row.outcomes for row in results):
         return results

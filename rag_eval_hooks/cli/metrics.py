@@ -56,7 +56,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def listed(metric: Metric) -> tuple[str, ...]:
-    """Return a metric's id, scale, direction, needs, judge calls and source."""
     needs = ", ".join(sorted(metric.needs)) or "fields of its parts"
     scale = f"{metric.scale.low:g} to {metric.scale.high:g}"
     better = "higher" if metric.scale.higher_is_better else "lower"

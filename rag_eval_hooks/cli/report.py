@@ -106,7 +106,6 @@ def _rendered(
 
 
 def terminal_text(markdown: str) -> str:
-    """Render Markdown for a terminal. Return it unchanged if the output is not a terminal."""
     from rag_eval_hooks.results.render import as_text
 
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPED_WIDTH

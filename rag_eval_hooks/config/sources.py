@@ -65,7 +65,7 @@ _ENDPOINT_VARIABLES: Final = {
     "openai-decisions": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "systemone": ("TYPESAFE_BASE_URL", "TYPESAFE_API_KEY"),
 }
-"""URL and key variables of other software, by judge provider."""
+"""Variables of other software that set the URL and the key, by judge provider."""
 
 
 class _Variables(EnvSettingsSource):
@@ -121,12 +121,10 @@ def from_text(field: FieldInfo, text: str) -> object:
 
 
 def is_shared(origin: str) -> bool:
-    """Return whether a setting's value comes from a variable of other software."""
     return origin.startswith("variable ") and not origin.startswith(f"variable {PREFIX}")
 
 
 def given_texts(settings: type[BaseSettings], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Parse settings given on the command line."""
     fields = settings.model_fields
     return {
         name: from_text(fields[name], text) if name in fields else text
@@ -137,8 +135,6 @@ def given_texts(settings: type[BaseSettings], texts: Mapping[str, str]) -> dict[
 def unknown_setting(
     name: str, known: Iterable[str], *, prefix: str = "", source: str = ""
 ) -> ConfigError:
-    """Return the error for an unknown setting. `prefix` is the prefix of the variables' names."""
-
     def written(each: str) -> str:
         return f"{prefix}{each.upper()}" if prefix else each
 

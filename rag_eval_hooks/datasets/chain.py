@@ -20,7 +20,6 @@ from rag_eval_hooks.evals import RagEval
 
 
 def named_object(name: str, option: str = "chain") -> Any:
-    """Import the object `module:object`. The module may be in the current folder."""
     module, _, attribute = name.partition(":")
     if not (module and attribute):
         raise ConfigError(option, name, "module:object, such as app:chain")

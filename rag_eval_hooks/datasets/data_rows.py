@@ -40,7 +40,7 @@ MAX_LINE_CHARS: Final = 2**24
 """Maximum characters of a line or cell, which bounds the memory of a row."""
 _IDS: Final = re.compile(r"[^,\s]+")
 _LONG: Final = 300
-"""Minimum length of a value that is text, not metadata."""
+"""Minimum length of a value that counts as text, not as metadata."""
 _BATCH: Final = 200
 
 

@@ -96,7 +96,6 @@ class DatasetRun(JsonlSink):
         return self.started - self.lost - self.evaluated
 
     def note(self, error: str, rows: int = 1) -> None:
-        """Count failed rows, and remember one of the first errors."""
         self.failed += rows
         if len(self.errors) < _MOST_ERRORS:
             self.errors.append(error)

@@ -25,10 +25,6 @@ def sample_to_text(sample: Sample, decision: Decision, mark: str = "", **more: A
 
 
 def sample_of(data: Mapping[str, Any]) -> tuple[Sample, Decision]:
-    """Return sample and decision from the parsed JSON of `sample_to_text`.
-
-    Data that another program changed may raise any exception.
-    """
     return Sample.from_dict(data["sample"]), Decision.from_dict(data["decision"])
 
 

@@ -59,7 +59,6 @@ def _writer(file: TextIO) -> Callable[[str, str], Any]:
 
 
 def _printable(text: str, encoding: str | None) -> str:
-    """Remove control characters, and characters that the encoding lacks."""
     plain = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
     return plain.encode(encoding or "utf-8", "replace").decode(encoding or "utf-8")
 

@@ -39,7 +39,7 @@ class Job:
     count: str = ""
     """Counter to increase in the transaction that finishes the job."""
     then: Sequence[Job] = ()
-    # Of the file: `row` is provisional until the commit, `is_stored` follows it.
+    # The outbox file sets these fields. `row` is provisional until the commit.
     row: int | None = None
     text: str | None = None
     is_stored: bool = False
@@ -48,7 +48,7 @@ class Job:
     is_put: bool = False
     is_undurable: bool = False
     written: Future[bool] | None = None
-    # Of a sink's queue; times in seconds of the monotonic clock.
+    # A sink's queue sets these fields. Times are seconds of the monotonic clock.
     chars: int = 0
     queued_at: float = 0.0
     give_up_at: float = 0.0

@@ -84,7 +84,6 @@ class Outbox:
         self._consumers[name] = consumer
 
     def start(self, *, later: bool = False) -> None:
-        """Start the thread once. `later` delays the first search for jobs of other processes."""
         with self._lock:
             if self._file is None or self._thread is not None or self._is_closing:
                 return
@@ -99,7 +98,6 @@ class Outbox:
         self._change(job, State.FREE if for_any else State.HELD)
 
     def begin(self, job: Job) -> Future[bool]:
-        """Count an attempt at a claimed job before the work, which may crash this process."""
         job.tries += 1
         return self._change(job, State.HELD)
 
@@ -155,7 +153,7 @@ class Outbox:
         job.resolve()
         return written
 
-    # The outbox's thread
+    # The methods below run in the outbox's thread.
 
     def _run(self) -> None:
         assert self._file is not None

@@ -266,7 +266,6 @@ def read_results(path: Path) -> Iterator[str]:
 
 @contextmanager
 def _read(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """Open an outbox file read-only. Return None if its tables do not exist yet."""
     if not path.exists():
         yield None
         return

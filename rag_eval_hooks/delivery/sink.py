@@ -189,8 +189,6 @@ class UserSink(Destination):
 
 
 def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], object]:
-    """Return a function of an evaluation that calls a function of one or two arguments."""
-
     def call_with_two(evaluation: Evaluation) -> object:
         return function(evaluation.sample, evaluation.outcomes)
 

@@ -170,7 +170,7 @@ class SinkQueue:
                 self._incidents.report(f"{self._origin} close", TimeoutError())
             self._leave_all("shutdown")
 
-    # The sink's thread
+    # The methods below run in the sink's thread.
 
     def _start(self) -> str | None:
         name = f"rag-eval-hooks-{self.sink.name}"
@@ -309,7 +309,7 @@ class SinkQueue:
         else:
             self._queue(job, now + pause)
 
-    # Under the lock, in any thread
+    # Callers of the methods below hold the lock.
 
     @property
     def _is_down(self) -> bool:

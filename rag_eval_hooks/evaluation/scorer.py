@@ -282,10 +282,6 @@ def cut_fields(sample: Sample) -> frozenset[Field]:
 
 
 def without_cut_verdicts(findings: Findings, sample: Sample) -> Findings:
-    """Make verdicts unsure whose missing statement may be in text that a limit cut.
-
-    A cut chunk that is not useful also becomes unsure.
-    """
     fields = cut_fields(sample)
     if not fields:
         return findings

@@ -223,7 +223,6 @@ class Worker:
         return True
 
     def _wake(self) -> None:
-        """Wake the loop, once for all jobs queued since it last checked."""
         if self._loop is not None and self._wake_event is not None and not self._woken:
             self._woken = True
             self._loop.call_soon_threadsafe(self._wake_event.set)

@@ -37,7 +37,6 @@ class Answers:
     usage: Usage = field(default_factory=Usage)
 
     def open(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return items without a reply, or with a warning that a second reply may resolve."""
         return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
     def take(self, values: Mapping[str, Any]) -> None:

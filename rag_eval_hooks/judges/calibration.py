@@ -22,7 +22,7 @@ _STEPS: Final = 50
 _BINS: Final = 10
 _EDGE: Final = 1e-4
 _RIDGE: Final = 0.1
-"""Weight of the prior, which favors unchanged probabilities. Few labels then change little."""
+"""Weight of the prior, which keeps probabilities nearly unchanged if there are few labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

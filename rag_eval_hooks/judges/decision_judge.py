@@ -125,7 +125,6 @@ class DecisionJudge(ModelJudge):
         return replace(findings, by=dict.fromkeys(screened, (Maker.of(self._rules),)))
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
-        """Return 1 if any finding needs the model, else 0. All decisions share one request."""
         return int(not wanted.isdisjoint(_DECIDED))
 
     async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:

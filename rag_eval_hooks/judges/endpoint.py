@@ -62,8 +62,6 @@ class ClientOptions(CallLimits):
 
 
 class EndpointKeywords(CallKeywords, total=False):
-    """Fields of `ClientOptions` as keywords of a judge or an embedder."""
-
     retries: int
     base_url: str | None
     api_key: str | None

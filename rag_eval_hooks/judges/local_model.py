@@ -77,7 +77,6 @@ class LocalModel(Generic[I, R]):
             return await asyncio.wrap_future(future)
 
     async def run_all(self, items: Sequence[I]) -> list[R]:
-        """Return one result per item, in order, or raise the first error."""
         results = await self.run(items) if items else []
         for result in results:
             if isinstance(result, JudgeError):

@@ -72,7 +72,6 @@ class Memo:
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
 
     async def recall(self, key: bytes) -> str | None:
-        """Return a stored text from memory or disk, or None if absent or unreadable."""
         text, place = self._texts.pop(key, None), "memory"
         if text is None:
             row = await self._in_time(lambda db: db.execute(_GET, (key,)).fetchone())

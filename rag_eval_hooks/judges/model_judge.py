@@ -131,7 +131,6 @@ class ModelJudge(ABC):
 
 
 def without_missing_texts(kinds: frozenset[Finding], sample: Sample) -> frozenset[Finding]:
-    """Return the findings whose texts the sample has."""
     lacking = Field.lacking(sample)
     return frozenset(kind for kind in kinds if not SPECS[kind].needs & lacking)
 

@@ -161,7 +161,7 @@ class ModelProcess(Generic[I, R]):
         self._load = load
         self._reply_timeout = reply_timeout
         self._folder: Path | None = None
-        with contextlib.suppress(OSError):  # it was deleted
+        with contextlib.suppress(OSError):  # another process deleted the file
             self._folder = Path.cwd()
         self._path = tuple(str(Path(self._folder or "/", entry)) for entry in sys.path)
         self._closed = False

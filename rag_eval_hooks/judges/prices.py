@@ -82,7 +82,7 @@ class Prices:
         self._base_url = base_url if valid.currency == "USD" else None
         self._list: Any = None
         if self._base_url is not None:
-            # At start-up, because reading files would block an event loop.
+            # Read the list at start-up, because reading files would block an event loop.
             with suppress(ImportError):
                 self._list = importlib.import_module("genai_prices")
         self._priced: dict[str, Price | None] = {}

@@ -70,7 +70,6 @@ _DETAILS: Final = {
 
 
 def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence[Support]]:
-    """Return the claims of the answer or the reference, with one verdict per claim."""
     if whose == "answer":
         return made(findings.answer_claims), made(findings.answer_support)
     return made(findings.reference_claims), made(findings.reference_support)
@@ -206,7 +205,6 @@ def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str,
 
 
 def within(value: float, scale: Scale) -> float:
-    """Return a judge's rating, or raise `Unavailable` if it is outside the scale."""
     if not scale.low <= value <= scale.high:
         raise Unavailable(_OUTSIDE)
     return float(value)

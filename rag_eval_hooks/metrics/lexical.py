@@ -46,8 +46,6 @@ _INDICATORS: dict[str, re.Pattern[str]] = {
 
 
 def _compared(compare: Callable[[str, str], Outcome]) -> Callable[[Sample, Findings], Outcome]:
-    """Make a metric's function from a function that compares answer and reference."""
-
     def score(sample: Sample, findings: Findings) -> Outcome:
         if not (sample.reference or "").strip():
             return NotScored(Cause.UNDEFINED, "the reference is blank")

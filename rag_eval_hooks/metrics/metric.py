@@ -58,7 +58,6 @@ class Metric:
 
     @property
     def suite(self) -> str:
-        """The part of the id before the first dot."""
         return self.id.partition(".")[0]
 
     def findings_for(self, sample: Sample, known: Findings) -> frozenset[Finding]:

@@ -78,7 +78,6 @@ class Evidence(_Table):
         return self
 
     def stands_in(self, answer: str) -> bool:
-        """Return whether the answer contains at least one word, number or sign."""
         searched = Searched.of(answer)
         keywords: list[Keyword] = [*self.words]
         keywords += [number for text in self.numbers for number in numbers(text)]
@@ -93,8 +92,6 @@ class _Check(_Table):
     question_id: Annotated[str, Field(pattern=r"^[\w.-]+$")]
 
     def metric(self) -> Metric:
-        """Return the metric. Samples of other questions are `missing_input`."""
-
         def score(sample: Sample, _findings: Findings) -> Outcome:
             if sample.question_id != self.question_id:
                 return NotScored(Cause.MISSING_INPUT, "the check is for another question")

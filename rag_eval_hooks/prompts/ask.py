@@ -124,7 +124,6 @@ class Ask:
         return text.replace("{key}", key)
 
     def prompt(self, keys: Sequence[str], problems: Sequence[str] = ()) -> Prompt:
-        """Build the prompt for some keys of `items()`, with the problems of the last reply."""
         kind, spec = self.kind, self.spec
         contexts = ""
         if self.has_contexts:

@@ -102,8 +102,6 @@ CoverageRating: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(_step)]
 
 @dataclass(frozen=True)
 class View:
-    """Texts that a prompt showed and a verdict may quote, by chunk number. A single text is 1."""
-
     texts: Mapping[int, str]
     chunks: int = 0
     partial: bool = False

@@ -66,12 +66,10 @@ class Prompt:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of the reply, in the subset that strict structured output accepts."""
         return schema_of(self.model)
 
     @property
     def user_with_shape(self) -> str:
-        """User text followed by the reply's format, for endpoints without schemas."""
         return f"{self.user}\n\nThe reply has this shape: {_dumped(self.example)}"
 
     def sealed(self, secret: bytes) -> Prompt:
@@ -124,7 +122,6 @@ def is_empty(text: str) -> bool:
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return a model's JSON Schema in the subset that strict structured output accepts."""
     schema: dict[str, Any] = json.loads(_schema(model))
     return schema
 

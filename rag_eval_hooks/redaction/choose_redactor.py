@@ -35,7 +35,6 @@ _FINDERS: Final = {
 
 
 def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redactor:
-    """Return the redactor for the settings and the argument `redact`."""
     chosen = config.redact if redact is None else _as_list(redact)
     names = {name for each in chosen if isinstance(each, str) for name in _expanded(each)}
     finders: list[Finder] = [each.matches for each in chosen if isinstance(each, Rule)]

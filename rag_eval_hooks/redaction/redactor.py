@@ -97,8 +97,6 @@ Attribute: TypeAlias = "str | int | float | bool"
 
 @dataclass(frozen=True, slots=True)
 class CutText:
-    """Value of a span attribute that was cut at its end."""
-
     text: str
 
 
@@ -294,7 +292,7 @@ class Redactor:
 
 
 def _ids(by: Session, ids: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    # Like the ids of chunks, so that both stay equal.
+    # The ids of chunks are redacted the same way, so that both stay equal.
     return None if ids is None else tuple(by.value("reference_ids", list(ids)))
 
 

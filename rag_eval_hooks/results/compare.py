@@ -34,9 +34,9 @@ from rag_eval_hooks.results.summary import (
 from rag_eval_hooks.score import Score
 
 _LEAST_DROP: Final = 0.1
-"""Smallest drop of a normalized score that makes a sample a regression."""
+"""Minimum drop of a normalized score that makes a sample a regression."""
 _LEAST_PAIRS: Final = 5
-"""Smallest number of pairs for which the variance of the differences is reliable."""
+"""Minimum number of pairs for which the variance of the differences is reliable."""
 _Pair: TypeAlias = tuple[Evaluation | None, Evaluation | None]
 _Scored: TypeAlias = tuple[Evaluation, Score]
 
@@ -80,8 +80,6 @@ class Regression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Result of comparing two runs."""
-
     changes: Sequence[Change]  # of all samples, then of each group
     regressions: Sequence[Regression] = field(repr=False)  # the largest drop first
     pairs: int  # samples that are in both runs

@@ -21,7 +21,7 @@ from rag_eval_hooks.score import Cause, NotScored
 
 _CLASS: Final = "graphrag.answer_class"
 _MOST_UNDEFINED: Final = 0.1
-"""If a larger share of samples is undefined, no good sign is reported."""
+"""Maximum share of undefined samples with which the diagnosis reports good signs."""
 
 
 @dataclass(frozen=True, slots=True)

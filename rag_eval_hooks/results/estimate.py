@@ -20,11 +20,11 @@ from statistics import NormalDist
 from typing import Final, NamedTuple
 
 LEAST_LABELS: Final = 20
-"""Smallest number of labels for which a prediction-powered interval has its nominal coverage."""
+"""Minimum number of labels for which a prediction-powered interval has its nominal coverage."""
 ALPHA: Final = 0.05
 _RARE: Final = 10
 _MATTERS: Final = 0.05
-"""A stratum with fewer samples is rare. It matters above this share of the traffic."""
+"""Minimum share of the traffic at which a stratum of fewer than ten samples matters."""
 
 
 class Basis(NamedTuple):

@@ -82,7 +82,6 @@ def as_markdown(
 
 
 def comparison_as_markdown(comparison: Comparison, failures: Sequence[str] = ()) -> str:
-    """Render a comparison as Markdown, with the reasons to fail the build."""
     return _rendered("compare.md.j2", comparison=comparison, failures=failures)
 
 
@@ -120,7 +119,6 @@ def _absent(one: MetricSummary) -> str:
 
 
 def _number(value: float) -> str:
-    """Format a number with three digits. Numbers below 1 are rounded to thousandths."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) >= 1 else f"{round(value, 3):g}"

@@ -171,7 +171,6 @@ def as_json(report: ResultReport) -> dict[str, Any]:
 
 
 def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a comparison as plain types, with sample ids instead of samples."""
     regressions = [
         {**_plain(one), "question": one.new.sample.question} for one in comparison.regressions
     ]

@@ -47,7 +47,6 @@ class MetricSummary:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Counts of labels, under the names that the metric's source gives them."""
         names = _words()["counts"].get(self.metric, {})
         return {name: self.labels.get(label, 0) for name, label in names.items()}
 

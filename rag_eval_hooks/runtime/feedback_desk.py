@@ -135,8 +135,6 @@ class FeedbackDesk(Observer):
             self._handler, item, item.size
         )
 
-    # Feedback on requests of other processes
-
     def _pass_on(self, name: str, feedback: Feedback) -> str:
         """Pass feedback to other processes or deliver it alone. Return the result."""
         if not name:
@@ -176,8 +174,6 @@ class FeedbackDesk(Observer):
             self._parts.incidents.count("feedback is lost")
         self._pipeline.outbox.done(job)
         return True
-
-    # Moments of requests
 
     def accepted(self, request: Request) -> None:
         if not request.by_feedback:
@@ -219,7 +215,7 @@ class FeedbackDesk(Observer):
             ):
                 self._end(item)
 
-    # The worker's thread
+    # The methods below run in the worker's thread.
 
     async def _process(self, item: _Item) -> None:
         try:

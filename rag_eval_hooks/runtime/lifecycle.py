@@ -48,7 +48,6 @@ class Clock:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a caller waits for a call to finish."""
         return not self._ticks or bool(self._wakeup.asking)
 
     @property

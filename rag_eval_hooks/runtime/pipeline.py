@@ -86,7 +86,7 @@ class Pipeline:
         self._building = threading.Lock()
         parts.telemetry.watch(lambda meter: observe(meter, self))
         at_fork(before=self._before_fork, in_child=self._after_fork)
-        # Now, because a sink may reveal a wrong setting.
+        # Create the sinks now, because a sink may reveal a wrong setting.
         self.ready()
         if self._has_leftovers:
             with suppress(RuntimeError):
@@ -167,8 +167,6 @@ class Pipeline:
         self.recorder.forked()
         self.others.forked()
         self._intake.forked()
-
-    # Submission, in the request's thread or in that of the timer
 
     def submit_sample(self, make: Callable[[], Sample]) -> bool:
         try:
@@ -254,8 +252,6 @@ class Pipeline:
         self.watch()
         self.holder.hold(held)
 
-    # Recovery, in the outbox's thread
-
     def _capacity(self) -> int:
         """Return how many spooled samples may be queued: none while the broker is down."""
         is_down = self.remote is not None and self.remote.is_down
@@ -267,8 +263,6 @@ class Pipeline:
             request.entry.is_left = True
             self.observers.settle(request, Ending.dropped("spooled"))
         return ending is None
-
-    # Questions of the public object
 
     def drain(self) -> None:
         self.ready()

@@ -69,7 +69,6 @@ class Observers:
         self.all: Sequence[Observer] = ()
 
     def settle(self, request: Request, ending: Ending) -> None:
-        """Settle a request once; ignore later calls for it."""
         with self._settling:
             if request.ending is not None:
                 return
@@ -290,7 +289,7 @@ class Processor(Observer):
         request.is_shipped = True
         result = await remote.evaluate(blank, decision, request.accepted_at)
         if isinstance(result, Evaluation):
-            # The remote worker published it, but the held span and the sinks here still need it.
+            # The worker published the result, but the held span and the sinks here still need it.
             request.outcomes = result.outcomes
             return self._parts.telemetry.judged(result)
         if result.reason != BROKER_DOWN or request.entry is None:

@@ -12,7 +12,7 @@ __all__ = ["AdmittedShare", "RateLimit"]
 
 _SECONDS: Final = {"second": 1.0, "minute": 60.0}
 _REMEMBERED: Final = 60.0
-"""Seconds after which later requests no longer represent earlier rejected requests."""
+"""Seconds for which later requests also represent earlier rejected requests."""
 _PAID: Final = 0.1
 _NOTHING: Final = 0.01
 

@@ -139,11 +139,9 @@ class TailRule:
 
     @property
     def is_on_feedback(self) -> bool:
-        """Whether the condition is about feedback, not about a sample."""
         return self.settings.metric is None and self.settings.dont_know is None
 
     def meets(self, sample: Sample, outcomes: Outcomes) -> bool:
-        """Return whether a sample meets the condition, given the outcomes of heuristic metrics."""
         if self.settings.dont_know:
             return refusal(sample.answer or "") is not None
         outcome = outcomes.get(self.settings.metric or "")
@@ -197,7 +195,7 @@ def cheap_metrics(metrics: Sequence[Metric], incidents: Incidents) -> dict[str, 
     cheap = {}
     for metric in metrics:
         if isinstance(metric, AskedMetric):
-            # It may call any service, for every request.
+            # The metric may call any service, for every request.
             continue
         lacking = findings_read(metric, *example(), incidents) - HeuristicJudge.makes
         # Without generated questions, a metric may read another finding.

@@ -44,7 +44,6 @@ def _room(span: object, limit: str, used: str) -> int | None:
 
 
 def attribute_room(span: object) -> int | None:
-    """Return how many attributes fit before the SDK drops the oldest. None without a limit."""
     return _room(span, "max_span_attributes", "attributes")
 
 

@@ -99,7 +99,6 @@ class MetricRecorder:
             counters[semconv.METRIC_SCORE_SQUARE].add(weight**2 * value**power, about, context)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Record tokens and cost of an evaluation, including inline evaluations."""
         context = context_of(sample)
         usage = sum((outcome.usage for outcome in outcomes.values()), start=Usage())
         for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):

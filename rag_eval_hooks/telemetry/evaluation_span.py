@@ -74,7 +74,6 @@ class EvaluationSpans:
 
     @property
     def only_late(self) -> bool:
-        """Whether spans are written only for scores that the RAG span lacks."""
         return self._mode == "late"
 
     def start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:

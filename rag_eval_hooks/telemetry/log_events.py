@@ -23,22 +23,18 @@ USER_FEEDBACK = "user_feedback"
 
 
 class EventEmitter:
-    """Emits events to the application's logger provider, if any."""
-
     def __init__(self, provider: _logs.LoggerProvider | None) -> None:
         self._logger = _logs.get_logger(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
 
     def emit(self, evaluation: Evaluation, attributes: ScoreAttributes) -> None:
-        """Emit an event for each score and, with the cause, for each metric that failed."""
         context, now = context_of(evaluation.sample), time.time_ns()
         if self._is_taken(context):
             for name in (*evaluation.scores, *evaluation.unscored):
                 self._send(now, context, attributes.event(evaluation, name))
 
     def emit_feedback(self, feedback: Feedback, about: SpanContext) -> None:
-        """Emit an event for feedback on a RAG span."""
         context = around(about)
         if self._is_taken(context):
             told = {

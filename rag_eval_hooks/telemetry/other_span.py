@@ -53,7 +53,6 @@ class OtherSpan:
             return self._processed or self._span.is_recording()
 
     def set_attributes(self, attributes: Attributes) -> None:
-        """Add attributes, up to the span's limit."""
         with self._lock:
             if not self._done and self._span is not None:
                 self._attributes = {**self._attributes, **fitting(self._span, attributes)}
@@ -123,7 +122,6 @@ class OtherSpans:
         self._kept: dict[OtherSpan, None] = {}
 
     def attach(self) -> None:
-        """Count another processor that sees spans end."""
         self._processors += 1
 
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:

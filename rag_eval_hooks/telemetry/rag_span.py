@@ -134,7 +134,6 @@ def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | No
 
 
 def rag_span_of(sample: Sample) -> SpanContext | None:
-    """Return the RAG span that a sample names, or None if none was recorded."""
     return None if sample.span_id is None else recorded_span(sample.trace_id, sample.span_id)
 
 

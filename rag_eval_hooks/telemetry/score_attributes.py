@@ -21,7 +21,7 @@ _REASON_CHARS: Final = 300
 _GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_groundedness")
 _STYLE: Final = ("lexical.source_citation",)
 _FIELDS: Final = ("score", "pass", "label", "screening", "normalized", "sample_rate", "reason")
-"""Fields of each score on a span, most important first. A full span omits the last fields."""
+"""Fields of each score on a span. A full span omits the last fields."""
 
 
 class Thresholds:
@@ -95,8 +95,6 @@ def check_limit(setting: str, metric_id: str, limit: float, scales: Mapping[str,
 
 
 class ScoreAttributes:
-    """Attributes of RAG spans and evaluation spans for an evaluation."""
-
     def __init__(self, thresholds: Thresholds, *, content: bool) -> None:
         self._thresholds = thresholds
         self._content = content

@@ -177,7 +177,6 @@ class Telemetry(Observer):
 
 
 def _attributes_of(request: Request, ending: Ending) -> Attributes:
-    """Return the attributes that say on a RAG span why it has no scores."""
     if ending.column is Column.SAMPLED_OUT:
         return {
             semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value,

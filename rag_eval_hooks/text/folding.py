@@ -110,7 +110,6 @@ STOP_WORDS: Final = frozenset[str]().union(*WORDS["stop"].values())
 
 
 def squash(text: str) -> str:
-    """Return the text in lower case, with single spaces and canonically composed characters."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
@@ -161,12 +160,10 @@ def has_cjk(text: str) -> bool:
 
 
 def without_cjk(text: str) -> str:
-    """Return the text with each Chinese, Japanese or Korean sequence replaced by a comma."""
     return _ANY_CJK.sub(",", text) if not text.isascii() else text
 
 
 def content_tokens(text: str) -> list[str]:
-    """Return the tokens that are neither stop words nor single Latin letters."""
     return [token for token in tokens(text) if is_content(token)]
 
 

@@ -26,7 +26,7 @@ Keyword: TypeAlias = str | Number
 
 _WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
 _GOES_ON = re.compile(r"%|[.,][0-9]")
-"""Follows digits that are only the start of a number: "118" of "118.5%"."""
+"""Text after digits that are only the start of a number, as "118" of "118.5%"."""
 _MIN_LETTERS = 4
 
 
@@ -83,8 +83,6 @@ def _is_keyword(token: str) -> bool:
 
 
 class Searched:
-    """A text in which keywords and entities are searched, as whole words and as numbers."""
-
     def __init__(self, words: Sequence[str], values: frozenset[Number]) -> None:
         self._tokens = words
         self._places: defaultdict[str, list[int]] = defaultdict(list)

@@ -169,8 +169,6 @@ class Budget:
         return Spend(1.0, input_tokens + output_tokens, cost)
 
     def add(self, periods: _Periods, amount: Spend) -> None:
-        """Add an amount, which may be negative. Count a failure of the file."""
-
         def write() -> None:
             try:
                 with self._transaction() as db:

@@ -18,7 +18,7 @@ from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause, NotScored
 
 _LONGEST_WAIT: Final = 60.0
-"""Maximum pause in seconds between attempts. A server's longer request is cut to this value."""
+"""Maximum pause between attempts, in seconds. If a server asks for more, this value applies."""
 _NO_CREDIT: Final = "insufficient_quota"
 _ADVICE: Final[dict[object, str]] = {
     401: "the key was not accepted; set api_key",
@@ -55,8 +55,6 @@ class TooLongError(ReplyError):
 
 
 class ModeMissingError(RequestRefusedError):
-    """The client lacks this output mode, so nothing was sent."""
-
     def __init__(self, name: str, error: Exception) -> None:
         super().__init__(f"{name}: {type(error).__name__}", None, "structured output")
 

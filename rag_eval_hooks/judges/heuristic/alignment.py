@@ -30,7 +30,7 @@ _Path: TypeAlias = Sequence[int]
 
 
 class Alignment(NamedTuple):
-    """Match of a claim in a sentence, with pairs of differing values and any negation."""
+    """Match of a claim in a sentence: the pairs of differing values, and any negation."""
 
     others: Sequence[tuple[Measure, Measure]]
     denied: bool

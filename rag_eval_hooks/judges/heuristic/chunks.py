@@ -26,7 +26,7 @@ from rag_eval_hooks.text.measures import Measure, measures
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
 Item: TypeAlias = "str | Measure"
-"""A word, a value, `!` for a negation, or a break: `,`, `;`, or `&` for "and"."""
+"""A word, a value, or a mark: `!` is a negation, `,`, `;` and `&` ("and") are breaks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,6 @@ class _Case:
         )
 
     def relevance(self, target: str) -> tuple[ChunkRelevance, ...]:
-        """Return each chunk's usefulness for the question and a target text, by BM25."""
         wanted = frozenset((*terms(self.question), *terms(target)))
         scores = self.chunks.bm25(sorted(wanted))
         return tuple(map(self._rated, scores, self.chunks, (wanted for _ in scores)))
