@@ -360,6 +360,15 @@ def test_rows_that_cannot_be_read_are_dropped_alone(
     assert evals.stats().dropped == {"unreadable": bad}
 
 
+def test_samples_that_find_no_room_in_memory_are_scored_later(
+    make: Make, left_behind: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_behind(*(sample(number, contexts=("c" * 1000,)) for number in range(9)))
+    monkeypatch.setattr(limits, "QUEUE_CHARS", 3000)
+    evals = make(judge=ScriptedJudge(FAITHFUL, latency=0.1), judge_concurrency=1)
+    until(lambda: books(evals) == {"accepted": 9, "scored": 9})
+
+
 def shouted(text: str) -> str:
     """A user's function that is not to be applied twice."""
     return text + "!"

@@ -119,7 +119,9 @@ def questions_of(body: Asked) -> list[dict[str, Any]]:
     questions = []
     for one in asked:
         rows = one.get("choices") or one.get("levels") or ()
-        options = [row.get("value") or row["label"] for row in rows] or [*one.get("criteria", ())]
+        options = [row.get("value") or row["label"] for row in rows] or [
+            *(one.get("criteria") or ())
+        ]
         kind = "predicate" if one["type"] == "noul" else one["type"]
         questions.append({**one, "type": kind, "options": options})
     return questions
