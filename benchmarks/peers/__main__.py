@@ -14,6 +14,7 @@ import datetime
 import json
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -23,32 +24,17 @@ from benchmarks.peers.measure import measured
 from benchmarks.table import shown
 
 Row = Mapping[str, Any]
-_INTRODUCTION: Final = """# Benchmarks
-
-For readers who want the cost of rag-eval-hooks in CPU, memory, judge calls and lost samples.
-`make bench` wrote this page on {date} with {machine}. Compare figures within one table, never with
-another machine. Each library runs in its own environment with pinned versions
-(`benchmarks/peers/requirements`).
-"""
-_PARTS: Final = {
-    "requests": "CPU time in ms that each library adds to one LangChain request of eleven runs. "
-    "The share divides this time by the CPU time of the request without instrumentation.",
-    "judging": "Each library scores the faithfulness of the same samples, eight at a time, with "
-    "one judge server. Calls and prompt characters are per sample. `changed` counts scores that "
-    "differ from the run without faults.",
-    "missing": "These libraries could not be measured.",
-    "handler_overhead": "CPU and wall time in ms that a callback handler adds to one LangChain "
-    "request.",
-    "llama_index_overhead": "CPU and wall time in ms that capture adds to one LlamaIndex request.",
-    "judge_calls": "Judge calls and characters per sample.",
-    "sink_throughput": "Results per second that each sink delivers.",
-    "intervals": "Fraction of simulated 95 % intervals that contain the true mean. `plain` is the "
-    "mean without weights and sessions.",
-    "gates": "Fraction of simulated builds that fail. Without a drop, either nothing has changed "
-    "or all means equal their limits.",
-    "alerts": "Alerts for a metric with the limit 0.8, at 100 evaluations per hour.",
-    "kill9": "Accepted samples of killed processes: scored, lost, or scored twice.",
+_TEMPLATE: Final = Path(__file__).with_name("page.md")
+_NAMES: Final = {
+    **{"peer": "library", "plain_ms": "request, ms"},
+    **{"request": "pipeline", "plain": "request", "of plain": "share"},
+    **{"condition": "replies", "chars": "characters", "wall_s": "wall, s", "cpu_s": "CPU, s"},
+    **{"with_shape": "with the form", "replied": "reply characters", "most calls": "call limit"},
+    **{"failed": "metrics without a score", "seen": "accepted", "twice": "scored twice"},
+    **{"lost_50": "lost after 50 ms", "lost_late": "lost after 100 ms"},
+    **{"oldest_lost": "longest time before a loss, s", "lost_stored": "lost although on disk"},
 }
+"""Columns of the page, by column of a benchmark."""
 
 
 def tables(results: Mapping[str, Sequence[Row]]) -> dict[str, str]:
@@ -65,22 +51,30 @@ def _flat(row: Row) -> Row:
 def _table(rows: Sequence[Row]) -> str:
     head = list(dict.fromkeys(key for row in rows for key in row))
     cells = [[shown(row.get(key)).replace("|", "/") for key in head] for row in rows]
-    lines = [" | ".join(line) for line in (head, *cells)]
+    lines = [" | ".join(line) for line in ([_NAMES.get(key, key) for key in head], *cells)]
     return "\n".join(
         [f"| {lines[0]} |", "|" + "---|" * len(head), *(f"| {x} |" for x in lines[1:])]
     )
 
 
 def page(results: Mapping[str, Sequence[Row]]) -> str:
-    """Return the page as Markdown, with the rows that other benchmarks wrote to the folder."""
-    files = {part: BUILD / f"{part}.json" for part in _PARTS}
+    """Return the page as Markdown, with the rows that other benchmarks wrote to the folder.
+
+    A section of the template appears only if its table has rows.
+    """
+    head, *sections = _TEMPLATE.read_text("utf-8").split("\n## ")
+    parts = re.findall(r"^\{(\w+)\}$", "\n".join(sections), re.M)
+    files = {part: BUILD / f"{part}.json" for part in parts}
     own = {p: json.loads(file.read_text("utf-8")) for p, file in files.items() if file.exists()}
-    machine = f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} CPUs"
-    parts = [_INTRODUCTION.format(date=datetime.date.today().isoformat(), machine=machine)]
-    for part, table in tables({**results, **own}).items():
-        title = part.replace("_", " ").capitalize()
-        parts.append(f"## {title}\n\n{_PARTS.get(part, '')}\n\n{table}\n")
-    return "\n".join(parts)
+    filled = {f"{{{part}}}": table for part, table in tables({**results, **own}).items()}
+    machine = f"Python {platform.python_version()} on {platform.machine()}"
+    date, machine = datetime.date.today().isoformat(), f"{machine} with {os.cpu_count()} CPUs"
+    text = [head.replace("{date}", date).replace("{machine}", machine)]
+    for section in sections:
+        marks = re.findall(r"^\{\w+\}$", section, re.M)
+        if all(mark in filled for mark in marks):
+            text.append(re.sub(r"^\{\w+\}$", lambda mark: filled[mark[0]], section, flags=re.M))
+    return "\n## ".join(text)
 
 
 def main() -> None:
