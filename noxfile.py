@@ -151,9 +151,6 @@ def apps(session: nox.Session, group: str) -> None:
     pins = Path(session.create_tmp()) / "pins.txt"
     pins.write_text(wanted)
     session.install("-q", "-r", str(pins), *RUNNERS, "--editable", ".[otel]")
-    if group == "llama-index":
-        # It needs llama-cpp-python, which compiles for minutes and is replaced by a fake here.
-        session.install("-q", "--no-deps", "llama-index-packs-self-rag==0.5.1")
     file = f"tests/apps/{group.removesuffix('-server').replace('-', '_')}.py"
     paths = {"PYTHONPATH": f".{os.pathsep}integrations"}
     session.run("python", "-m", "pytest", "-q", "-rs", "-W", "ignore", file, *arguments, env=paths)

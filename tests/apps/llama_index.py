@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -71,29 +69,6 @@ def masked(texts: Texts) -> Case:
         ],
     )
     return case(texts, engine, [hidden])
-
-
-@APPS.app("llama-index-packs-self-rag", *WAYS)
-def self_rag(texts: Texts) -> Case:
-    """The pack whose source nodes are the prompts of its own model."""
-    fake = ModuleType("llama_cpp")
-
-    class Llama:
-        def __init__(self, **_: Any) -> None: ...
-
-        def __call__(self, prompt: str, **_: Any) -> dict[str, Any]:
-            said = texts.answer if "<paragraph>" in prompt else "[Retrieval]"
-            scores = {"[Relevant]": -0.1, "[Irrelevant]": -2.0}
-            return {
-                "choices": [{"text": said, "logprobs": {"tokens": [], "top_logprobs": [scores]}}]
-            }
-
-    fake.Llama = Llama  # type: ignore[attr-defined]
-    sys.modules["llama_cpp"] = fake
-    from llama_index.packs.self_rag import SelfRAGPack
-
-    pack = SelfRAGPack("none", over(texts).as_retriever(similarity_top_k=2))
-    return case(texts, pack.get_modules()["query_engine"])
 
 
 @APPS.app("llama-index-packs-auto-merging-retriever", *WAYS)

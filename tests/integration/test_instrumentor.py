@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import instrumentor
 from tests.servers.otlp_collector import OtlpCollector
 from tests.waiting import PATIENCE
 
@@ -170,18 +169,3 @@ def test_a_wrong_setting_leaves_the_application_alone(
     assert "sample_rate" in done.stderr.lower()
     assert "Traceback" not in done.stderr
     assert collector.spans == {}
-
-
-def test_disabled_instrumentor_logs_the_reason(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(instrumentor, "_FRAMEWORKS", {})
-    instrumentor.RagEvalInstrumentor()._instrument()
-    monkeypatch.setitem(sys.modules, "openai", None)
-    for name in ("openai", "endpoint"):  # Another test may have loaded them.
-        monkeypatch.delitem(sys.modules, f"rag_eval_hooks.judges.{name}", raising=False)
-    monkeypatch.setenv("RAG_EVAL_JUDGE", "openai:some-model")
-    monkeypatch.setenv("RAG_EVAL_JUDGE_API_KEY", "none")
-    instrumentor.RagEvalInstrumentor()._instrument()
-    assert "no supported framework" in caplog.messages[0]
-    assert 'pip install ".[openai]"' in caplog.messages[1]

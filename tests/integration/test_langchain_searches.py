@@ -28,7 +28,8 @@ from tests.matrix.world import World
 from tests.support.langchain_requests import config, line, only, texts
 
 ANSWER = answer_to(QUESTION, top())
-SEARCHES: dict[str, Callable[[VectorStore], Any]] = {
+Search = Callable[[VectorStore], Any]
+SEARCHES: dict[str, Search] = {
     "similarity_search": lambda kept: kept.similarity_search(QUESTION, k=2),
     "by_vector": lambda kept: kept.similarity_search_by_vector(Bags().embed_query(QUESTION), k=2),
     "mmr": lambda kept: kept.max_marginal_relevance_search(QUESTION, k=2, lambda_mult=1.0),
@@ -46,12 +47,11 @@ def everywhere(world: World) -> Iterator[World]:
     disable()
 
 
-def asked(kept: VectorStore, search: Callable[[VectorStore], Any]) -> Callable[[str], str]:
-    """Return a plain function that searches and asks a model."""
+def asked(search: Search) -> Callable[[str], str]:
+    """Return a plain function that searches a store and asks a model."""
 
     def ask(question: str) -> str:
-        found = search(kept)
-        documents = [one[0] if isinstance(one, tuple) else one for one in found]
+        documents = [one[0] if isinstance(one, tuple) else one for one in search(store())]
         prompt = f"Use only:\n{joined(documents)}\n\nQuestion: {question}"
         return str(reader().invoke(prompt).content)
 
@@ -82,32 +82,30 @@ def test_a_search_and_a_model_in_one_function_are_a_sample(
     name: str, place: str, everywhere: World
 ) -> None:
     """Wherever the function stands, and by whatever method it searches; each search once."""
-    assert PLACES[place](asked(store(), SEARCHES[name])) == ANSWER
+    assert PLACES[place](asked(SEARCHES[name])) == ANSWER
     sample = only(everywhere)
     assert (texts(sample), sample.question, sample.answer) == (top(), QUESTION, ANSWER)
-    (found,) = [
-        dict(span.attributes or {})
-        for span in everywhere.exporter.get_finished_spans()
-        if span.name.startswith("retrieval")
-    ]
+    spans = everywhere.exporter.get_finished_spans()
+    (span,) = [span for span in spans if span.name.startswith("retrieval")]
+    found = dict(span.attributes or {})
     assert found["gen_ai.retrieval.top_k"] == 2
     assert found["gen_ai.data_source.id"] == "InMemoryVectorStore"
     scores = [context.score for context in sample.contexts or ()]
-    assert all(score is not None for score in scores) is ("with_score" in name)
+    assert all(score is not None for score in scores) is (name == "with_score")
 
 
 def test_a_callback_alone_does_not_see_a_search(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The hint tells so, at level WARNING, once."""
-    ask = RunnableLambda(asked(store(), SEARCHES["similarity_search"]))
+    ask = RunnableLambda(asked(SEARCHES["similarity_search"]))
     with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
         for _ in range(3):
             ask.invoke(QUESTION, config(world))
             world.evals.flush(300)
     assert world.seen() == []
     assert world.evals.stats().without_retrieval == 3
-    (hint,) = [one for one in caplog.records if "no retrieved text" in one.getMessage()]
+    (hint,) = [one for one in caplog.records if "without retrieved text" in one.getMessage()]
     assert hint.levelno == logging.WARNING
     assert "enable(evals)" in hint.getMessage()
 
@@ -123,7 +121,9 @@ def test_disable_gives_the_methods_back(world: World) -> None:
     assert "__init_subclass__" not in vars(VectorStore)
 
 
-def test_an_error_of_a_search_reaches_the_caller(everywhere: World) -> None:
+def test_a_class_that_is_defined_later_is_seen_and_its_errors_reach_the_caller(
+    everywhere: World,
+) -> None:
     class Broken(InMemoryVectorStore):
         def similarity_search(self, query: str, k: int = 4, **_: Any) -> list[Document]:
             raise ConnectionError(query)

@@ -19,7 +19,6 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnablePassthrough
 from langchain_core.tools import tool
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import AsyncStreamingResponse
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.query_engine import CustomQueryEngine
@@ -265,25 +264,3 @@ def test_requests_at_once_are_not_mixed_lost_doubled_or_left_open(
         assert world.evals.recorder.opened() == (0, 0)
         assert (stats.incidents, stats.offered - offered) == ({}, len(samples(world)))
         assert len(samples(world)) == len(found)
-
-
-def test_cancelled_calls_of_a_model_leave_nothing_open() -> None:
-    """Long before the time limit."""
-    model = says("never", delay=60.0)
-
-    async def one() -> None:
-        task = asyncio.ensure_future(model.achat([ChatMessage(content="Who is it?")]))
-        await asyncio.sleep(0.001)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    with opened() as world:
-
-        async def all_at_once() -> None:
-            await asyncio.gather(*(one() for _ in range(200)))
-            assert len(world.evals.recorder) == 0
-
-        asyncio.run(all_at_once())
-        assert samples(world) == []
-        assert not world.disorder({})
