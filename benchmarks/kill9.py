@@ -124,7 +124,7 @@ def _start(folder: Path, url: str, platform: str, name: str, *more: str) -> subp
 
 
 def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
-    """Wait until the application saw an accepted sample; before, it has nothing to lose."""
+    """Wait until the application has seen an accepted sample. Before, it has nothing to lose."""
     told = folder / "told"
     while not (told.exists() and f" {name} " in told.read_text()):
         if app.poll() is not None:

@@ -123,7 +123,7 @@ def delivered(
 
 
 def throughput(name: str, scores: int, args: argparse.Namespace) -> dict[str, object]:
-    """Return one row of the table, for a platform and a number of scores."""
+    """Return the table's row for a platform and a number of scores per sample."""
     platform = Platform(args.latency, args.failures)
     evaluations = [evaluation(number, scores) for number in range(args.samples)]
     with PlatformServer(platform.answer) as server:

@@ -8,7 +8,7 @@ __all__ = ["pause_after"]
 _FIRST: Final = 0.5
 _LONGEST: Final = 15.0
 _MOST_DOUBLINGS: Final = 10
-"""Maximum exponent of 2, because 2.0 ** failures would overflow a float."""
+"""Maximum number of doublings, because 2.0 ** failures would overflow a float."""
 
 
 def pause_after(failures: int) -> float:

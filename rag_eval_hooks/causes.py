@@ -61,7 +61,7 @@ _PLAIN: Final = {
         "the client belongs to another event loop; create it inside the function"
     ),
 }
-"""Beginnings of error messages that quote no values, with the fix for each."""
+"""Patterns of Python's error messages that quote no values, with the fix for each."""
 _MESSAGE: Final = re.compile("|".join((*_TYPED, *_PLAIN)))
 _OFFLINE: Final = re.compile(r"Connect|Timeout|Network")
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["RagEval", "checked"]
 
 _LONGEST_S: Final = 3600.0
-"""Seconds for a shutdown without a limit."""
+"""Maximum time for a shutdown without a limit, in seconds."""
 _MANY: Final = 5
 """Minimum number of live objects at which the application seems to create one per request."""
 _EXPORT_S: Final = 30.0

@@ -81,9 +81,9 @@ class Maker(NamedTuple):
 
 
 CUT: Final = "limits cut the text"
-"""Reason of an unsure verdict: the statement may be in text that a limit cut."""
+"""Reason for an unsure verdict: the statement may be in text that a limit cut."""
 UNREAD: Final = "the judge gave no readable verdict"
-"""Reason of an unsure verdict: the judge's reply for this item could not be parsed."""
+"""Reason for an unsure verdict: the judge's reply for this item could not be parsed."""
 
 
 class ClaimVerdict(StrEnum):

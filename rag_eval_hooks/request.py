@@ -35,7 +35,7 @@ Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 BROKER_DOWN: Final = "broker"
 """Drop reason: the Celery broker did not accept the sample."""
 BUDGET: Final = "budget"
-"""Reason of metrics and samples that the budget left without a score."""
+"""Reason for a metric or sample that the budget left without a score."""
 PARTIAL: Final = "partial"
 """Failure reason: the judge failed, and only metrics without a judge have scores."""
 

@@ -28,7 +28,7 @@ _TEXTS = ("question", "answer", "reference")
 _IDS = ("question_id", "session_id", "user_id")
 _NAMES = ("error_type", "trace_id", "span_id", "workflow", "response_id", "sample_id")
 _OLDEST: Final = 10**17
-"""Nanoseconds since the epoch in 1973. Seconds, milliseconds and microseconds are fewer."""
+"""A time in 1973, in nanoseconds since the epoch. Times in other units are smaller numbers."""
 _PARTS = ("question", "contexts", "answer", "prompt")
 
 

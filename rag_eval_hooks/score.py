@@ -66,7 +66,7 @@ class AnnotatorKind(StrEnum):
 
 
 class _Outcome:
-    """Explains how to get the number, where an outcome is used as one."""
+    """Raises an error that explains how to get the number, if code uses an outcome as a number."""
 
     __slots__ = ()
 

@@ -129,7 +129,7 @@ _COMPOSITES: Final = {
     "graphrag.ragas_score": "graphrag",
     "whitepaper.weighted_score": "whitepaper",
 }
-"""Metrics that summarize their suite. Attributes name them by the suite alone."""
+"""Attribute names of metrics that summarize their suite: the suite's name."""
 
 
 class EvalStatus(StrEnum):

@@ -17,15 +17,18 @@ from rag_eval_hooks.threads import at_fork
 __all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "is_damage", "open_existing"]
 
 FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
-"""Exceptions that file access may raise. `ValueError` includes `UnicodeDecodeError`, which Python
-raises if SQLite's message quotes invalid bytes of a damaged file.
+"""Exceptions that file access may raise.
+
+Python raises `UnicodeDecodeError`, a `ValueError`, if SQLite's message quotes invalid bytes of a
+damaged file.
 """
 _RETRY_S: Final = 0.002
-"""Seconds between attempts to lock the file. SQLite itself pauses up to 0.1 s, so that newer
-processes would overtake a waiting process.
+"""Seconds between attempts to lock the file.
+
+SQLite itself pauses up to 0.1 s, and newer processes would overtake a waiting process.
 """
 _FORK_PATIENCE_S: Final = 2.0
-"""Seconds that a fork waits while another thread uses the file."""
+"""Maximum time that a fork waits for another thread to release the file, in seconds."""
 _LOG_LIMIT: Final = 4_194_304
 """Size in bytes to which SQLite truncates the write-ahead log after a checkpoint."""
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

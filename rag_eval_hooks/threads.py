@@ -21,7 +21,7 @@ __all__ = ["DaemonExecutor", "Threads", "Wakeup", "at_fork"]
 _Calls: TypeAlias = "queue.SimpleQueue[Callable[[], None] | None]"
 _Methods: TypeAlias = dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]]
 CLOCK_NAME: Final = "rag-eval-hooks-clock"
-"""Name of the thread that each object in use has."""
+"""Name of each evaluator's clock thread."""
 P = ParamSpec("P")
 R = TypeVar("R")
 

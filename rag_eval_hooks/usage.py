@@ -10,8 +10,9 @@ __all__ = ["Usage", "tokens", "total_by_key"]
 
 K = TypeVar("K")
 _BYTES_PER_TOKEN = 3
-"""UTF-8 bytes per token for estimates. Real tokens are usually longer, so that estimates are too
-high and the budget holds.
+"""Number of UTF-8 bytes per token, for estimates.
+
+Real tokens are usually longer, so that estimates are too high and the budget holds.
 """
 
 

@@ -24,7 +24,7 @@ _POLL_S: Final = 0.1
 _PAUSE_S: Final = 1.0
 """Seconds between two reads of the result backend."""
 _STORED_S: Final = 2.0
-"""Seconds after which the outbox has stored a sample, so that memory can release it."""
+"""Time for the outbox to store a sample, in seconds. Then memory can release the sample."""
 _NAMESPACE: Final = uuid.UUID("5a1e8a3c-54d7-4f0b-9c55-5d1f3a0f7e21")
 
 

@@ -41,7 +41,7 @@ _LAZY: Final = {
     "LangChainDecisionJudge": ("langchain_decision_judge", "langchain-core>=1.8"),
     "RagEvalMiddleware": ("middleware", "langchain>=1"),
 }
-"""Module and requirement of each name that the oldest supported LangChain cannot import."""
+"""Names that the oldest supported LangChain cannot import, with module and requirement."""
 
 
 def __getattr__(name: str) -> Any:

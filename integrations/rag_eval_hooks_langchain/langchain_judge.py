@@ -129,7 +129,7 @@ def _blocks(model: _Model) -> bool:
 
 
 def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
-    """Return the model with a request for structured output. Replies are parsed by our parser."""
+    """Return the model with a request for structured output. Our parser reads the replies."""
     shape = _without_numbers(prompt.schema) if mode is OutputMode.TOOL else prompt.schema
     schema = {"title": prompt.name, "description": "The reply.", **shape}
     keywords: dict[str, Any] = {"method": _METHODS[mode]}

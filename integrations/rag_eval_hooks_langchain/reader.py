@@ -264,10 +264,7 @@ def _has_retrieved_before(run: Run) -> bool:
 
 
 def _message_of(output: Any) -> Any:
-    """Return the message in a tool's output, or the output itself.
-
-    None for a failure or handover.
-    """
+    """Return the message in a tool's output, else the output. None for a failure or handover."""
     update = state_update(output)
     if update is not output:
         messages = None if output.hands_over else (entries(update) or {}).get("messages")
@@ -296,7 +293,7 @@ def _new_values(outputs: Any, given: Any, skipped: Collection[str]) -> list[Any]
 
 
 def _is_conversation(value: Any, before: Any) -> bool:
-    """Return whether a value is messages without a new tool message."""
+    """Return whether a value is a list of messages without a new tool message."""
     if not isinstance(value, list | tuple) or not value or not isinstance(value[0], Message):
         return False
     known = set(map(id, before)) if isinstance(before, list | tuple) else set()

@@ -111,7 +111,7 @@ class RunHandler(BaseCallbackHandler):
     def _start(
         self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
     ) -> Run | None:
-        """Start a run, unless it is sampled out, outside the named root, or has a lost start."""
+        """Start a run, unless it is sampled out, outside the named root, or below a lost start."""
         self._recorder.handlers[self.place] = True
         run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
         if self._left_out and self._left_out.starts(run_id, parent_id, kind):
@@ -185,7 +185,7 @@ class RunHandler(BaseCallbackHandler):
 
 
 def _note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:
-    """Record session, user, reference and so on from a step, if the root lacks them.
+    """Record session, user, reference and similar ids from a step, if the root lacks them.
 
     Inside a manual block, all metadata of a call counts. LangChain 1.0 and later omit
     `configurable` from the metadata, but a run's config has it.

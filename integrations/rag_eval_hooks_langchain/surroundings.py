@@ -122,7 +122,7 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
         lambda handler, run_id: handler._runs[run_id]._otel_span
     ),
 }
-"""How to find another instrumentor's span by run id, by package and class of its handler.
+"""Functions that find another instrumentor's span by run id, by the handler's package and class.
 
 Only OpenInference's way is public, so a lookup may find nothing. Then the scores go to the
 evaluation span.

@@ -118,7 +118,7 @@ class _Shape(BaseTool):
 
 
 def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:
-    """Return the arguments of each tool call, as sent if available, else parsed."""
+    """Return each tool call's arguments: the text that the model sent, or else parsed values."""
     # Old versions have no blocks.
     parts = getattr(response.message, "blocks", ())
     blocks = [getattr(part, "tool_kwargs", None) for part in parts]

@@ -203,9 +203,7 @@ class Reader(BaseReader):
             remember(self._alone, node.id, None, _MAX_ALONE)
 
     def _note_sources(self, run: Run, reply: Reply, call: FunctionCall) -> None:
-        """Record a response's sources.
-
-        A synthesizer alone counts only if they were retrieved before.
+        """Record a response's sources. A synthesizer's sources count only after their retrieval.
 
         Index building summarizes nodes without a retrieval.
         """

@@ -98,7 +98,7 @@ _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
     (BaseEmbedding, Role.PART, ()),
     (TransformComponent, Role.PART, ()),
 )
-"""Base classes with their relevant methods (none means all). The first match decides."""
+"""Base classes with their roles and methods. No methods means all. The first match decides."""
 
 _STEPS_OF_REQUESTS = frozenset(
     {

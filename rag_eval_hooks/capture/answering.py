@@ -12,11 +12,10 @@ from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctiv
 __all__ = ["answering_calls"]
 
 _PREFIX = 160
-"""A prompt quotes an output if it contains this many of the output's first characters."""
+"""Number of leading characters of an output that a prompt must contain to quote the output."""
 _MAX_CALLS = 200
 """Maximum number of recent calls in which to search for quoted calls."""
 _MIN_OUTPUT = 3
-"""Minimum length of an output that counts as quoted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +149,8 @@ def _without(text: str, parts: Sequence[str]) -> str:
 def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
     """Return the call that gave the answer, the calls that gave its parts, or else the last call.
 
-    Several calls may have the same reply. Then only the last of them count, as many as the answer
-    repeats the reply. The earlier calls were attempts.
+    Several calls may have the same reply, because earlier calls were failed attempts. If the answer
+    repeats the reply n times, the last n of these calls count.
     """
     outputs = {call: fold(call.text or "") for call in prompts}
     if answer:

@@ -183,7 +183,7 @@ def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dic
 
 
 def _to_come(interaction: Interaction, answer: str | None) -> set[str]:
-    """Return the missing part if a graph with a thread ended without an answer.
+    """Return the missing part of a request whose graph with a thread ended without an answer.
 
     The request may wait for a person, although no event says so.
     """

@@ -32,7 +32,7 @@ from rag_eval_hooks.text.folding import has_cjk
 __all__ = ["ContextSource", "Found", "find_contexts", "has_retrieved"]
 
 _MIN_PROSE = 40
-"""Minimum width of the added prose with which a step's text replaces a document as context."""
+"""Minimum width of the prose around a document in a step's text. The text is then the context."""
 _MIN_SHARED = 2
 """Minimum number of words that a text must share with a question."""
 
@@ -263,9 +263,9 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
 
 
 def _tells_of(p: Passage, asked: set[str]) -> bool:
-    """Return whether a text has at least half of a question's words.
+    """Return whether a text contains at least half of the words in a question.
 
-    In scripts without spaces, character pairs count, and a tenth is enough.
+    In scripts without spaces, a tenth of the character pairs is enough.
     """
     shared = content_words(p.context.text) & asked
     least = len(asked) / (10 if any(map(has_cjk, asked)) else 2)

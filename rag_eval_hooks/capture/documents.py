@@ -34,7 +34,7 @@ DOCUMENT_KEYS: Final = (
     "retrieved_docs",
     "source_documents",
 )
-"""Keys under which even an empty list, or a list of texts or mappings, is a retrieval."""
+"""Keys whose list is a retrieval, even if it is empty or contains texts or mappings."""
 _LEVELS: Final = 4
 _MAX_ITEMS: Final = 1000
 

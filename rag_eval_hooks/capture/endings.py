@@ -32,9 +32,9 @@ _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
 """Maximum number of requests without retrieved text that `explain` remembers."""
 _MANY = 1000
-"""Maximum number of waiting roots. Beyond it, the threads that finish roots also process them."""
+"""Maximum number of queued roots. Beyond it, the threads that finish roots also process them."""
 _PATIENCE_S = 2.0
-"""Seconds that a thread waits for another thread's sweep."""
+"""Maximum time that a thread waits for another thread's sweep, in seconds."""
 _POLL_S = 0.001
 _CHILDLESS = (
     "Capture saw no step of the run %r, because LangChain does not pass on callbacks from a "
@@ -225,7 +225,7 @@ def _mark_unfinished(interaction: Interaction) -> None:
 
 
 def _is_closed_early(interaction: Interaction) -> bool:
-    """Return whether the model that was still running at the end was writing the answer.
+    """Return whether the model that was running at the end was writing the answer.
 
     A background model, for example for a title, may outlast the answer.
     """

@@ -26,7 +26,7 @@ _PAUSE_S = 5
 _BEGINNING = 240
 """Number of leading characters of a cut document that a prompt must contain."""
 _MOST_ADDED = 0.2
-"""Maximum fraction of a text that a formatter added to the documents."""
+"""Maximum fraction of a formatter's text that is not from the documents."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
 _ADVICE = (
     "A retriever and a model were called separately, so the request was not captured. Call "

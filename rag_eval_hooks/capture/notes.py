@@ -13,9 +13,9 @@ from rag_eval_hooks.sample import Context, Status
 __all__ = ["Notes"]
 
 _WAITING = 10
-"""Factor for the limit on unread texts, because events may share a text."""
+"""Unread texts may reach this multiple of the limit, because events may share a text."""
 _REPEATED_SHARE = 8
-"""Divisor of the length of repeated prompts, which take no memory until joined."""
+"""A repeated prompt counts 1 / 8 of its length, because it takes no memory until it is joined."""
 
 
 class Notes:

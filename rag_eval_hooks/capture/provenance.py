@@ -69,7 +69,7 @@ class Provenance:
         return not self._was_asked(p) and not self._wrote(p)
 
     def _was_asked(self, p: Passage) -> bool:
-        """Return whether a text is a query or prompt, comes from the user, or was masked later."""
+        """Return whether a text is a query, a prompt, from the user, or was masked later."""
         is_alone = len(p.found.contexts) == 1
         question = fold(self._question)
         masked = set[str]().union(*self._interaction.rewritten.values())
@@ -132,7 +132,7 @@ class Provenance:
         return [p for p in distinct(lists) if p.is_distinctive]
 
     def _said_before(self, p: Passage, *, with_arguments: bool = True) -> Iterator[tuple[Run, str]]:
-        """Yield model texts that are older than a found text, or that its run contains.
+        """Yield the model texts from before a found text and from inside the run that returned it.
 
         A step's input is older than the model calls in the step.
         """

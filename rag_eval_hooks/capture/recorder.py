@@ -34,9 +34,9 @@ from rag_eval_hooks.suppress import is_suppressed
 __all__ = ["Recorder"]
 
 _LOOKED_AT = 20
-"""Number of open requests to check for cancelled tasks when another request starts."""
+"""Maximum number of open requests to check for cancelled tasks when another request starts."""
 _MOST_NAMES = 20
-"""Number of run names to remember for a `root` option that matches no run."""
+"""Maximum number of run names to remember for a `root` option that matches no run."""
 _NO_MODEL = (
     "A retriever ran with the handler, but no model did. "
     "Pass the handler to a chain that contains both"

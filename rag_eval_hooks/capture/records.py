@@ -171,7 +171,7 @@ class Others:
 
 
 SAME_LINE = 2
-"""Nearness of two calls in one task, or on one thread below one span."""
+"""Nearness of two calls that run in one task, or on one thread below one span."""
 
 
 def current_task() -> asyncio.Task[Any] | None:

@@ -94,9 +94,9 @@ def _in_list(items: Sequence[Any], depth: int, write: Write = repr) -> Rows:
 
 
 def _row(item: Any) -> Context | None:
-    """Return a row with its main text, under a known key or else the longest text, or None.
+    """Return a row as a context, or None for a message.
 
-    A message is not a row.
+    The main text has a known key, or else is the longest text.
     """
     if isinstance(item, str):
         return Context(text=item)
@@ -136,9 +136,9 @@ def _main_text(held: Mapping[str, Any]) -> str:
 
 
 def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
-    """Return the rows of a table with short values as text, or None for other lists.
+    """Return a table with short values as one text per row, or None for other lists.
 
-    Rows too short to be recognized become one text.
+    Rows that are too short to be recognized become one text.
     """
     texts = [text for item in items if _is_short_row(item) and (text := _written(item, write))]
     if len(texts) < len(items):
@@ -169,7 +169,7 @@ def _record(item: Any) -> Context | None:
 
 
 def _written(item: Any, write: Write) -> str | None:
-    """Return a row or record as text, if less than half of it is long texts."""
+    """Return a row or record as text if long texts are less than half of it."""
     whole, long = _widths(item)
     if not whole or 2 * long >= whole:
         return None

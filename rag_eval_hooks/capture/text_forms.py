@@ -20,13 +20,13 @@ __all__ = [
 ]
 
 _DISTINCTIVE: Final = 20
-"""Minimum width of a text whose match in a prompt is no coincidence."""
+"""Minimum width of a text that a prompt cannot contain by coincidence."""
 _ENOUGH: Final = 400
 """Number of leading characters that decide whether a text is long enough."""
 _RUN_WORDS: Final = 4
 _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
-"""Weight of a wide character, since Chinese, Japanese and Korean words have two or three."""
+"""Width of a wide character, because Chinese, Japanese and Korean words have two or three."""
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
 """Database rows printed as a list of tuples or dicts. Even one short value counts as rows."""
@@ -104,7 +104,7 @@ def run_offsets(folded: str) -> dict[str, int]:
 
 
 def _lowered(text: str) -> str:
-    """Return a text in lower case with offsets, because some letters become longer."""
+    """Return a text in lower case with the same offsets, although some letters become longer."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered

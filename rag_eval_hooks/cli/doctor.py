@@ -58,7 +58,7 @@ _ALONE: Final[Mapping[str, Any]] = {
     "tail": (),
     "thresholds": {},
 }
-"""Settings with which a check uses no sink and evaluates no sample of a spool."""
+"""Settings for a check, which must use no sink and evaluate no sample of a spool."""
 _NO_SPAN: Final = (
     "Check that the endpoint runs, that OTEL_EXPORTER_OTLP_HEADERS has its key, and that "
     "OTEL_SDK_DISABLED is not set. Port 4318 takes OTLP over HTTP, and port 4317 gRPC. "

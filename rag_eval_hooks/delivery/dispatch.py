@@ -44,12 +44,12 @@ AnySink: TypeAlias = Sink | FeedbackSink | PlatformSink | SinkFunction
 SinkSpec: TypeAlias = AnySink | str
 
 _CLOSE_TIMEOUT: Final = 1.5
-"""Seconds in which all sinks together send their remaining results and close."""
+"""Maximum time for all sinks together to send their remaining results, in seconds."""
 _FLUSH_TIMEOUT: Final = 30.0
-"""Seconds for the export of spans in a flush without a timeout."""
+"""Maximum time to export spans in a flush without a timeout, in seconds."""
 _OUTCOME_CHARS: Final = 500
 _FEEDBACK_CHARS: Final = 500
-"""Characters to assume for a feedback, or for an outcome without its explanation."""
+"""Assumed number of characters in a feedback, or in an outcome without its explanation."""
 
 
 class Dispatch:

@@ -14,8 +14,6 @@ __all__ = ["Job", "State"]
 
 
 class State(Enum):
-    """Which process owns a job."""
-
     HELD = "held"
     FREE = "free"
     """Any process may claim the job."""

@@ -223,7 +223,7 @@ class Outbox:
         return True
 
     def _encode(self, batch: Sequence[tuple[Job, State, object]]) -> None:
-        """Build the texts before locking the file, once for all sinks of a result."""
+        """Build the texts before the file is locked. All sinks of a result share one text."""
         texts: dict[object, str] = {}
         for job in (one for changed, state, _ in batch for one in changed.inserts(state)):
             if job.encode is None or job.is_over or job.is_stored or job.text is not None:

@@ -28,7 +28,7 @@ _LONGEST_ASKED: Final = 60.0
 _LONGEST_LOOK: Final = 5.0
 """Maximum pause between two attempts at a result with an unknown span, in seconds."""
 _DOWN: Final = 5
-"""Consecutive failures after which the sink counts as down and receives one probe at a time."""
+"""Number of consecutive failures after which the sink is down and receives one probe at a time."""
 _GRACE: Final = 0.1
 """Seconds after the timeout in which a cancelled awaitable may still return."""
 _RECOVERED: Final = 64
@@ -38,7 +38,7 @@ _LONGEST_SLEEP: Final = 3600.0
 _POLL: Final = 0.05
 """Seconds between two checks for a hanging call during a flush."""
 _ALONE: Final = SendError("one of several failed")
-"""Failure of a request of several results. Each result is then retried alone."""
+"""Failure of a request with several results. The sink then retries each result alone."""
 
 
 class SinkQueue:

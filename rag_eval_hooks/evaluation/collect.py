@@ -50,7 +50,7 @@ _LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return it")
 _LONGEST_LOAD: Final = 600.0
 """Seconds after which the loading time of a model counts against the sample's timeout."""
 _LATER_ROUNDS: Final = 2
-"""Rounds after the first. The last is empty unless the judge makes items without a call."""
+"""Maximum number of later rounds. The last is empty unless the judge makes items without a call."""
 _GRACE: Final = 0.25
 """Seconds for a judge to return its findings after the sample's timeout."""
 _NOTHING: Final = "no context was retrieved"
@@ -202,7 +202,7 @@ class FindingsCollector:
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
-        """Reserve the calls of the entire sample, because half of its findings are useless."""
+        """Reserve the calls of the entire sample, because a part of them would give no scores."""
         budget = call_context().budget
         if budget is None:
             return nullcontext()

@@ -293,7 +293,7 @@ class Worker:
             task.add_done_callback(lambda _: wake.set())
 
     async def _work_off(self) -> None:
-        """Process jobs until the queue is empty, because a task per job costs too much."""
+        """Process jobs until the queue is empty. A task for each job would cost too much."""
         loop = asyncio.get_running_loop()
         yield_at = loop.time() + _LONGEST_TURN
         while (item := self._next()) is not None:

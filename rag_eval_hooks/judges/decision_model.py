@@ -26,7 +26,7 @@ _PROBABILITIES: Final = TypeAdapter(tuple[_Probability, ...])
 _STATEMENTS: Final = {"noul": "noul", "predicate": "probability"}
 """Key of the probability in an answer, by the answer's type."""
 _ROUNDING: Final = 0.05
-"""Tolerance for rounding of the sum of probabilities and of the chosen probability."""
+"""Tolerance for a sum of probabilities, and for the chosen probability, which are rounded."""
 _ABOUT_LENGTH: Final = re.compile(r"too (?:long|large)|max_tokens|context.length")
 _TYPESAFE: Final = "https://api.typesafe.ai/v1"
 
@@ -122,7 +122,7 @@ def _root(keywords: Mapping[str, Any], model: str) -> str | None:
 
 
 def _read(question: Question, answer: Any) -> Answer | None:
-    """Return the probabilities. None if the model rejected the question or answered another."""
+    """Return the probabilities, or None if the model rejected or confused the question."""
     kind, options = question["type"], [*question.get("criteria", ())]
     try:
         if kind == "noul":

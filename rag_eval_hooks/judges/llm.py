@@ -32,7 +32,7 @@ _AFTER: Final = r"[.,;:!?)\"'\]]*(?:\s|$)"
 _MOST_LEADS: Final = 256
 """Maximum number of prompt prefixes to remember."""
 _LONGEST_LEAD: Final = 5.0
-"""Seconds after which the other calls start, even if the first reply has not started."""
+"""Maximum time that the other calls wait for the first reply to start, in seconds."""
 
 
 class ModelOptions(ModelKeywords, total=False):
@@ -142,7 +142,7 @@ class LLMJudge(ModelJudge):
 
 
 def _requests(answers: Answers) -> list[tuple[str, ...]]:
-    """Return the open items by request: one template, or at most ten claims, else all."""
+    """Return the open items of each request: one template, or at most ten claims, or all items."""
     keys = answers.open(tuple(answers.ask.items()))
     most = {Unit.ITEM: _MOST_CLAIMS, Unit.TEMPLATE: 1}.get(answers.ask.spec.unit, len(keys) or 1)
     count = -(-len(keys) // most)

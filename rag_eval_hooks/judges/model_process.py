@@ -39,7 +39,7 @@ _logger = logging.getLogger("rag_eval_hooks")
 _LOAD_TIMEOUT: Final = 600.0
 """Seconds to start the interpreter and load the model, including a download."""
 _MOST_ENDS: Final = 5
-"""Number of exits within `_ENDS_WITHIN` seconds after which batches fail immediately."""
+"""Maximum number of exits within `_ENDS_WITHIN` seconds. Further batches fail immediately."""
 _ENDS_WITHIN: Final = 60.0
 _CODE: Final = """
 import os, sys
@@ -105,7 +105,7 @@ def serve(connection: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """Make Linux kill this process when its parent dies. Elsewhere the closed socket ends it."""
+    """Make Linux kill this process when the parent dies. Elsewhere, the closed socket ends it."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

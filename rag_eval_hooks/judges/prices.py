@@ -24,7 +24,7 @@ _logger = logging.getLogger("rag_eval_hooks")
 
 _PER: Final = 1_000_000
 _CALL: Final = 1_000
-"""Tokens of the call to price. Some providers charge a different price for long prompts."""
+"""Number of tokens for which to ask a price. Some providers charge more for long prompts."""
 _OPENAI: Final = "https://api.openai.com/v1"
 _FORM: Final = (
     "{'models': {'<model>': {'input': <price>, 'output': <price>}}}, prices per million tokens"

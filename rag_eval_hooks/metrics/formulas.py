@@ -66,7 +66,7 @@ _DETAILS: Final = {
     UNREAD: "the judge gave no readable verdict for {}",
     "": "the judge is unsure about {}",
 }
-"""Explanation of each reason for an unsure verdict."""
+"""Detail of an undefined outcome, by the reason for the unsure verdicts."""
 
 
 def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence[Support]]:

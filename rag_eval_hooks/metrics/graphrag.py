@@ -71,9 +71,9 @@ def _answer_relevance_reads(sample: Sample, findings: Findings) -> frozenset[Fin
 
 
 def _has_no_questions(findings: Findings) -> bool:
-    """Return whether no questions exist: none was generated, or no model makes or embeds them.
+    """Return whether a model generated no questions, or no model generates or embeds questions.
 
-    If the judge failed while making questions, the metric has no substitute.
+    If the judge failed to generate questions, the metric has no substitute.
     """
     questions = findings.questions
     if isinstance(questions, NotScored):

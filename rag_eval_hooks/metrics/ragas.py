@@ -131,7 +131,7 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 
 
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
-    """Return where a wrong claim comes from, or None if the reference supports the claim.
+    """Return the source of a wrong claim, or None if the reference supports the claim.
 
     The judge does not name the chunks that only together support a claim. Such a claim counts as
     relevant if any chunk is relevant.

@@ -44,7 +44,7 @@ TEMPLATES: Final = ("1", "2")
 """Keys of a rating's two prompt templates."""
 _WHOLE: Final = "whole"
 _ROLES: Final = ("answer", "reference")
-"""Candidate and standard of the first accuracy template. The second template swaps them."""
+"""Candidate and standard in the first template for accuracy. The second template swaps them."""
 _MOST_PROBLEMS: Final = 6
 _WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
 """Findings whose prompts show contexts. They share one reply schema, because a provider may place

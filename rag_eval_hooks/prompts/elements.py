@@ -37,9 +37,7 @@ NO_QUOTE: Final = "the judge gave no quote"
 NO_REASON: Final = "the judge gave no reason"
 _QUESTION_COUNT: Final = 3
 _MOST_ITEMS: Final = 500
-"""Maximum length of a list. Samples within the text limits have fewer; a longer list is a runaway
-reply.
-"""
+"""Maximum length of a list. Only a runaway reply is longer, because of the limits on text."""
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
 _ELLIPSIS: Final = re.compile(r"\[?(?:\.{3,}|…)\]?")
 _MARKS: Final = re.compile(r"[*_`\"'|>#]+")

@@ -238,7 +238,7 @@ def _decoded(text: str) -> dict[str, Any]:
 
 
 def _refuse_second(text: str, name: str) -> None:
-    """Reject an object that contains the start of another, because the model started again."""
+    """Reject an object inside which the model started the object again."""
     if name in _FIRST_KEY.findall(text):
         raise ReplyError("it was broken off and started again")
 

@@ -101,7 +101,10 @@ class Spec:
 SPECS: Final[Mapping[Finding, Spec]] = {
     Finding(name): Spec(**row) for name, row in _WORDING["findings"].items()
 }
-"""Definitions in the order of the calls. The shortest replies about the contexts come first."""
+"""Definitions in the order of the calls.
+
+Short replies about the contexts come first, so that the prompt cache serves the others.
+"""
 
 ABOUT: Final[Mapping[Finding, Finding]] = {
     Finding.QUESTION_SIMILARITY: Finding.QUESTIONS,

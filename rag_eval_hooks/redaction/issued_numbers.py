@@ -70,7 +70,7 @@ def ibans(text: str) -> Iterator[Match]:
 
 
 def _of_its_length(written: str) -> str:
-    """Return as many letters and digits as an IBAN of this country has."""
+    """Return as many leading letters and digits as an IBAN of this country has."""
     ((_, country),) = _REGISTRY.info(written[:2].upper())[:1]
     length = 4 + sum(map(int, _LENGTH.findall(country.get("bban", ""))))
     ends = [place.end() for place in re.finditer("[A-Za-z0-9]", written)]
@@ -78,8 +78,9 @@ def _of_its_length(written: str) -> str:
 
 
 _MAX_LOOKUPS: Final = 1000
-"""Maximum number of distinct candidates to look up per text, at about 1 ms each. A text with more
-is a table of numbers, and its further candidates count as phone numbers.
+"""Maximum number of distinct candidates to look up per text, at about 1 ms each.
+
+A text with more candidates is a table of numbers. Its further candidates count as phone numbers.
 """
 _SEPARATOR: Final = r"[ \u00a0\u202f./()\u2010-\u2013-]"
 _START: Final = rf"(?:(?<![^\W_])|(?<=[{EAST}])|{AFTER_ESCAPE})"

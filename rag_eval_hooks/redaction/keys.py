@@ -21,7 +21,7 @@ _BY_MAKER: Final = re.compile(f"{_START}(?:{'|'.join(_DATA['makers'].values())})
 _PREFIXED: Final = re.compile(
     rf"(?:(?<![\w/-])|{AFTER_ESCAPE})[A-Za-z][A-Za-z0-9]{{1,15}}[_-]([\w-]{{30,}}+)", re.ASCII
 )
-"""Possible key of an unlisted provider: a prefix, then letters and digits."""
+"""Matches a possible key of an unlisted provider: a prefix, then letters and digits."""
 _ONE_CASE: Final = re.compile(
     r"(?=[A-Z\d]{0,31}[G-Z]|[a-z\d]{0,31}[g-z])(?:[A-Z\d]{32,}|[a-z\d]{32,})"
 )
@@ -102,13 +102,13 @@ def _private_keys(text: str) -> Iterator[Match]:
 
 
 def _is_random(text: str) -> bool:
-    """Return whether letters and digits are mixed, unlike in names, record ids and hashes."""
+    """Return whether a text mixes letters and digits as no name, record id or hash does."""
     has_both_cases = not (text.islower() or text.isupper())
     return bool(has_both_cases or _ONE_CASE.search(text)) and _turns(text) >= max(4, len(text) / 10)
 
 
 def _turns(text: str) -> int:
-    """Return how often digits and letters alternate. Only keys alternate often."""
+    """Return how often digits and letters alternate, which is often only in keys."""
     return len(_TURN.findall(text))
 
 

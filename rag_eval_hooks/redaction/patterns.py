@@ -16,8 +16,9 @@ except ImportError as missing:
 __all__ = ["Patterns"]
 
 _TIMEOUT: Final = 1.0
-"""Seconds for one pattern on one text. Some patterns take exponential time, and the standard
-library's `re` cannot be interrupted.
+"""Maximum time for one pattern on one text, in seconds.
+
+Some patterns take exponential time, and the standard library's `re` cannot be interrupted.
 """
 
 

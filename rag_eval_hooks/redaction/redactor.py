@@ -31,8 +31,9 @@ __all__ = [
 ]
 
 AFTER_ESCAPE: Final = r"(?<=\\[nrtbf])|(?<=\\u[\da-fA-F]{4})"
-"""Position after a JSON escape. The escape's last character is a letter or digit, but not part of
-the next word.
+"""Matches the position after a JSON escape.
+
+The escape's last character is a letter or digit, but not part of the next word.
 """
 EAST: Final = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
 """Chinese, Japanese and Korean characters, which have no spaces around numbers or addresses."""

@@ -24,7 +24,7 @@ LEAST_LABELS: Final = 20
 ALPHA: Final = 0.05
 _RARE: Final = 10
 _MATTERS: Final = 0.05
-"""Minimum share of the traffic at which a stratum of fewer than ten samples matters."""
+"""Minimum share of the traffic with which a stratum of fewer than ten samples matters."""
 
 
 class Basis(NamedTuple):

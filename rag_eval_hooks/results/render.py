@@ -32,7 +32,7 @@ _MOST_EXPLAINED: Final = 1200
 _FIGURE: Final = re.compile(r"[-+]?[\d.,]+( %)?")
 _MOST_SCORES: Final = 6
 _BLOCK: Final = 25
-"""Samples per compressed block of the HTML page."""
+"""Number of samples per compressed block of the HTML page."""
 _ASKED: Final = 220
 """Maximum number of characters of a question in the HTML page's list."""
 

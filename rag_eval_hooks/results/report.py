@@ -105,7 +105,7 @@ def make_report(
 
 
 def _keys(rows: Sequence[Evaluation]) -> list[str]:
-    """Return keys that may distinguish samples: metadata keys, then built-in keys."""
+    """Return the keys that may distinguish samples: first metadata keys, then built-in keys."""
     values: dict[str, set[Any]] = {}
     for row in rows:
         for key, value in row.sample.metadata.items():

@@ -222,7 +222,7 @@ def _check_alerts(sinks: Iterable[object], scales: Mapping[str, Scale]) -> None:
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:
-    """Return a provider. A broken provider is reported and replaced by a no-op provider."""
+    """Return a provider, or a no-op provider if the given provider is broken."""
     if own is not None and (isinstance(own, type) or not hasattr(type(own), ask.__name__)):
         name = f"{ask.__name__.removeprefix('get_')}_provider"
         raise ConfigError(name, kind_of(own), f"an object with {ask.__name__}(), or None")

@@ -34,9 +34,9 @@ _UNREADABLE: Final = ("capture_failed", "redaction_failed")
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CAPACITY: Final = 64
 _PAUSE_S: Final = 1.0
-"""Seconds in which other processes may claim feedback that this process released."""
+"""Time for other processes to claim feedback that this process released, in seconds."""
 _PATIENCE_S: Final = 60.0
-"""Seconds in which the process that has the request may join the feedback."""
+"""Time for the process that has the request to join the feedback, in seconds."""
 _MOST_WAITING: Final = 1000
 """Maximum number of waiting feedback calls, so that invented ids cannot fill the spool."""
 
@@ -136,7 +136,7 @@ class FeedbackDesk(Observer):
         )
 
     def _pass_on(self, name: str, feedback: Feedback) -> str:
-        """Pass feedback to other processes or deliver it alone. Return the result."""
+        """Pass feedback to other processes, or deliver it without a request. Return the result."""
         if not name:
             return "unknown"
         now = time.monotonic()
@@ -154,9 +154,9 @@ class FeedbackDesk(Observer):
         return _CAPACITY if time.monotonic() >= self._look_at else 0
 
     def _take(self, job: Job) -> bool:
-        """Join feedback from the spool, or deliver old feedback alone. Return False if not ours.
+        """Join feedback from the spool, or deliver old feedback without a request.
 
-        Called in the outbox's thread.
+        Return False if another process has the request. Called in the outbox's thread.
         """
         try:
             stored: dict[str, Any] = json.loads(job.payload)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Intake"]
 
 _MOST_WAITING: Final = 1000
-"""Number of waiting requests beyond which application threads also drain the queue."""
+"""Maximum number of waiting requests. Beyond it, application threads also drain the queue."""
 _MOST_STUCK: Final = 10_000
 """Maximum number of waiting requests while a rule of the application hangs."""
 _PATIENCE_S: Final = 0.5

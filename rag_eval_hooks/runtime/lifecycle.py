@@ -21,7 +21,7 @@ __all__ = ["Clock", "ExitHook", "close_abandoned", "flush", "shutdown"]
 
 _TICK_S: Final = 0.25
 _STOP_TIMEOUT: Final = 2.0
-"""Seconds for cancelled work and for closing sinks and judges."""
+"""Maximum time for cancelled work, and for closing sinks and judges, in seconds."""
 
 
 class Clock:

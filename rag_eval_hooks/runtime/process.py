@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Observers", "Processor", "RemoteEvaluator", "RemoteFleet", "evaluate_inline"]
 
 _MOST_TRIES: Final = 10
-"""Processes that may crash while evaluating a sample before it counts as failed."""
+"""Maximum number of processes that may crash on a sample. Then the sample counts as failed."""
 
 
 class RemoteEvaluator(Protocol):
@@ -248,9 +248,9 @@ class Processor(Observer):
         return Ending.of(evaluation)
 
     async def _keep(self, request: Request, evaluation: Evaluation) -> bool:
-        """Replace a sample on disk by its results for the sinks, before publishing them.
+        """Replace a sample on disk by its results for the sinks, before they are published.
 
-        False if another process claimed the sample and publishes the results.
+        Return False if another process claimed the sample and publishes the results.
         """
         entry = request.entry = request.entry or Job(EVALUATE)
         entry.then = self._pipeline.delivery.jobs(evaluation, request.accepted_at)

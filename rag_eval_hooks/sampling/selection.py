@@ -27,7 +27,7 @@ from rag_eval_hooks.score import Outcome, Outcomes
 __all__ = ["Selection", "by_rates"]
 
 _REFERENCE: Final = "reference"
-"""Sampling reason of metrics that feedback with a reference adds."""
+"""Sampling reason for metrics that feedback with a reference adds."""
 
 
 class Selection:

@@ -140,8 +140,8 @@ class ScoreAttributes:
     def _first_to_read(self, evaluation: Evaluation) -> str | None:
         """Return the result to show first: the worst failure, the groundedness, or the first score.
 
-        Undecided groundedness comes before passing scores. If there is no score, any undecided
-        metric does.
+        Undecided groundedness comes before passing scores. Without any score, any undecided metric
+        is first.
         """
         scores = evaluation.scores
         if failed := [name for name, passes in evaluation.verdicts.items() if not passes]:

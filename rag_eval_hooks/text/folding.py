@@ -29,7 +29,7 @@ def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]
 
 
 _PIECE: Final = 1_000
-"""Characters in which one call of `re` looks for the start of a match."""
+"""Number of characters in which one call of `re` looks for the start of a match."""
 _LONGEST_MATCH: Final = 300
 
 
@@ -234,7 +234,7 @@ def language(words: Sequence[str]) -> str | None:
 R = TypeVar("R")
 
 _LONGEST: Final = 500
-"""Maximum length in characters. A cache of thousands of longer texts would take gigabytes."""
+"""Maximum length of a cached text. A cache of thousands of longer texts would take gigabytes."""
 
 
 def cache_short(maxsize: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:

@@ -178,7 +178,7 @@ def agree(said: Measure, stated: Measure) -> bool:
 
 
 def _is_rounded(said: Measure, one: float, two: float) -> bool:
-    """Return whether a number within 5 % is called rough, or is large and has fewer digits."""
+    """Return whether a number is close and either called rough or has fewer digits."""
     if not abs(one - two) <= 0.05 * abs(two) or (one < 1e6 and not said.rough):
         return False
     digits = len(f"{one:.9e}".partition("e")[0].rstrip("0")) - 1
@@ -186,7 +186,7 @@ def _is_rounded(said: Measure, one: float, two: float) -> bool:
 
 
 def _is_loosely(said: Measure, stated: Measure) -> bool:
-    """Return whether a unit has an ambiguous name, such as pound, that may mean the other."""
+    """Return whether an ambiguous unit name, such as pound, may mean the other unit."""
     for one, two in ((said, stated), (stated, said)):
         size = _LOOSE.get(one.unit, {}).get(two.unit)
         if size is not None and math.isclose(one.value * size, two.value, rel_tol=0.004):

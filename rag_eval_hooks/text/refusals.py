@@ -61,7 +61,7 @@ def _refuses(sentence: str) -> bool:
 
 
 def _denies(sentence: str, kinds: Mapping[str, frozenset[str]]) -> bool:
-    """Return whether the first clause after the opening refuses, by its types of words."""
+    """Return whether the first clause after the opening is a refusal, judged by its word types."""
     clauses = [re.findall(r"\w+", part) for part in re.split(r"[,;:]", sentence)]
     opens = kinds["sorry"] | kinds["cites"]
     while len(clauses) > 1 and (

@@ -17,11 +17,13 @@ from rag_eval_hooks.judges.calls.failures import answers, requested_pause
 _logger = logging.getLogger("rag_eval_hooks")
 
 MAX_FAILURES = 20
-"""Consecutive failures that open the breaker. More than the default concurrency, so that one outage
-of all calls in flight does not open the breaker.
+"""Number of consecutive failures that open the breaker.
+
+The number exceeds the default concurrency, so that one outage of all calls in flight does not open
+the breaker.
 """
 FIRST_PAUSE = 10.0
-"""Seconds of the first pause. Later pauses double, up to six times this value."""
+"""Length of the first pause, in seconds. Later pauses double, up to six times this value."""
 _LONGEST_PAUSE: Final = 6
 _UNAVAILABLE: Final = "the judge failed too often in a row; calls resume after a pause"
 

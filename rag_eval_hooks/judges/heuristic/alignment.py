@@ -102,7 +102,7 @@ def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
 
 
 def _exchanges(match: SequenceMatcher[str], stated: _Items) -> bool:
-    """Return whether one or two words are replaced by one or two other words.
+    """Return whether the sentence replaces one or two words of the claim by one or two others.
 
     Sentences that differ only in such a pair ("approved", "rejected") usually differ in meaning.
     """
@@ -184,7 +184,7 @@ def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int])
 
 
 def _is_close(stated: _Items, path: _Path, most: int) -> bool:
-    """Return whether few words and no other statement interrupt a match."""
+    """Return whether only a few words, and no other statement, interrupt a match."""
     skipped = 0
     for before, at in pairwise(path):
         gap = stated[before + 1 : at]

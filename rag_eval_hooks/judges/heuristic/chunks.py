@@ -134,7 +134,7 @@ class Sentence:
 
 
 def _opens(text: str, word: str) -> bool:
-    """Return whether a word may have a capital only because it comes first."""
+    """Return whether a word may have a capital only because the word comes first."""
     before = text[: text.find(word)].rstrip()
     return not word.isupper() and (not before or before[-1] in _OPENERS)
 

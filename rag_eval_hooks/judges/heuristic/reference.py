@@ -77,7 +77,7 @@ def _novel(claim: Sentence, question: frozenset[str]) -> frozenset[str]:
 
 
 def _denied(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
-    """Return the claim's words that negate a statement of the text, or the reverse."""
+    """Return the words that only the claim or only the text negates."""
     other = closest(_novel(claim, question), text).sentence
     for one, two in ((claim, other), (other, claim)):
         if one and two:
@@ -167,7 +167,7 @@ def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
 
 
 def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
-    """Return a verdict on a short reference that the answer repeats or abbreviates."""
+    """Return a verdict if the answer repeats or abbreviates a short reference."""
     reference = _ASIDE.sub("", reference).strip(" .") or reference
     if len(reference.split()) > _LONGEST:
         return None
