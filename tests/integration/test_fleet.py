@@ -309,13 +309,12 @@ def test_sample_that_ends_its_workers_is_given_up(tmp_path: Path) -> None:
     assert (stats.dropped, stats.scored) == ({"gave_up": 1}, 9)
 
 
-@pytest.mark.parametrize(
-    "broker", [None, "localhost:6379", "http://localhost", "amqp://localhost//", "memory://"]
-)
-def test_a_broker_that_cannot_be_used_is_refused_at_start(broker: str | None) -> None:
-    with pytest.raises(ConfigError, match="broker") as caught:
-        RagEval(run_on="celery", broker=broker and broker.replace("://", "://u:secret@"))
-    assert "secret" not in str(caught.value)
+def test_a_broker_that_cannot_be_used_is_refused_at_start() -> None:
+    brokers = ["h:6379", "http://u:secret@h", "amqp://u:secret@h//", "memory://u:secret@h"]
+    for broker in (None, *brokers):
+        with pytest.raises(ConfigError, match="broker") as caught:
+            RagEval(run_on="celery", broker=broker)
+        assert "secret" not in str(caught.value), broker
     with pytest.raises(ConfigError, match="run_on"):
         RagEval(run_on=object(), broker="redis://localhost")
 
