@@ -33,14 +33,11 @@ PART = TEXT[: len(TEXT) // 2]
 Tool = tuple[str, str, Callable[[str], Any]]
 
 
-def tools_of(*tools: Tool) -> list[StructuredTool]:
-    def made(name: str, description: str, gives: Callable[[str], Any]) -> StructuredTool:
-        def run(query: str) -> Any:
-            return gives(query)
+def tool_of(name: str, description: str, gives: Callable[[str], Any]) -> StructuredTool:
+    def run(query: str) -> Any:
+        return gives(query)
 
-        return StructuredTool.from_function(run, name=name, description=description)
-
-    return [made(*tool) for tool in tools]
+    return StructuredTool.from_function(run, name=name, description=description)
 
 
 def in_turn(*replies: AIMessage | str) -> kit.Chat:
@@ -61,7 +58,7 @@ def says(text: str) -> kit.Chat:
 def agentic(*tools: Tool, said: str, asked: str = "") -> Callable[[], Any]:
     """An agent that calls each tool once, one after another, and then says something."""
     picks = [pick((tool[0], asked or f"{NAME} {n}")) for n, tool in enumerate(tools)]
-    return lambda: agent(in_turn(*picks, said), tools_of(*tools))
+    return lambda: agent(in_turn(*picks, said), [tool_of(*tool) for tool in tools])
 
 
 def steps(*nodes: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
@@ -231,24 +228,19 @@ for _form in DRAWN.chance.sample(list(FORMS), 4):
 def register(
     name: str, build: Callable[[], Any], said: str = "", contexts: list[str] | None = None
 ) -> None:
-    is_chain = name.startswith("documents as")
     kind = build.__qualname__.partition(".")[0]
-    asked: Callable[[str], Any] = str if is_chain else lambda question: {kit.ASKED: question}
-    kit.shape(
-        GROUP,
-        name,
-        contexts=lambda _: contexts,
-        answer=lambda _: said,
-        spans=None,
-        ways=kit.GRAPH_WAYS[:7],
-        inputs=asks if kind == "agentic" else asked,
-        questions=[QUESTION],
-        captured=contexts is not None,
-        missing=AGENTS_MISSING if kind == "agentic" else None if is_chain else GRAPHS_MISSING,
-    )(build)
+    inputs: Callable[[str], Any]
+    inputs, missing = {
+        "agentic": (asks, AGENTS_MISSING),
+        "steps": (lambda question: {kit.ASKED: question}, GRAPHS_MISSING),
+        "in_form": (str, None),
+    }[kind]
+    told: dict[str, Any] = {"contexts": lambda _: contexts, "answer": lambda _: said}
+    told |= {"captured": contexts is not None, "questions": [QUESTION], "spans": None}
+    kit.shape(GROUP, name, ways=kit.GRAPH_WAYS[:7], inputs=inputs, missing=missing, **told)(build)
 
 
 for _name, _build in NOT_RETRIEVED.items():
     register(_name, _build)
-for _name, (_build, _said, _contexts) in RETRIEVED.items():
-    register(_name, _build, _said, _contexts)
+for _name, _row in RETRIEVED.items():
+    register(_name, *_row)

@@ -20,7 +20,6 @@ from llama_index.core.tools import FunctionTool
 
 from rag_eval_hooks import Status
 from tests.matrix.llama_index.kit import (
-    CALL,
     QUERY_SPANS,
     WAYS,
     Asked,
@@ -69,7 +68,10 @@ def expecting_failure() -> Iterator[None]:
     raise AssertionError("The engine's exception did not reach the caller.")
 
 
-def raising(draw: Draw, engine: Any, question: str, **due: Any) -> Asked:
+@shape(GROUP, *WAYS)
+def retriever_that_raises(draw: Draw) -> Asked:
+    engine = RetrieverQueryEngine.from_args(Broken(), llm=says(draw.sentence()))
+    question = draw.question()
 
     async def later() -> None:
         with expecting_failure():
@@ -79,27 +81,9 @@ def raising(draw: Draw, engine: Any, question: str, **due: Any) -> Asked:
         if draw.way == "aquery":
             return later()
         with expecting_failure():
-            engine.query(question)
-        return None
+            return engine.query(question)
 
-    return Asked(run, question, status=Status.ERROR, **due)
-
-
-@shape(GROUP, *WAYS)
-def retriever_that_raises(draw: Draw) -> Asked:
-    engine = RetrieverQueryEngine.from_args(Broken(), llm=says(draw.sentence()))
-    return raising(draw, engine, draw.question(), contexts=None, spans=("retrieval Broken",))
-
-
-@shape(GROUP, *WAYS)
-def model_that_raises(draw: Draw) -> Asked:
-    corpus = Corpus(draw)
-
-    def dead(messages: Sequence[ChatMessage]) -> str:
-        raise ConnectionError("no model")
-
-    engine = corpus.engine(Scripted(reply=dead))
-    return raising(draw, engine, corpus.question, contexts=corpus.shown(), spans=QUERY_SPANS)
+    return Asked(run, question, None, None, Status.ERROR, ("retrieval Broken",))
 
 
 class Undaunted(CustomQueryEngine):
@@ -118,18 +102,6 @@ def answered_without_its_retriever(draw: Draw) -> Asked:
     question, answer = draw.question(), draw.answer()
     call = draw.call(Undaunted(llm=says(answer)), question)
     return Asked(call, question, None, answer, spans=("chat scripted", "retrieval Broken"))
-
-
-@shape(GROUP, "stream")
-def stream_that_breaks(draw: Draw) -> Asked:
-    corpus = Corpus(draw)
-    engine = corpus.engine(says(draw.sentence(), breaks_after=3), streaming=True)
-
-    def run() -> None:
-        with contextlib.suppress(ConnectionError):
-            CALL["stream"](engine, corpus.question)
-
-    return Asked(run, corpus.question, corpus.shown(), None, Status.ERROR, QUERY_SPANS)
 
 
 @shape(GROUP, "stream", "astream")
