@@ -62,15 +62,20 @@ def _problems(name: str, attributes: Mapping[str, Any]) -> Iterator[str]:
     for key in ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"):
         if not isinstance(attributes.get(key, 0), int):
             yield f"{key} is no whole number"
-    if any(k.startswith("rag.eval.") and k.endswith(".score") for k in attributes):
-        if missing := [field for field in HEADLINE if field not in headline(attributes)]:
-            yield f"scores without a headline: no {missing}"
-    elif headline(attributes).get("score.label", UNDECIDED) != UNDECIDED:
-        yield "a headline without a score"
     for key in (*MESSAGES, SYSTEM):
         if key in attributes:
             read = json.loads(attributes[key])
             yield from _of_messages(key, [{"role": "", "parts": read}] if key == SYSTEM else read)
+    yield from _of_scores(attributes)
+
+
+def _of_scores(attributes: Mapping[str, Any]) -> Iterator[str]:
+    result = headline(attributes)
+    if any(key.startswith("rag.eval.") and key.endswith(".score") for key in attributes):
+        if missing := [field for field in HEADLINE if field not in result]:
+            yield f"scores without a headline: no {missing}"
+    elif result.get("score.label", UNDECIDED) != UNDECIDED:
+        yield "a headline without a score"
 
 
 def _of_messages(key: str, messages: Any) -> Iterator[str]:
