@@ -229,12 +229,12 @@ def register(
     name: str, build: Callable[[], Any], said: str = "", contexts: list[str] | None = None
 ) -> None:
     kind = build.__qualname__.partition(".")[0]
-    inputs: Callable[[str], Any]
-    inputs, missing = {
+    kinds: dict[str, tuple[Callable[[str], Any], str | None]] = {
         "agentic": (asks, AGENTS_MISSING),
         "steps": (lambda question: {kit.ASKED: question}, GRAPHS_MISSING),
         "in_form": (str, None),
-    }[kind]
+    }
+    inputs, missing = kinds[kind]
     told: dict[str, Any] = {"contexts": lambda _: contexts, "answer": lambda _: said}
     told |= {"captured": contexts is not None, "questions": [QUESTION], "spans": None}
     kit.shape(GROUP, name, ways=kit.GRAPH_WAYS[:7], inputs=inputs, missing=missing, **told)(build)
