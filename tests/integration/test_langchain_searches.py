@@ -105,7 +105,7 @@ def test_a_callback_alone_does_not_see_a_search(
             world.evals.flush(300)
     assert world.seen() == []
     assert world.evals.stats().without_retrieval == 3
-    (hint,) = [one for one in caplog.records if "without retrieved text" in one.getMessage()]
+    (hint,) = [one for one in caplog.records if "no retrieved text" in one.getMessage()]
     assert hint.levelno == logging.WARNING
     assert "enable(evals)" in hint.getMessage()
 
