@@ -106,7 +106,7 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
             _, name, items = lists[key]
             failed_first = sorted(items, key=lambda item: bool(item[name]))
             good = sum(bool(item[name]) for item in items)
-            lines.append(f"{key}: {good} of {len(items)} {name}")
+            lines.append(f"{key}: {good} of {len(items)} are {name}")
             lines += [_line(item, name) for item in failed_first]
         else:
             is_text = isinstance(value, str)
@@ -126,7 +126,7 @@ def failed_items(explanation: Mapping[str, Any]) -> list[str]:
 
 
 def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return the first failures in one line, such as `1 of 3 claims unsupported: claim 2`.
+    """Return the first failures in one line, such as `1 of 3 claims are unsupported: claim 2`.
 
     Returns None without a verdict or a usable reason. Reasons quote texts and need `content`.
     """
@@ -144,9 +144,9 @@ def _counted(verdicts: _Verdicts, *, content: bool) -> str:
     sure = {n: item for n, item in enumerate(items, start=1) if item[name] is not None}
     bad = [number for number, item in sure.items() if not item[name]]
     if not bad:
-        return f"{len(sure)} of {len(sure)} {key} {name}"
+        return f"{len(sure)} of {len(sure)} {key} are {name}"
     negated = "unsupported" if name == "supported" else f"not {name}"
-    count = f"{len(bad)} of {len(sure)} {key} {negated}"
+    count = f"{len(bad)} of {len(sure)} {key} are {negated}"
     if content:
         return f"{count}: {sure[bad[0]].get('reason') or _subject(sure[bad[0]])}"
     named = ", ".join(f"{key.removesuffix('s')} {number}" for number in bad[:_NAMED])

@@ -116,7 +116,9 @@ def fleet_of(config: RagEvalConfig, app: Celery | None = None) -> Fleet:
     if not backend and _kind(broker) in _REDIS:
         backend = broker
     if _kind(broker) not in (*_REDIS, *_AMQP) or _kind(backend) not in _REDIS:
-        wants = BROKER if app is None else "a broker, and with RabbitMQ a result_backend: Redis"
+        wants = (
+            BROKER if app is None else "a broker, and for RabbitMQ also Redis as the result_backend"
+        )
         raise ConfigError("broker", "**********", wants)
     fleet = Fleet(broker, backend, config)
     # Report a missing extra at start-up.

@@ -32,7 +32,7 @@ from rag_eval_hooks.text.folding import has_cjk
 __all__ = ["ContextSource", "Found", "find_contexts", "has_retrieved"]
 
 _MIN_PROSE = 40
-"""Minimum width of the prose around a document in a step's text. The text is then the context."""
+"""Minimum width of a part of a step's text that counts as prose around a document."""
 _MIN_SHARED = 2
 """Minimum number of words that a text must share with a question."""
 

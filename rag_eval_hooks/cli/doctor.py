@@ -198,9 +198,9 @@ def _judge(outcome: Outcome, seconds: float) -> CheckResult:
     figures = {"seconds": round(seconds, 3), **asdict(used)}
     text = f"{outcome.annotator} judged a sample in {seconds:.2f} s"
     if used.calls:
-        text += f", {used.input_tokens:g} tokens in, {used.output_tokens:g} out"
+        text += f" with {used.input_tokens:g} prompt tokens and {used.output_tokens:g} reply tokens"
     if outcome.value < 1.0:
-        text += "; but it missed a claim that a chunk states word for word"
+        text += ", but missed a claim that a chunk states word for word"
         advice = "Its scores will not be useful. Choose another model."
         return CheckResult("judge", "warning", text, advice, figures)
     return CheckResult("judge", "ok", text, figures=figures)

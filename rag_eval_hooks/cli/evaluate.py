@@ -143,12 +143,12 @@ def _models(config: RagEvalConfig, output: Path) -> tuple[Judge | None, Embedder
 def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     rate = run.evaluated / seconds if seconds else 0.0
     told = {
-        f"{run.evaluated} rows evaluated in {seconds:.1f} s ({rate:.0f} a second)": True,
-        f"{run.resumed} already done": run.resumed,
-        f"{run.unreadable} unreadable": run.unreadable,
+        f"{run.evaluated} rows were evaluated in {seconds:.1f} s ({rate:.0f} a second)": True,
+        f"{run.resumed} were already done": run.resumed,
+        f"{run.unreadable} were unreadable": run.unreadable,
         f"{run.failed} failed": run.failed,
         f"{run.partial} lack a score because a metric failed; run the command again": run.partial,
-        f"cost {run.usage.cost or 0.0:.4f}": run.usage.cost is not None,
+        f"the cost is {run.usage.cost or 0.0:.4f}": run.usage.cost is not None,
     }
     print(f"{output}: {', '.join(text for text, shown in told.items() if shown)}")
     unscored = (f"{metric} has no value: {why}" for metric, why in run.unscored.items())

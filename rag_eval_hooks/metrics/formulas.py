@@ -152,7 +152,7 @@ def require_sure(
 def not_counted(sure: Sequence[bool]) -> tuple[str, ...]:
     """Return a warning with the number of unsure items, if any."""
     left = len(sure) - sum(sure)
-    return (f"{left} of {len(sure)} are unsure and not counted",) if left else ()
+    return (f"{left} of {len(sure)} verdicts are unsure and do not count",) if left else ()
 
 
 def unsure(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:

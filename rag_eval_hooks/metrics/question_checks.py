@@ -182,7 +182,7 @@ class CalculationCheck(_Check):
     @model_validator(mode="after")
     def _names_known(self) -> Self:
         if not self.facts.keys() >= {*self.correct.holds, *self.correct.lacks}:
-            raise ValueError(f"facts in `correct` that are one of {', '.join(self.facts)}")
+            raise ValueError(f"facts in `correct` that are among {', '.join(self.facts)}")
         return self
 
     def _outcome(self, answer: str, reference: str) -> Outcome:

@@ -66,7 +66,7 @@ def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
     path = data(tmp_path, 40)
     done = evaluate(tmp_path, path, "--metrics", "lexical,ragas")
     assert done.code == 3
-    assert "40 rows evaluated" in done.out
+    assert "40 rows were evaluated" in done.out
     results = {row.sample.question: row for row in read(tmp_path / "d.results.jsonl")}
     assert len(results) == 40
     with RagEval(["lexical", "ragas"]) as evals:
@@ -79,7 +79,7 @@ def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
     ("gate", "code", "told"),
     [
         (("--fail-on", "lexical.exact_match<0.9"), 1, "FAILED lexical.exact_match<0.9: the mean"),
-        (("--fail-on", "lexical.exact_match>0.1"), 0, "40 rows evaluated"),
+        (("--fail-on", "lexical.exact_match>0.1"), 0, "40 rows were evaluated"),
         (("--fail-on", "lexical.exact_mach<0.9"), 2, "did you mean"),
     ],
 )
@@ -98,7 +98,11 @@ def test_finished_run_evaluates_new_rows_alone(tmp_path: Path) -> None:
     """A metric without any value is named by the resumed run, too."""
     path = data(tmp_path, 10)
     arguments = ("--metrics", "lexical,ragas.answer_relevancy")
-    for rows, told in ((10, "10 rows evaluated"), (10, "0 rows"), (14, "10 already done")):
+    for rows, told in (
+        (10, "10 rows were evaluated"),
+        (10, "0 rows"),
+        (14, "10 were already done"),
+    ):
         data(tmp_path, rows)
         done = evaluate(tmp_path, path, *arguments)
         assert done.code == 3
@@ -115,8 +119,8 @@ def test_rows_that_are_no_samples_end_with_code_1(tmp_path: Path) -> None:
         file.write('{"question": 7}\nno json\n')
     done = evaluate(tmp_path, path, "--metrics", "lexical")
     assert done.code == 1
-    assert "5 rows evaluated" in done.out
-    assert "2 unreadable" in done.out
+    assert "5 rows were evaluated" in done.out
+    assert "2 were unreadable" in done.out
     assert "row 6: No column has a question" in done.err
 
 

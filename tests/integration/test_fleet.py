@@ -335,7 +335,7 @@ def test_workers_evaluate_a_data_set_and_resume(
         arguments = ["evaluate", "data.jsonl", "-o", "out.jsonl", "--workers", "celery"]
         done = run_command(tmp_path, *arguments, "--metrics", METRIC, variables=variables)
         assert done.code == 0, done.err
-        assert f"{count - found} rows evaluated" in done.out
+        assert f"{count - found} rows were evaluated" in done.out
     assert len(lines(output)) == 60
     assert set(results(output).values()) == {1}
     assert all(METRIC in line["outcomes"] for line in lines(output))

@@ -70,7 +70,7 @@ def test_a_failure_says_claim_verdict_and_reason(tmp_path: Path, workers: str) -
     text = done.stdout + done.stderr
     assert "3 failed, 1 passed" in text
     assert "ragas.faithfulness is 0, expected at least 0.8" in text
-    assert "claims: 0 of 1 supported" in text
+    assert "claims: 0 of 1 are supported" in text
     assert "09:15" in text
     assert "ragas.faithfulness: not scored: undefined" in text
     assert "assert_scores is 'faithful'" in text

@@ -33,7 +33,7 @@ from tests.support.otel import Metrics
 from tests.support.telemetry_world import HALF, SECRET, OpenWorld, World, attributes, many
 
 RAG, SEARCH, OURS = "invoke_workflow help", "retrieval store", "evaluation help"
-REASON = "1 of 2 claims unsupported: claim 2 (0.50, at least 0.80)"
+REASON = "1 of 2 claims are unsupported: claim 2 (0.50, at least 0.80)"
 EVENT: dict[str, Any] = {
     "gen_ai.evaluation.name": "ragas.faithfulness",
     "gen_ai.evaluation.score.value": 0.5,

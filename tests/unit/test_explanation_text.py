@@ -50,10 +50,10 @@ def test_any_value_gives_bounded_json_that_can_be_sent(
 
 def test_prose_tells_failed_verdicts_first_and_values_as_they_are() -> None:
     for explanation, text in (
-        (CLAIMS, "claims: 1 of 2 supported\n- not supported: It is red.\n"
+        (CLAIMS, "claims: 1 of 2 are supported\n- not supported: It is red.\n"
          "- supported: It is 55 minutes. (chunk 1)"),
         ({"chunks": [{"chunk": 2, "useful": False, "rating": 4.5}]},
-         "chunks: 0 of 1 useful\n- not useful: chunk 2"),
+         "chunks: 0 of 1 are useful\n- not useful: chunk 2"),
         ({"reason": "too short", "missing": ["55"], "nothing": None},
          'reason: too short\nmissing: ["55"]\nnothing: null'),
         ({"reason": "a\ud800b"}, "reason: a?b"),
