@@ -177,6 +177,8 @@ def test_constructor_with_an_unusable_argument_raises(subtests: pytest.Subtests)
         ({"sinks": ["jsonl:/no/such/folder/x.jsonl"]}, "sinks"),
         ({"sinks": f"jsonl:{NOWHERE}"}, "sinks"),
         ({"spool": NOWHERE}, "spool"),
+        ({"budget": {"calls_per_day": 3, "path": f"{NOWHERE}/b.db"}}, "budget.path"),
+        ({"budget": {"cost_per_day": 3}, "judge": "ollama:unpriced"}, "budget"),
         ({"sinks": [MemorySink]}, "sinks"),
         ({"sinks": f"mlflow:http://user:{KEY}@localhost"}, "sinks"),
         ({"sinks": f"mlflow:user:{KEY}@localhost"}, "sinks"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.capture.records import RunKind
+from rag_eval_hooks.capture.records import Origin, RunKind
 from rag_eval_hooks.sample import Context
 from tests.support.story import Story
 from tests.support.variation import Variation, seeds
@@ -121,6 +121,19 @@ def test_document_that_a_quoted_grader_rejected_is_no_context(seed: int) -> None
     events = [gave(*texts), *graders, gave(kept, name="filter", kind="chain")]
     prompt = "\n".join([kept, *reasons])
     assert told([*events, asked(prompt, answer)], answer).contexts(answer) == [kept]
+
+
+@varied
+def test_source_of_a_call_that_no_prompt_quotes_keeps_its_place(seed: int) -> None:
+    drawn = Variation(seed)
+    texts, part, answer = drawn.passages(3), drawn.sentence(), drawn.sentence()
+    quoted, number = seed % 3, f"{drawn.chance.randint(100, 999)}."
+    replies = [part if n == quoted else number for n in range(3)]
+    parts = [asked(f"From {t}", r, t) for t, r in zip(texts, replies, strict=True)]
+    story = told([gave(*texts), *parts], answer)
+    story.recorder.documents(story.root, [Context(text=t) for t in texts], Origin.SOURCES)
+    story.asked("whole", " ".join(replies), answer)
+    assert story.contexts(answer) == texts
 
 
 def store(

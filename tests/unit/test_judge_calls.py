@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ def test_pause_is_requested_by_an_overloaded_judge_only() -> None:
         (400, {"retry_after": "3"}, 0.0),
         (429, {"retry_after": "9999"}, 60.0),
         (429, {"retry_after": "soon"}, 0.0),
+        (429, {"retry_after": formatdate(time.time() + 3600)}, 60.0),
     ):
         assert requested_pause(StatusError(status, **headers)) == pause, (status, headers)
 

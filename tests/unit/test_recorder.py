@@ -134,6 +134,22 @@ async def test_task_that_outlives_an_interaction_neither_joins_nor_keeps_it(log:
     assert [it.root.query for it in log] == ["later"]
 
 
+@given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=12))
+def test_root_whose_id_is_used_again_is_another_interaction(names: list[str]) -> None:
+    """Applications name requests by ids of their own, and a retry may use one again."""
+    log = Log()
+    for number, name in enumerate(names):
+        root = log.start(name)
+        log.retriever(A, parent=name)
+        log.recorder.end(log.start(f"step {number}", name))
+        log.recorder.end(root)
+    assert [it.root.id for it in log] == names
+    late = [
+        log.recorder.start(f"step {at}", name, RunKind.TOOL, "") for at, name in enumerate(names)
+    ]
+    assert late == [None] * len(names)
+
+
 def test_late_children_in_threads_start_no_request(log: Log) -> None:
     """A run that starts while its parent ends is a part of that or nothing, never a root."""
     names: list[str] = []
