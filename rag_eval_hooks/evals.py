@@ -33,6 +33,7 @@ from rag_eval_hooks.errors import (
 )
 from rag_eval_hooks.explanation_text import html_table, read_when_awaited
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.calls.call_context import call_context
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
@@ -322,6 +323,7 @@ class RagEval(PublicNames):
             RedactionError: Redaction of the sample failed.
         """
         self._note_block("evaluate()", "evals.aevaluate(...)")
+        self._refuse_recursion("evaluate()")
         chosen = self.known_metrics(metrics)
         own = self._pipeline.assembler.own(_sample_of("evaluate", sample, fields))
         return self._pipeline.evaluate(own, chosen)
@@ -336,10 +338,19 @@ class RagEval(PublicNames):
         **fields: Any,
     ) -> Outcomes:
         """Evaluate a sample in async code, with the arguments and errors of `evaluate`."""
+        self._refuse_recursion("aevaluate()")
         chosen, own = self.known_metrics(metrics), _sample_of("aevaluate", sample, fields)
         if self._pipeline.assembler.redacts:
             own = await asyncio.to_thread(self._pipeline.assembler.own, own)
         return await self._pipeline.aevaluate(own, chosen)
+
+    @property
+    def _is_evaluating(self) -> bool:
+        return call_context().observer is self._parts.telemetry.calls
+
+    def _refuse_recursion(self, call: str) -> None:
+        if self._is_evaluating:
+            raise InputError(f"{call} inside a metric or judge evaluates without end. Remove it.")
 
     def known_metrics(self, metrics: str | Collection[str] | None) -> frozenset[str] | None:
         """Return metric ids as a set. Accepts one id, several ids or None.
@@ -403,7 +414,7 @@ class RagEval(PublicNames):
         thread. Returns whether nothing is pending.
         """
         check_number("timeout", timeout, "a number of seconds")
-        if self.incidents.waits_for_itself("flush()"):
+        if self.incidents.waits_for_itself("flush()", is_inside=self._is_evaluating):
             return False
         self._note_block("flush()", "asyncio.to_thread(evals.flush)")
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -423,7 +434,7 @@ class RagEval(PublicNames):
         """
         check_number("timeout", timeout, "a number of seconds")
         timeout = _LONGEST_S if timeout is None else timeout
-        if self.incidents.waits_for_itself("shutdown()"):
+        if self.incidents.waits_for_itself("shutdown()", is_inside=self._is_evaluating):
             return False
         deadline = time.monotonic() + timeout
         from rag_eval_hooks.runtime.lifecycle import shutdown

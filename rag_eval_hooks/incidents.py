@@ -99,15 +99,20 @@ class Incidents:
         place = place_of_caller()
         self.count(kind, detail=", ".join(filter(None, (advice, place and f"at {place}"))))
 
-    def waits_for_itself(self, call: str) -> bool:
+    def waits_for_itself(self, call: str, *, is_inside: bool = False) -> bool:
         """Return whether a sink or metric would wait for itself, and log the call."""
+        if is_inside or self._calls_here():
+            self.mistake(f"{call} inside a sink or metric waits for itself", "remove it")
+            return True
+        return False
+
+    def _calls_here(self) -> bool:
         for frame, _ in traceback.walk_stack(sys._getframe(1)):
             if not str(frame.f_globals.get("__name__", "")).startswith(_INNER):
                 # Reading a frame's variables keeps their values alive as long as the frame.
                 continue
             caller = frame.f_locals.get("self")
             if self in (getattr(caller, key, None) for key in ("_incidents", "incidents")):
-                self.mistake(f"{call} inside a sink or metric waits for itself", "remove it")
                 return True
         return False
 

@@ -620,6 +620,22 @@ def test_metric_requested_by_name_reports_missing_fields() -> None:
     assert outcomes["ragas.context_recall"].detail == "the sample has no reference"  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("call", ["evaluate(sample)", "flush()", "shutdown()"])
+def test_call_of_its_evaluator_in_a_metric_returns_at_once(
+    call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def own(sample: Sample) -> float:
+        exec(f"evals.{call}", {"evals": made, "sample": sample})
+        return 0.5
+
+    with RagEval(own, sinks=[]) as made:
+        made.submit(sample())
+        assert made.flush(60)
+    name, _, _ = call.partition("(")
+    assert f"{name}() inside a" in caplog.text
+    assert f"at {__file__}:" in caplog.text or "at <string>" in caplog.text
+
+
 # What a sink writes, and the one WARNING.
 SINKS: dict[str, str] = {
     "evaluation.scores['hafl']": "no score of 'hafl'; did you mean 'own.half'?) raised at",
