@@ -15,6 +15,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.failures import RequestRefusedError, TooLongError
 from rag_eval_hooks.judges.chat import ModelAdapter
+from rag_eval_hooks.prompts import ReplyError
 
 Question: TypeAlias = dict[str, Any]
 """A question in the format of System One, containing no text of the sample."""
@@ -37,6 +38,7 @@ class DecisionModel(ModelAdapter, ABC):
 
         Raises:
             TooLongError: The request is too long for the model.
+            ReplyError: The reply holds no answers.
             JudgeError: The model is unreachable, timed out, or rejected the request.
         """
         named = {str(number): one for number, one in enumerate(questions, start=1)}
@@ -52,8 +54,9 @@ class DecisionModel(ModelAdapter, ABC):
             # An answer counts only at the position of its question.
             pairs = zip(named, answers, strict=False)
             answers = {k: a for k, a in pairs if isinstance(a, Mapping) and a.get("name") == k}
-        given = answers if isinstance(answers, Mapping) else {}
-        return json.dumps([_read(one, given.get(name)) for name, one in named.items()])
+        if not isinstance(answers, Mapping):
+            raise ReplyError("it holds no answers")
+        return json.dumps([_read(one, answers.get(name)) for name, one in named.items()])
 
     @abstractmethod
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
@@ -135,8 +138,9 @@ def _read(question: Question, answer: Any) -> Answer | None:
             shares = {positions[str(at)]: share for at, share in shares.items()}
         values = _PROBABILITIES.validate_python(tuple(shares[option] for option in options))
         chosen = values[options.index(answer["choice"])] if kind == "choice" else max(values)
+        is_asked = answer["type"] == kind
     except (AttributeError, LookupError, TypeError, ValueError):
         return None
     is_whole = len(shares) == len(options) and abs(sum(values) - 1) <= _ROUNDING
-    is_valid = is_whole and chosen >= max(values) - _ROUNDING and answer["type"] == kind
+    is_valid = is_asked and is_whole and chosen >= max(values) - _ROUNDING
     return values if is_valid else None

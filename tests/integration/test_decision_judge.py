@@ -26,10 +26,12 @@ from rag_eval_hooks import (
     Sample,
     Score,
 )
+from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, made
-from rag_eval_hooks.judges.decision_model import DecisionEndpoint
+from rag_eval_hooks.judges.calls.call_limits import CallLimits
+from rag_eval_hooks.judges.decision_model import DecisionEndpoint, DecisionModel
 from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.prompts import SPECS
+from rag_eval_hooks.prompts import SPECS, ReplyError
 from rag_eval_hooks.score import Cause
 from tests.servers.decision_server import DecisionServer
 from tests.servers.samples import GRADE, LONG_VERIFY, RATE, VERIFY, WHOLE_VERIFY, spent, verdicts
@@ -208,6 +210,36 @@ def test_unknown_option_is_refused_for_a_name_and_for_an_object(name: str) -> No
         DecisionJudge("systemone:m", api_key="k", **options)
     with pytest.raises(ConfigError, match=name):
         DecisionJudge(model, **options)
+
+
+class Fixed(DecisionModel):
+    def __init__(self, answers: Any) -> None:
+        super().__init__(Caller("m", Operation.DECISION), CallLimits())
+        self.answers = answers
+
+    async def ask(self, *given: Any) -> Any:
+        async with given[-1].sending():
+            return self.answers
+
+
+OPTIONS = {"a": None, "b": None}
+ANSWERS: dict[str, dict[str, Any]] = {
+    "noul": {"noul": 0.9},
+    "choice": {"choice": "a", "probabilities": {"a": 0.9, "b": 0.1}},
+    "score": {"probabilities": {"0": 0.9, "1": 0.1}},
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+async def test_answer_that_lacks_a_key_counts_as_none(kind: str) -> None:
+    asked, whole = [{"type": kind, "instructions": "x", "criteria": OPTIONS}], ANSWERS[kind]
+    whole = {"type": kind, **whole}
+    assert json.loads(await Fixed({"1": whole}).complete("s", "s", asked)) != [None]
+    for lost in whole:
+        part = {key: value for key, value in whole.items() if key != lost}
+        assert json.loads(await Fixed({"1": part}).complete("s", "s", asked)) == [None]
+    with pytest.raises(ReplyError, match="no answers"):
+        await Fixed(None).complete("s", "s", asked)
 
 
 def test_cascade_asks_the_second_judge_about_claims_inside_the_band() -> None:
