@@ -9,7 +9,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, Final
 
-from rag_eval_hooks.errors import InputError, check_type, nearest, usage, wrong_type
+from rag_eval_hooks.errors import InputError, check_type, holds, nearest, usage, wrong_type
 
 __all__ = [
     "READABLE_MAPPING",
@@ -188,9 +188,9 @@ def refusal(value: Any, advice: str = "") -> InputError:
 def _way_to_documents(value: Any) -> str:
     if search := search_method(value):
         return f"Pass its documents: retriever.{search}(question)."
-    if hasattr(value, "source_nodes"):
+    if holds(value, "source_nodes"):
         return "Pass its nodes: response.source_nodes."
-    if hasattr(value, "iloc"):
+    if holds(value, "iloc"):
         return "Pass a column: table['text'].tolist()."
     if isinstance(value, list | tuple):
         return "Pass one flat list, not a list of lists."

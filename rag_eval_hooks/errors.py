@@ -26,6 +26,7 @@ __all__ = [
     "check_names",
     "check_number",
     "check_type",
+    "holds",
     "install_command",
     "kind_of",
     "masked",
@@ -190,12 +191,20 @@ class NoOutcome(KeyError):
         self.name = name
 
 
+def holds(value: object, name: str) -> bool:
+    """Return whether an object has an attribute, without reading it.
+
+    Reading may run the object's code, such as the property of a response that loads its body.
+    """
+    return inspect.getattr_static(value, name, None) is not None
+
+
 def way_to_text(value: object, verb: str = "Pass") -> str:
     """Return a sentence on where another library's object has its text, or empty text."""
     if isinstance(value, Mapping):
         key = next((f"[{key!r}]" for key in _TEXT_KEYS if key in value), None)
     else:
-        key = next((f".{one}" for one in _TEXTS if hasattr(value, re.split(r"\W", one)[0])), None)
+        key = next((f".{one}" for one in _TEXTS if holds(value, re.split(r"\W", one)[0])), None)
     return f"{verb} its text: `{key}`." if key else ""
 
 
@@ -291,19 +300,18 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
 
     def wrapped(method: F) -> F:
         @functools.wraps(method)
-        def called(self: Any, *args: Any, **given: Any) -> Any:
+        def called(self: Any, /, *args: Any, **given: Any) -> Any:
             try:
                 return method(self, *args, **given)
             except TypeError as error:
-                trace = error.__traceback__
-                if trace is None or trace.tb_next is not None:
+                # No local name for a traceback: the cycle would keep the arguments' texts alive.
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
                 name = method.__name__ if method.__name__ != "__init__" else type(self).__name__
                 told = str(error).replace(method.__qualname__, name)
-            wrong = InputError(f"{told}. Write: {example}")
             if raises:
-                raise wrong
-            self.incidents.report(method.__name__, wrong)
+                raise InputError(f"{told}. Write: {example}")
+            self.incidents.report(method.__name__, InputError(f"{told}. Write: {example}"))
             return False
 
         return cast("F", called)

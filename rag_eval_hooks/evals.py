@@ -31,7 +31,7 @@ from rag_eval_hooks.errors import (
     kind_of,
     usage,
 )
-from rag_eval_hooks.explanation_text import html_table, read_when_awaited
+from rag_eval_hooks.explanation_text import html_table
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.call_context import call_context
 from rag_eval_hooks.sample import Sample
@@ -328,8 +328,6 @@ class RagEval(PublicNames):
         own = self._pipeline.assembler.own(_sample_of("evaluate", sample, fields))
         return self._pipeline.evaluate(own, chosen)
 
-    @usage("await evals.aevaluate(question=..., contexts=[...], answer=...)")
-    @read_when_awaited
     async def aevaluate(
         self,
         sample: Sample | Mapping[str, Any] | None = None,

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import html
 import json
 import math
 import textwrap
-from collections.abc import (
-    Callable,
-    Collection,
-    Coroutine,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import InputError, NoOutcome, unknown
-from rag_eval_hooks.score import Outcome, Outcomes, Score
+from rag_eval_hooks.score import Outcome, Score
 
 __all__ = [
     "GOOD",
@@ -32,10 +22,7 @@ __all__ = [
     "one_line",
     "outcome_lines",
     "prose",
-    "read_when_awaited",
 ]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _DEPTH: Final = 6
 _ROUNDS: Final = ((1.0, 1000), (0.1, 50), (0.03, 20), (0.01, 5))
@@ -265,44 +252,3 @@ def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
 def _reason(score: Score) -> str:
     failed = "\n".join(failed_items(score.explanation))
     return failed[:_REASON_CHARS] or one_line(score.explanation, _REASON_CHARS, content=True) or ""
-
-
-class PendingOutcomes(Coroutine[Any, Any, Outcomes]):
-    """Coroutine of outcomes that tells a caller who reads it to await it."""
-
-    def __init__(self, inner: Coroutine[Any, Any, Outcomes]) -> None:
-        self._inner = inner
-
-    def __await__(self) -> Generator[Any, Any, Outcomes]:
-        return self._inner.__await__()
-
-    def __getitem__(self, name: object) -> Outcome:
-        self._inner.close()
-        raise InputError("The outcomes are not there yet. Write: await evals.aevaluate(...)")
-
-    def items(self) -> Any:
-        return self[...]
-
-    keys = values = items
-
-    def send(self, value: Any) -> Any:
-        return self._inner.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._inner.throw(*error)
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-def read_when_awaited(method: F) -> F:
-    """Wrap an async method that returns outcomes.
-
-    If a caller reads the result without `await`, the error says so.
-    """
-
-    @functools.wraps(method)
-    def called(*args: Any, **given: Any) -> PendingOutcomes:
-        return PendingOutcomes(method(*args, **given))
-
-    return cast("F", called)

@@ -13,7 +13,15 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from rag_eval_hooks.context import Context, contexts_of
-from rag_eval_hooks.errors import InputError, check_number, check_type, nearest, usage, wrong_type
+from rag_eval_hooks.errors import (
+    InputError,
+    check_number,
+    check_type,
+    holds,
+    nearest,
+    usage,
+    wrong_type,
+)
 
 __all__ = ["Context", "Field", "Sample", "Status"]
 
@@ -196,9 +204,9 @@ Sample.__init__ = usage("Sample(question, contexts=[...], answer='...')")(Sample
 def _way_to_sample(value: object) -> str:
     if isinstance(value, list | tuple):
         return " Pass one sample to each call."
-    if hasattr(value, "iterrows"):
+    if holds(value, "iterrows"):
         return " Pass each row: for row in table.to_dict('records')."
-    if hasattr(value, "iloc"):
+    if holds(value, "iloc"):
         return " Pass row.to_dict()."
     if isinstance(value, str):
         return " Write the fields: question=..., contexts=[...], answer=..."

@@ -123,8 +123,10 @@ def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outco
     Raises:
         ResultError: The result has another type, or a number outside the scale.
     """
-    if isinstance(result, NotScored) or getattr(result, "normalized", None) is not None:
-        return result  # type: ignore[no-any-return]
+    if isinstance(result, NotScored) or (
+        isinstance(result, Score) and result.normalized is not None
+    ):
+        return result
     expected = (
         f"Return a number from {scale.low:g} to {scale.high:g}, True or False, "
         f"or a mapping with `score` and perhaps `comment`.{place_of(function)}"

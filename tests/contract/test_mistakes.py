@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import re
@@ -230,7 +231,6 @@ ERRORS: dict[str, str] = {
     "evals.evaluate(question='q', metrics='own.hafl')": "did you mean 'own.half'?",
     "evals.evaluate(question='q')['own.hafl']": "'own.hafl'; did you mean 'own.half'?",
     "evals.evaluate(question='q').half": r"Write: outcomes\['own.half'\].value",
-    "evals.aevaluate(question='q')['own.half']": r"Write: await evals.aevaluate\(",
     "asyncio.run(awaited(evals))": r"Write: await evals.aevaluate\(",
     "evals.evaluate('q', ['c'], 'a')": r"4 were given. Write: evals.evaluate\(question=",
     "evals.interaction()": "Write: with evals.interaction",
@@ -544,8 +544,27 @@ METRICS: dict[str, str] = {
     "{}[sample.answer]": "KeyError",
     "getattr(sample, sample.answer)": "AttributeError",
     "setattr(sample, 'answer', 1)": "FrozenInstanceError",
+    "fail(Unreadable())": "Unreadable",
+    "fail(OSError(sample.answer, sample.answer))": "OSError",
+    "fail(RuntimeError(f'{sample.answer} attached to a different loop'))": (
+        "RuntimeError (the client belongs to another event loop"
+    ),
+    "Unreadable().gone": "AttributeError",
+    "SimpleNamespace(normalized=0.5)": "The function returned SimpleNamespace",
 }
 DATABASE = sqlite3.connect(":memory:")
+
+
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError(SECRET)
+
+    def __dir__(self) -> list[str]:
+        raise RuntimeError(SECRET)
+
+
+def fail(error: Exception) -> None:
+    raise error
 
 
 async def rude() -> None:
@@ -567,6 +586,29 @@ def test_error_of_a_metric_tells_its_likely_cause_without_content(
         assert METRICS[code] in text
         assert f"{__file__}:" in text
         assert SECRET not in text
+
+
+@pytest.mark.parametrize("name", ["choices", "content", "text", "iterrows", "source_nodes"])
+def test_wrong_object_is_refused_without_running_its_code(name: str) -> None:
+    class Response:
+        def __getattr__(self, _: str) -> Any:
+            raise RuntimeError
+
+    def load(_: Any) -> None:
+        pytest.fail("the response was loaded")
+
+    setattr(Response, name, property(load))
+    wrong: Any = Response()
+    with RagEval("ragas") as evals:
+        assert not evals.submit(question="q", answer=wrong)
+        assert not evals.submit(wrong)
+        assert any("answer must be str" in kind for kind in evals.stats().incidents)
+
+
+def test_aevaluate_is_a_coroutine_function() -> None:
+    with RagEval("ragas") as evals:
+        # Frameworks run other functions in a thread, where nobody awaits the result.
+        assert inspect.iscoroutinefunction(evals.aevaluate)
 
 
 def test_metric_that_assigns_to_a_sample_is_told_to_replace_it() -> None:
