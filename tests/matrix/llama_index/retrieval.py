@@ -41,8 +41,6 @@ from tests.matrix.llama_index.kit import (
 
 GROUP = "retrieval"
 EMPTY = "Empty Response"
-LIMIT = 20_000
-"""Characters that are kept of a text."""
 
 
 # Postprocessors.
