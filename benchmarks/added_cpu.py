@@ -79,7 +79,7 @@ def ours(
     callbacks: Callable[[RagEval], list[Any]] = lambda _: [],
     enable: Callable[[RagEval], Any] | None = None,
 ) -> Variant:
-    """Return our variant: a callback in each request, or capture enabled around it."""
+    """Return our variant. With `enable`, it captures through `enable` instead of a callback."""
     tracing = Tracing()
     constant = Metric(id="bench.constant", score=lambda *_: UNIT.score(1.0), needs=frozenset())
     evals = RagEval(

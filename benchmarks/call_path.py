@@ -53,7 +53,7 @@ class CallPath:
             self.made[type(made).__qualname__] += 1
 
     def record(self, evals: RagEval, request: Callable[[int], object]) -> None:
-        """Make three requests, and record the last until it is delivered."""
+        """Make three requests, and record the calls of the last request until its delivery."""
         for number in range(3):
             self.is_recording = number == 2
             sys.setprofile(self if self.is_recording else None)

@@ -113,7 +113,7 @@ async def report_claims(judge: HeuristicJudge, rows: Sequence[Row], name: str) -
 
 
 def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
-    """Print AUROC of value and risk, the share undefined, and the flag rate with the true rate.
+    """Print AUROC of value and risk, the share of undefined scores, and the flag rates.
 
     Only answers that make a claim count. Word overlap is the baseline.
     """

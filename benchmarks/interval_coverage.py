@@ -162,7 +162,7 @@ def gate(name: str, samples: int, drop: float, failed: float) -> dict[str, objec
 
 
 def alerts(margin: float, days: int, chance: random.Random) -> dict[str, object]:
-    """Return the alerts at 100 evaluations per hour, with the truth `margin` above the limit."""
+    """Return the alerts at 100 evaluations per hour, if the mean is `margin` above the limit."""
     first = None
     with PlatformServer(lambda _: Answer(204)) as webhook:
         sink = AlertSink(webhook.url, f"{METRIC}<0.8")

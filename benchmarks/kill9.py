@@ -84,7 +84,7 @@ Row = dict[str, Any]
 
 
 def run(folder: Path, kills: int, seed: int, processes: int, platform_latency: float) -> Row:
-    """Kill so many processes, let the last one finish, and compare."""
+    """Kill `kills` processes, let a last process finish, and compare."""
     chance = random.Random(seed)
     killed: dict[str, float] = {}
     stored: set[str] = set()

@@ -119,7 +119,7 @@ class Application:
         self.sent[end] += 1
 
     async def serve(self, rate: float, seconds: float) -> None:
-        """Send requests at a rate; exceptions that reach the application are troubles."""
+        """Send requests at a rate. An exception that reaches the application is a trouble."""
 
         async def one() -> None:
             try:

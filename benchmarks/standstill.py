@@ -35,7 +35,7 @@ SENTENCE = "The last ferry to Oslo {}leaves at 22:40{} on weekdays."
 
 
 def texts(drawn: random.Random) -> Iterator[str]:
-    """Yield texts with runs at the start, inside and at the end of a sentence."""
+    """Yield texts with a long run of one unit at the start, inside or at the end of a sentence."""
     while True:
         runs = [drawn.choice(UNITS) for _ in range(2)]
         lengths = [drawn.choice((0, LENGTH // 10, LENGTH // 2)) for _ in range(2)]

@@ -51,10 +51,7 @@ class Share:
     reason: str = RATIO
 
     def includes(self, position: int) -> bool:
-        """Return whether this rate samples the key.
-
-        A higher rate samples the same keys and more.
-        """
+        """Return whether this rate samples the key. A higher rate samples it, too."""
         return position < round(self.rate * _RANGE)
 
 
@@ -111,7 +108,7 @@ class Decision:
 
     @property
     def because(self) -> str:
-        """What set the deciding rate: `ratio`, a rule or a tail rule."""
+        """Source of the deciding rate: `ratio`, a rule or a tail rule."""
         return self.rates.highest.reason
 
     @property
@@ -129,7 +126,7 @@ class Decision:
         return self.rates.shares[metric_id].rate * self._admitted
 
     def admitted(self, share: float) -> Decision:
-        """Return this decision, corrected by the fraction of requests that a limit admits."""
+        """Return this decision, corrected by the fraction of requests that the limits admit."""
         return replace(self, admission=share * self._admitted)
 
     def raised(self, ids: Iterable[str], share: Share) -> Decision:
@@ -141,7 +138,7 @@ class Decision:
         return replace(self, rates=Rates(shares))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types, to send the decision to another process."""
+        """Return the decision as plain JSON types, for another process."""
         names: dict[Share, list[str]] = {}
         for name, share in self.rates.shares.items():
             names.setdefault(share, []).append(name)

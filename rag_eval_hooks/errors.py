@@ -41,7 +41,7 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
-"""Credentials and query parameters of a URL, which may contain keys."""
+"""Matches credentials and query parameters of a URL, which may contain keys."""
 
 
 _TEXTS: Final = (
@@ -200,7 +200,7 @@ def holds(value: object, name: str) -> bool:
 
 
 def way_to_text(value: object, verb: str = "Pass") -> str:
-    """Return a sentence on where another library's object has its text, or empty text."""
+    """Return a sentence that says where another library's object has its text, or empty text."""
     if isinstance(value, Mapping):
         key = next((f"[{key!r}]" for key in _TEXT_KEYS if key in value), None)
     else:

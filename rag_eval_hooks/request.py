@@ -62,9 +62,9 @@ class HeldSpan:
 
     span: EndableSpan
     end_time: int
-    """Time at which the request finished, in nanoseconds since the epoch."""
+    """End of the request, in nanoseconds since the epoch."""
     deadline: float = 0.0
-    """Monotonic time in seconds after which the span ends without scores."""
+    """Monotonic time in seconds. After it, the span ends without scores."""
 
 
 class Column(StrEnum):
@@ -122,7 +122,7 @@ class Ending:
 
     @property
     def entry(self) -> str:
-        """Column and reason as text, such as `scored`, `sampled_out` or `dropped:<reason>`."""
+        """The column and the reason, such as `scored`, `sampled_out` or `dropped:<reason>`."""
         if self.column in (Column.DROPPED, Column.FAILED):
             return f"{self.column.value}:{self.reason}"
         return self.column.value
@@ -176,7 +176,8 @@ class Request:
     entry: Any = None
     """The request's job in the outbox, or None."""
     sampling_key: str | None = None
-    """The sampler's hash input for a request that was sampled at its start. Replaces `key`."""
+    """Text that the sampler hashes instead of `key`, for a request that was sampled at its start.
+    """
     _sample: Sample | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

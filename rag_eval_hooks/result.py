@@ -58,7 +58,7 @@ class Evaluation:
 
     @property
     def time(self) -> datetime | None:
-        """Start of the request in UTC. If unknown, estimated from the evaluation's time."""
+        """Start of the request in UTC. If unknown, the evaluation's time is the estimate."""
         ended = self.sample.ended_at or self.start
         return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
 

@@ -224,6 +224,6 @@ class Wakeup:
                 self._asking.popleft().release()
 
     def end(self) -> None:
-        """Answer all waiting callers, and answer later callers immediately."""
+        """Answer all waiting and all later callers."""
         self._is_over = True
         self.answer(len(self._asking))

@@ -58,9 +58,9 @@ def traceloop(tracing: Tracing) -> Variant:
 
 
 def deepeval() -> Variant:
-    """Return DeepEval as in a test of its traces, which creates the document and keeps the last.
+    """Return DeepEval's handler, set up as in a test of DeepEval's traces.
 
-    Without a key, the handler sends nothing.
+    It creates the document of a trace and keeps the last. Without a key, it sends nothing.
     """
     os.environ |= {"DEEPEVAL_TELEMETRY_OPT_OUT": "1", "CONFIDENT_TRACE_VERBOSE": "0"}
     testing = load("deepeval.tracing.trace_test_manager").trace_testing_manager

@@ -170,7 +170,7 @@ class RagEvalCallbackHandler(RunHandler):
 
     @host_edge
     def on_llm_new_token(self, *_: Any, run_id: Any, **__: Any) -> None:
-        """Record at the first token that a model streams."""
+        """Record, at the first token, that a model streams."""
         run = self._recorder.get(key_of(run_id))
         if run is not None and semconv.GEN_AI_REQUEST_STREAM not in run.facts:
             run.facts = {**run.facts, semconv.GEN_AI_REQUEST_STREAM: True}

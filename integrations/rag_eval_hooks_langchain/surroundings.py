@@ -31,7 +31,7 @@ __all__ = [
 
 
 def key_of(run_id: Any) -> Hashable | None:
-    """Return a run's key, equal for a UUID and its text. None without a run.
+    """Return a run's key, or None without a run. A UUID and its text have equal keys.
 
     Applications pass their own run ids, often as text, to identify a request.
     """

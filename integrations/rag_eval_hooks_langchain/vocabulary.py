@@ -110,7 +110,7 @@ def class_name(serialized: Mapping[str, Any] | None) -> str | None:
 
 
 def reply_text(reply: Generation | None) -> str | None:
-    """Return a reply's text, or None, for example if it only calls a tool."""
+    """Return a reply's text, or None for a reply without text, such as a tool call."""
     if isinstance(reply, ChatGeneration):
         return content_text(reply.message.content) or None
     return None if reply is None else reply.text or None

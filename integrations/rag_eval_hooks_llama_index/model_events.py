@@ -106,7 +106,7 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
 
     @host_edge
     def model_failed(self, event: Any) -> None:
-        """Record that a model's stream failed or that its reader closed it."""
+        """Record that a model's stream failed or that the stream's reader closed it."""
         run = self._recorder.get(event.span_id)
         if run is not None and run.kind is RunKind.MODEL:
             self._recorder.fail(run, event.exception)

@@ -34,7 +34,6 @@ OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "eval_count")
 
 
 def object_facts(role: Role, instance: Any) -> Facts:
-    """Return an object's attributes for the span of its run."""
     if role is Role.MODEL:
         return request_facts([instance])
     facts: dict[str, Any] = {}
@@ -53,7 +52,7 @@ def object_facts(role: Role, instance: Any) -> Facts:
 
 
 def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
-    """Return a tool call's id, from the agent's step that contains the call."""
+    """Return a tool call's id, which the enclosing step of the agent contains."""
     if run.kind is not RunKind.TOOL:
         ids = iter([getattr(arguments["ev"], "tool_id", None) if "ev" in arguments else None])
     else:

@@ -61,7 +61,7 @@ class Role(Enum):
     WORKFLOW = auto()
     SYNTHESIS = auto()
     PART = auto()
-    """Part of an embedding, a query or document preparation, without texts."""
+    """A part of an embedding, a query or document preparation, without texts."""
 
     @property
     def kind(self) -> RunKind:
@@ -98,7 +98,10 @@ _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
     (BaseEmbedding, Role.PART, ()),
     (TransformComponent, Role.PART, ()),
 )
-"""Base classes with their roles and methods. No methods means all. The first match decides."""
+"""Base classes with their roles and traced methods. If none is named, all methods count.
+
+The first match decides.
+"""
 
 _STEPS_OF_REQUESTS = frozenset(
     {

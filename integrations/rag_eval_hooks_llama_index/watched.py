@@ -63,7 +63,7 @@ class StreamReading:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Make calls in the block belong to the stream's run."""
+        """Assign the calls in the block to the stream's run."""
         token = _read_run.set(self._run)
         try:
             yield
@@ -159,6 +159,6 @@ def watch(response: Any, run: Callable[[], Run | None], most: int) -> StreamRead
 
 
 def is_over(generator: Any) -> bool:
-    """Return whether a generator, sync or async, has finished or was closed or dropped."""
+    """Return whether a generator, sync or async, has finished, or was closed or dropped."""
     frames = (getattr(generator, name, None) for name in ("gi_frame", "ag_frame"))
     return all(frame is None for frame in frames)

@@ -34,7 +34,7 @@ def answering_calls(
 ) -> AnsweringCalls:
     """Return the calls that produced the answer and the calls whose outputs they used, in order.
 
-    Retrieved texts must be normalized by `fold`.
+    The caller normalizes retrieved texts by `fold`.
     """
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and r.prompt]
     calls = [r for r in calls if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))]

@@ -46,7 +46,7 @@ _FRAMEWORK_KEYS = frozenset(
 )
 """Metadata keys that LangChain, LangGraph and their servers set."""
 Golden: TypeAlias = Callable[[Sample], Sample]
-"""Adds the reference of a golden question that equals the sample's question."""
+"""Adds the reference of the golden question that equals the sample's question."""
 
 
 class Assembler:
@@ -145,7 +145,7 @@ class Assembler:
         return self.session().text("answer", text[: self.text_chars])[: self._max_chars]
 
     def attributes(self, session: Session, values: Contents) -> Contents:
-        """Return redacted attributes with content or ids, or none if redaction fails."""
+        """Return redacted attributes with content or ids, or an empty result if redaction fails."""
         if not self.redacts:
             return values
         try:

@@ -16,7 +16,7 @@ from rag_eval_hooks.sample import Context
 __all__ = ["Contents", "content_of", "marked", "plain", "request_content"]
 
 Contents: TypeAlias = dict[str, Content]
-"""Attributes before JSON encoding, so that redaction can process their parts."""
+"""Attributes before their JSON encoding, so that redaction can process each part."""
 _Text: TypeAlias = str | CutText
 _CUT: Final = " [...]"
 _SYSTEM: Final = ("system", "developer")
@@ -30,7 +30,7 @@ _FINISH_REASONS: Final = {
 
 
 def marked(text: str | None, cut_texts: Set[str]) -> _Text | None:
-    """Return a text that records whether it was cut, for redaction."""
+    """Return a text, marked for redaction if it was cut."""
     return CutText(text) if text is not None and text in cut_texts else text
 
 

@@ -76,7 +76,7 @@ def find_contexts(interaction: Interaction, answer: str | None) -> Found:
 
 
 def has_retrieved(interaction: Interaction, answer: str | None) -> bool:
-    """Return whether a retrieval ran. Without a retriever, search the prompts."""
+    """Return whether a retrieval ran. If no retriever ran, the prompts decide."""
     known = interaction.retrieves
     return _Search(interaction, answer or "").has_retrieved() if known is None else known
 

@@ -58,7 +58,7 @@ class LeftOutRequests:
         self._roots: dict[Hashable, LeftOut] = {}
 
     def decide_by(self, decide: LeavesOut, on_end: Callable[[LeftOut], None]) -> None:
-        """Set how to sample requests at their start, and how to report them after a retrieval."""
+        """Set the functions that sample a request at its start and report it after a retrieval."""
         self._decide, self._on_end = decide, on_end
 
     def __bool__(self) -> bool:
@@ -70,7 +70,7 @@ class LeftOutRequests:
     def key_of(
         self, run_id: Hashable, kind: RunKind, otel: OtelContext, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return the sampling key of a starting root, or None if it is sampled at its end.
+        """Return the sampling key of a starting root, or None to sample the root at its end.
 
         All requests of a conversation that may be interrupted have the same key.
         """

@@ -48,7 +48,10 @@ class Notes:
         run.interaction.pending.append(guarded)
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """Return as much of a text as the limit allows. An outermost run's text is only cut."""
+        """Return the part of a text that the limit allows.
+
+        An outermost run's text is cut, never dropped.
+        """
         if text is None:
             return None
         if run.outermost:
@@ -59,7 +62,7 @@ class Notes:
         run.query = self.text(run, text)
 
     def asked(self, run: Run, texts: Sequence[str]) -> None:
-        """Record the texts in an outermost run's input, which may include the question."""
+        """Record the texts in an outermost run's input. They may include the question."""
         interaction = run.interaction
         interaction.asked = interaction.asked or self._prompt_texts(interaction, texts)
 
@@ -71,7 +74,7 @@ class Notes:
         run.prompt, run.roles = self._prompt_texts(run.interaction, texts), tuple(roles)
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
-        """Record a run's output text. `unknown` means that it cannot be read."""
+        """Record a run's output text. `unknown` marks an unreadable output."""
         run.text = self.text(run, text)
         run.text_unknown = unknown
 

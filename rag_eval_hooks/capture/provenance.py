@@ -148,7 +148,7 @@ class Provenance:
             yield model, text
 
     def used(self, passages: Sequence[Passage], surer: Sequence[Passage]) -> list[Passage]:
-        """Return the passages whose facts the answer uses and no better candidate states.
+        """Return the passages with facts that the answer uses and that no better candidate states.
 
         The answer must use half of the new words and numbers, or three word sequences.
         """

@@ -87,7 +87,7 @@ def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
 
 
 def condensed_question(interaction: Interaction, question: str) -> str | None:
-    """Return the only query, if a model derived it from the question and it replaced the question.
+    """Return the only query, if a model derived the query from the question and replaced it.
 
     A model that selects a tool or splits the question creates other queries.
     """

@@ -100,7 +100,7 @@ def question_in_state(state: Any) -> str | None:
 
 
 def texts_in_state(state: Any) -> list[str]:
-    """Return a state's texts, which may include the question. Of lists, only messages count."""
+    """Return a state's texts. They may include the question. Of lists, only messages count."""
     texts: list[str | None] = []
     for value in (entries(state) or {}).values():
         is_conversation = isinstance(value, list) and any(isinstance(v, Message) for v in value)
@@ -193,7 +193,7 @@ def other_answers(value: Any, given: Any) -> tuple[str, ...]:
 
 
 def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ...]:
-    """Return the texts that a step wrote into a state and that remain there.
+    """Return the texts that a step wrote into a state and that no later step replaced.
 
     Returns nothing if the state has a key for the answer.
     """

@@ -150,7 +150,7 @@ class Recorder(Notes):
         return run_id in self._runs or run_id in self.left_out
 
     def is_unknown(self, run_id: Hashable) -> bool:
-        """Return whether a run was never seen, or was evicted."""
+        """Return whether capture never saw a run, or evicted the run."""
         return not self.knows(run_id) and run_id not in self._ended
 
     def shared(self, run_id: Hashable, other: Run) -> bool:

@@ -201,7 +201,6 @@ class Place:
 
     @classmethod
     def of_caller(cls, otel: OtelContext) -> Place:
-        """Return the caller's place, in an OpenTelemetry context."""
         task = current_task()
         reference = None if task is None else weakref.ref(task)
         return cls(trace.get_current_span(otel), reference, threading.get_ident())
@@ -213,7 +212,8 @@ class Place:
     def nearness(self, other: Place) -> int:
         """Return how likely two calls belong to one request, from -1 to 2.
 
-        -1: different traces. 0: unknown. 1: below one span, or on one thread. 2: `SAME_LINE`.
+        -1: they have different traces. 0: unknown. 1: they run below one span, or on one thread. 2:
+        `SAME_LINE`.
         """
         one, two = self.span.get_span_context(), other.span.get_span_context()
         if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
@@ -225,7 +225,7 @@ class Place:
 
     @property
     def is_over(self) -> bool:
-        """Whether the request's span has ended or, without a span, its task."""
+        """Whether the request's span has ended. Without a span, whether the task has ended."""
         if self.is_in_trace:
             parent = getattr(self.span, "parent", None)
             is_outermost = parent is None or parent.is_remote
@@ -314,7 +314,7 @@ class Interaction:
 
     @property
     def retrieves(self) -> bool | None:
-        """True if anything was retrieved or a retriever ran. None if unsure."""
+        """Whether a retriever ran or a run returned documents. None if unsure."""
         if self.attempted or self.chosen is not None:
             return True
         if any(found.origin not in _UNSURE for found in self.lists):

@@ -32,7 +32,7 @@ class Suspensions:
             atexit.register(_close, weakref.ref(self))
 
     def add(self, interaction: Interaction) -> None:
-        """Keep a request. Without a thread id nothing can resume it, so it is dropped."""
+        """Keep a request, or drop a request without a thread id, which nothing can resume."""
         root = interaction.root
         conversation = thread_of(root.name, interaction.metadata)
         if conversation is not None:
@@ -77,7 +77,7 @@ class Suspensions:
             self._give_up(interaction)
 
     def sweep(self, oldest_allowed: float) -> None:
-        """Drop requests suspended before a time, in nanoseconds since the epoch."""
+        """Drop the requests that were suspended before a time, in nanoseconds since the epoch."""
         while self._give_up_oldest(oldest_allowed):
             pass
 

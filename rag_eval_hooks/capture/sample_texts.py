@@ -43,7 +43,7 @@ class SampleTexts:
         return None if text is None else self.text(field, text)
 
     def identity(self, field: str, text: str | None) -> str | None:
-        """Return the id of a user or session, hashed if configured."""
+        """Return the id of a user or session. The id is hashed if the settings have a key."""
         if text is None or not self._redacts:
             return self.optional(field, text)
         is_cut = self._is_cut(text)

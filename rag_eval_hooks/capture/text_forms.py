@@ -91,7 +91,7 @@ def words(text: str) -> list[str]:
 
 
 def runs_of(folded: str) -> set[str]:
-    """Return all sequences of four words, or of ten wide characters."""
+    """Return all sequences of four words. Ten wide characters also form a sequence."""
     return set(_in_a_row(words(folded)))
 
 
@@ -134,14 +134,14 @@ def is_distinctive(folded: str) -> bool:
 
 
 def is_distinctive_text(text: str) -> bool:
-    """Return whether a text is distinctive once normalized. A long text's start decides."""
+    """Return whether a text is distinctive after normalization. A long text's start decides."""
     return is_distinctive(fold(text[:_ENOUGH])) or (
         len(text) > _ENOUGH and is_distinctive(fold(text))
     )
 
 
 def width(text: str) -> int:
-    """Return the length of a text, counting wide characters as two."""
+    """Return the length of a text. A wide character counts as two."""
     if text.isascii():
         return len(text)
     return len(text) + sum(unicodedata.east_asian_width(c) in "WF" for c in text)

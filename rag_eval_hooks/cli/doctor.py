@@ -240,7 +240,7 @@ def _receiver(endpoint: str | None) -> CheckResult:
 
 
 def _send(endpoint: str) -> str:
-    """Return why the receiver rejected a span, or empty text if it accepted the span."""
+    """Return the reason if the receiver rejected a span, else empty text."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExportResult

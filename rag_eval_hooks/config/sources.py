@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Origins: TypeAlias = dict[str, str]
-"""Where each non-default setting comes from, by setting name."""
+"""Source of each non-default setting, by the setting's name."""
 
 _logger = logging.getLogger("rag_eval_hooks")
 PREFIX: Final = "RAG_EVAL_"
@@ -103,9 +103,10 @@ def merged(
 
 
 def from_text(field: FieldInfo, text: str) -> object:
-    """Parse a setting's text: a list at commas, a mapping from `name=value`, a table from JSON.
+    """Parse a setting's text.
 
-    Unparsable text is returned unchanged, and the setting's validation rejects it.
+    Commas separate a list, `name=value` pairs make a mapping, and a table is JSON. Unparsable text
+    is returned unchanged, and the setting's validation rejects it.
     """
     kind, *inner = (typing.get_origin(field.annotation), *typing.get_args(field.annotation))
     if is_mapping(field):

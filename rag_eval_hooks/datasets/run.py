@@ -41,7 +41,7 @@ class DatasetRun(JsonlSink):
     """
 
     is_watched = False
-    """Calls have no timeout: a busy disk or a stopped process must not lose rows."""
+    """False, so that calls have no timeout. A busy disk or a stopped process must not lose rows."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -88,7 +88,7 @@ class DatasetRun(JsonlSink):
 
     @property
     def unscored(self) -> dict[str, str]:
-        """Reason for each metric that has no score in any row."""
+        """Reason by metric, for the metrics that have no score in any row."""
         return {metric: reason for metric, reason in self._reasons.items() if reason}
 
     @property

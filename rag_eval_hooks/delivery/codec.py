@@ -42,7 +42,10 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Return the result in a text, without verdicts; redacted again if `lacks` says so."""
+    """Return the result in a text, without verdicts.
+
+    The result is redacted again if `lacks` says so.
+    """
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]
     if probability is not None and not 0.0 <= probability <= 1.0:
@@ -67,5 +70,5 @@ def _text(sample: Sample, mark: str, **more: Any) -> str:
 
 
 def lacks(redactor: Redactor, data: Mapping[str, Any]) -> bool:
-    """Return whether a stored sample was redacted under other settings than the redactor's."""
+    """Return whether a stored sample lacks the redaction of the current settings."""
     return redactor.active and data["redaction"] != redactor.mark

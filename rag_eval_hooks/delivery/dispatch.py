@@ -123,7 +123,7 @@ class Dispatch:
         return True
 
     def check(self) -> None:
-        """Count calls that hang. Must be called a few times per second."""
+        """Count calls that hang. A timer calls this a few times per second."""
         for queue in self._queues.values():
             queue.check()
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 PATIENCE_S: Final = 2.0
 """Seconds after which a sample that is not yet on disk counts as undurable."""
 _GATHER_S: Final = 0.01
-"""Seconds in which writes are collected for one transaction. A sample must be on disk in 50 ms."""
+"""Time to collect writes for one transaction, in seconds. A sample must be on disk in 50 ms."""
 _MOST_JOBS: Final = 256
 """Maximum number of jobs per transaction."""
 _POLL_S: Final = 1.0
@@ -93,7 +93,7 @@ class Outbox:
             self._thread = thread
 
     def put(self, job: Job, *, for_any: bool = False) -> None:
-        """Store a job, claimed by this process or, with `for_any`, by no process."""
+        """Store a job that this process owns. With `for_any`, no process owns the job."""
         job.is_put = True
         self._change(job, State.FREE if for_any else State.HELD)
 
@@ -110,7 +110,7 @@ class Outbox:
         return self._change(job, State.DONE)
 
     def release(self, job: Job) -> bool:
-        """Make a job in the file claimable. Return whether the file contains it."""
+        """Let any process claim a job in the file. Return whether the file contains the job."""
         if job.is_stored:
             self._change(job, State.FREE)
         return job.is_stored

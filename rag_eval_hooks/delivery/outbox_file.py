@@ -234,7 +234,7 @@ def check_spool(folder: Path) -> bool:
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
-    """Return outcomes and waiting samples of all processes. Empty without a file."""
+    """Return counts of outcomes and waiting samples of all processes, or nothing without a file."""
     with _read(path) as db:
         if db is None:
             return {}

@@ -125,7 +125,7 @@ class Destination:
         raise NotImplementedError
 
     def open(self, timeout: float) -> None:
-        """Prepare for sending, with a timeout in seconds per request. Called once, first."""
+        """Prepare for sending. `timeout` limits one request, in seconds. Called once, first."""
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         """Deliver a batch in order of arrival. Must be idempotent.

@@ -34,7 +34,7 @@ _GRACE: Final = 0.1
 _RECOVERED: Final = 64
 """Maximum number of results to claim from the spool at once."""
 _LONGEST_SLEEP: Final = 3600.0
-"""Maximum wait of the thread in seconds, because a lock's timeout must be finite."""
+"""Maximum sleep of the thread in seconds. A lock's timeout must be finite."""
 _POLL: Final = 0.05
 """Seconds between two checks for a hanging call during a flush."""
 _ALONE: Final = SendError("one of several failed")
@@ -81,7 +81,7 @@ class SinkQueue:
         self._is_open = False
 
     def put(self, job: Job, chars: int) -> None:
-        """Accept a result of `chars` characters. Never waits."""
+        """Queue a result of `chars` characters. Never waits."""
         now = time.monotonic()
         job.chars, job.queued_at = chars, now
         # Feedback cannot be stored in the spool.

@@ -79,7 +79,7 @@ def from_texts(sample: Sample) -> Findings:
 
 
 def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return a finding if there are no items or chunks. None if the finding needs a judge."""
+    """Return a finding that needs no judge because there are no items or chunks, else None."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])
@@ -97,7 +97,7 @@ def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Find
 
 
 def misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return findings whose verdicts do not match the items and chunks, as absent findings.
+    """Return an absent finding in place of each finding whose verdicts do not match the items.
 
     A user's judge may return too few verdicts, which would give a wrong score.
     """
@@ -133,7 +133,7 @@ class Sources:
         return [(source, own) for source, own in makers if source is not None and own]
 
     async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
-        """Load the local models that some findings need. A failure appears at the first use."""
+        """Load the local models that some findings need. The first use reports a failure."""
         for source, _ in self.of(wanted):
             if (load := getattr(source, "warm_up", None)) is not None:
                 try:

@@ -56,7 +56,7 @@ class References:
         return sample if is_private else completed
 
     def report_unmatched(self, path: str | None, incidents: Incidents) -> None:
-        """Count once if no question so far has a reference."""
+        """Report, once, that no question so far has a reference."""
         if self._is_asked and not self._is_matched:
             self._is_matched = True
             advice = "questions must be equal, except for upper case and spaces"

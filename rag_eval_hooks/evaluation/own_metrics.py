@@ -118,10 +118,10 @@ class ResultError(InputError):
 
 
 def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
-    """Return the outcome that a metric function's result means, with its normalized value.
+    """Return the outcome for the result of a metric function, with its normalized value.
 
     Raises:
-        ResultError: The result has another type, or a number outside the scale.
+        ResultError: The result has another type, or is a number outside the scale.
     """
     if isinstance(result, NotScored) or (
         isinstance(result, Score) and result.normalized is not None
@@ -194,7 +194,7 @@ class Criterion(Metric):
     claim: str
 
     def absent(self, sample: Sample, judge: Judge) -> NotScored | None:
-        """Return why the judge cannot check a sample, or None."""
+        """Return the reason if the judge cannot check a sample, else None."""
         if not (sample.answer or "").strip():
             return NotScored(Cause.UNDEFINED, "the answer is blank")
         if getattr(judge, "screening", False):

@@ -203,7 +203,7 @@ class Worker:
             thread.join(timeout)
 
     def revive(self) -> None:
-        """Restart processing of waiting jobs if necessary. A timer calls this."""
+        """Make sure that a thread processes the waiting jobs. A timer calls this."""
         if not (self._queue or self._calls):
             return
         self._start()

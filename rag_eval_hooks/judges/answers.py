@@ -31,7 +31,7 @@ class Answers:
     flawed: set[str] = field(default_factory=set)
     """Items whose reply had a warning. The judge asks about them a second time."""
     failure: NotScored | None = None
-    """Why the judge stopped asking, or None."""
+    """Reason if the judge stopped asking, else None."""
     problem: str = ""
     """Defect of the last reply, without the reply's text."""
     usage: Usage = field(default_factory=Usage)
@@ -103,7 +103,7 @@ def chunk_groups(sample: Sample, budget: int, most: int = 10**6) -> list[tuple[i
 def about_group(asks: Iterable[Ask], group: tuple[int, ...]) -> list[Answers]:
     """Return empty answers about a group of chunks.
 
-    The judge asks about findings that are not split once, with the first group.
+    A finding that is not split belongs to the first group, so that the judge asks once.
     """
     is_first = group[:1] in ((), (1,))
     return [

@@ -109,7 +109,7 @@ class Agreement:
 
 
 def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreement:
-    """Measure the agreement of probabilities with labels, which must include true and false."""
+    """Measure how well probabilities agree with labels, which must include true and false."""
     positives = sorted(p for p, label in zip(probabilities, labels, strict=True) if label)
     negatives = sorted(p for p, label in zip(probabilities, labels, strict=True) if not label)
     if not positives or not negatives:
@@ -142,7 +142,7 @@ def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreeme
 
 
 def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibration:
-    """Fit slope and intercept by Newton's method. Choose the cut by balanced accuracy."""
+    """Fit slope and intercept by Newton's method, and choose the cut by balanced accuracy."""
     odds = [_log_odds(p) for p in probabilities]
     slope, intercept = 1.0, 0.0
     for _ in range(_STEPS):

@@ -113,7 +113,7 @@ class Cascade:
         return replace(joined, **found, by=by)
 
     def expected_calls(self, _wanted: frozenset[Finding]) -> int:
-        """Return 0, because the number of doubtful verdicts is not known."""
+        """Return 0, because the number of unsure verdicts is not known in advance."""
         return 0
 
     async def warm_up(self) -> None:

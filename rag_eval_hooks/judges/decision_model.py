@@ -20,7 +20,7 @@ from rag_eval_hooks.prompts import ReplyError
 Question: TypeAlias = dict[str, Any]
 """A question in the format of System One, containing no text of the sample."""
 Answer: TypeAlias = tuple[float, ...]
-"""Probability of a statement, or of each option of a choice or score, in order."""
+"""Probability of a statement. For a choice or a score, the probability of each option in order."""
 Questions: TypeAlias = Mapping[str, Question]
 _Probability: TypeAlias = Annotated[float, Field(strict=True, ge=0, le=1)]
 _PROBABILITIES: Final = TypeAdapter(tuple[_Probability, ...])

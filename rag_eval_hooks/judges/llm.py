@@ -91,7 +91,7 @@ class LLMJudge(ModelJudge):
 
     @property
     def output_mode(self) -> OutputMode | None:
-        """How the model returns structured output, or None for the user's own chat."""
+        """The model's mode of structured output, or None for the user's own chat."""
         return getattr(self._chat, "output_mode", None)
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:

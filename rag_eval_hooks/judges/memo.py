@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _FILE: Final = "replies.sqlite"
 _BUSY_S: Final = 0.5
-"""Seconds to wait for another process's lock. After that, the judge is asked."""
+"""Maximum wait for another process's lock, in seconds. Then the memo counts as empty."""
 _PATIENCE_S: Final = 2.0
 """Maximum delay by a hanging disk, in seconds."""
 _MOST_FAILURES: Final = 5

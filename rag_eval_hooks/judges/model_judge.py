@@ -48,7 +48,7 @@ class ModelJudge(ABC):
     makes: ClassVar[frozenset[Finding]]
     """Findings that the model can make."""
     not_made: ClassVar[NotScored]
-    """Why the model cannot make other findings."""
+    """Reason for the absence of all other findings."""
     most_chunks = 10**6
     """Maximum number of chunks in one request."""
 

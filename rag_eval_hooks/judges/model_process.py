@@ -37,7 +37,7 @@ Load: TypeAlias = Callable[[], Run[I, R]]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _LOAD_TIMEOUT: Final = 600.0
-"""Seconds to start the interpreter and load the model, including a download."""
+"""Maximum time to start the interpreter and load the model, in seconds."""
 _MOST_ENDS: Final = 5
 """Maximum number of exits within `_ENDS_WITHIN` seconds. Further batches fail immediately."""
 _ENDS_WITHIN: Final = 60.0
@@ -125,7 +125,7 @@ class _ProcessEndedError(JudgeError):
 
 
 def obstacle() -> str | None:
-    """Return why no child process can start here, or None."""
+    """Return the reason if no child process can start here, else None."""
     if os.name != "posix":
         return "child processes need a POSIX system"
     if getattr(sys, "frozen", False) or _interpreter() is None:

@@ -15,11 +15,11 @@ from rag_eval_hooks.metrics.question_checks import Check
 from rag_eval_hooks.text.refusals import refusal
 
 GRAPHRAG_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(SUITES["graphrag"]["weights"])
-"""Weights of `graphrag.ragas_score` (GraphRAG Evaluation Metrics, section 5)."""
+"""Weights of the parts of `graphrag.ragas_score` (GraphRAG Evaluation Metrics, section 5)."""
 WHITEPAPER_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(SUITES["whitepaper"]["weights"])
 """Weights of `whitepaper.weighted_score` (RAG Answer Evaluation Framework, summary table)."""
 PHRASES: Final[tuple[str, ...]] = tuple(SUITES["graphrag"]["dont_know"])
-"""Definition of DON'T KNOW (GraphRAG Evaluation Metrics, section 11)."""
+"""Phrases that define DON'T KNOW (GraphRAG Evaluation Metrics, section 11)."""
 _SHORT: Final = 10  # characters; in a shorter answer, one of these words is enough
 _SHORT_WORDS: Final = ("unknown", "n/a", "none", "null")
 

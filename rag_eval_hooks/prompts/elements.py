@@ -48,7 +48,7 @@ class SpoiledGroupError(ReplyError):
 
 
 def number_of(value: Any) -> Any:
-    """Return 4 for "4" and 4.0. Return other values unchanged."""
+    """Return an integer for "4" and 4.0. Return other values unchanged."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value

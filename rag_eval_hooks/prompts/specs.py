@@ -50,7 +50,7 @@ class Unit(StrEnum):
 
     @property
     def key(self) -> str | None:
-        """Key of an element that identifies its item. None if the reply has one element."""
+        """Key of the id in an element. None if the reply has one element."""
         if self in (Unit.WHOLE, Unit.TEMPLATE):
             return None
         return self.value if self in (Unit.SENTENCE, Unit.CHUNK) else "id"
@@ -94,7 +94,7 @@ class Spec:
 
     @property
     def text(self) -> Field:
-        """The field that the finding splits, or with which it compares items."""
+        """The field that the finding splits, or compares with the items."""
         return self.shows[-1]
 
 

@@ -44,7 +44,7 @@ _VERSION_BEFORE: Final = re.compile(
 
 
 def emails(text: str) -> Iterator[Match]:
-    """Yield e-mail addresses. The search starts at each `@`, so that other text takes no time."""
+    """Yield e-mail addresses. The search starts at each `@`, so that other text costs nothing."""
     last = 0
     at = text.find("@")
     while at >= 0:

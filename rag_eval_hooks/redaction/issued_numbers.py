@@ -112,7 +112,7 @@ class Phones:
         PhoneMetadata.load_all()
 
     def matches(self, text: str) -> Iterator[Match]:
-        """Yield the numbers. The value of each is its E.164 form."""
+        """Yield phone numbers, each with its E.164 form as the value."""
         known: dict[str, list[Match]] = {}
         for pattern, regions in ((_WORLD, ("ZZ",)), (_NATIONAL, self._regions)):
             for found in pattern.finditer(text) if regions else ():

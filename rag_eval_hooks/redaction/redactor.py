@@ -111,7 +111,7 @@ _CONVERSATION: Final = (
     semconv.GEN_AI_OUTPUT_MESSAGES,
 )
 STRUCTURE: Final = ("role", "type", "id", "name", "finish_reason")
-"""Fields of messages and their parts that are not text of the application."""
+"""Fields of messages and message parts that contain no text of the application."""
 _MAX_DEPTH: Final = 8
 """Maximum depth of nested metadata. Deeper values, such as cycles, fail."""
 _IDS: Final = (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_ID)
@@ -164,7 +164,7 @@ class Session:
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
-        """Return any value with its texts and keys redacted. Numbers stay unless they are cards."""
+        """Return any value with redacted texts and keys. A number becomes text only if redacted."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, CutText):

@@ -41,7 +41,7 @@ class Basis(NamedTuple):
         return max(0.0, middle - half), min(1.0, middle + half)
 
     def distance(self, mean: float, limit: float) -> float:
-        """Return how many standard errors a mean lies below a limit in (0, 1).
+        """Return by how many standard errors a mean is below a limit in (0, 1).
 
         Wilson's interval is the inverse of this test.
         """

@@ -240,7 +240,7 @@ def scale_of_metric(metric: str) -> Scale | None:
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
     """Return slope and offset that convert normalized values to the metric's scale.
 
-    For a user's metric they are derived from its worst and best score in `ranked`, worst first.
+    For a user's metric, the worst and the best score in `ranked` (worst first) determine them.
     """
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low

@@ -55,9 +55,9 @@ class Clock:
         return self._thread is not None and not self._is_stopped
 
     def call(self, timeout: float | None) -> bool:
-        """Wait for a call that starts after this moment. Return whether it finished in time.
+        """Wait for a call that starts after this moment, and return whether the call ended.
 
-        Without a thread, the caller makes the call.
+        Without a thread, the caller calls the function.
         """
         if self._ticks and threading.current_thread() is not self._thread:
             return self._wakeup.ask(timeout)
@@ -156,7 +156,7 @@ class ExitHook:
 
 
 def flush(pipeline: Pipeline, timeout: float | None) -> bool:
-    """Wait until everything accepted so far has finished. Return False after `timeout` seconds."""
+    """Wait until all accepted requests have finished. Return False after `timeout` seconds."""
     pipeline.ready()
     deadline = None if timeout is None else time.monotonic() + timeout
 

@@ -105,7 +105,7 @@ class Processor(Observer):
         self._limit = RateLimit(pipeline.parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
-        """Apply a final decision and the rate limit; return the ending of a rejected request."""
+        """Apply a final decision and the rate limit. Return the ending of a rejected request."""
         request.decision = decision
         self._pipeline.books.note("decisions", decision.reason)
         if not decision.sampled:
@@ -169,7 +169,7 @@ class Processor(Observer):
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
-        """Evaluate the metrics that a feedback requests, as a new request; None if rejected."""
+        """Evaluate the metrics that feedback requests, as a new request. None if rejected."""
         request = Request(
             key=next(iter(ended.ids), ""),
             build=lambda: sample,
@@ -190,7 +190,7 @@ class Processor(Observer):
         return None if request.ending is None else request.ending.evaluation
 
     def recover(self, job: Job) -> bool:
-        """Queue a sample that another process left; return False if there is no slot.
+        """Queue a sample that another process left. Return False if there is no slot.
 
         Called in the outbox's thread.
         """

@@ -39,7 +39,7 @@ class RateLimit:
         return bool(self._windows)
 
     def admit(self) -> float | None:
-        """Admit a sample if no window is full. Returns a value like `AdmittedShare.count`."""
+        """Admit a sample if no window is full. The result is that of `AdmittedShare.count`."""
         with self._lock:
             now = self._clock()
             admitted = all(

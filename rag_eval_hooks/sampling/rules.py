@@ -57,7 +57,7 @@ class MetricNames:
         self._known = {name for m in (*chosen, *known) for name in (m.id, m.suite)} | {"all"}
 
     def ids_of(self, field: str, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the ids of the chosen metrics that some names select."""
+        """Return the ids of the chosen metrics that the names select."""
         wanted = set(names)
         for name in wanted - self._known:
             raise ConfigError.unknown(field, name, self._known)
@@ -189,7 +189,7 @@ def tail_scorer(
 
 
 def cheap_metrics(metrics: Sequence[Metric], incidents: Incidents) -> dict[str, Metric]:
-    """Return the metrics whose findings the heuristic judge makes, by id."""
+    """Return, by id, the metrics whose findings the heuristic judge makes."""
     from rag_eval_hooks.judges.heuristic import HeuristicJudge
 
     cheap = {}

@@ -48,7 +48,7 @@ def attribute_room(span: object) -> int | None:
 
 
 def longest_text(span: object) -> int | None:
-    """Return the attribute length at which the SDK cuts. None without a limit."""
+    """Return the length at which the SDK cuts an attribute, or None without a limit."""
     limit = getattr(getattr(span, "_limits", None), "max_span_attribute_length", None)
     return None if limit is None else int(limit)
 
@@ -56,7 +56,7 @@ def longest_text(span: object) -> int | None:
 def fitting(span: object, attributes: Attributes) -> Attributes:
     """Return the first attributes that fit, and the number of omitted attributes.
 
-    If no attribute fits, the result is empty, so that the SDK drops no attribute of the user.
+    If none fits, the result is empty. Otherwise the SDK would drop the user's own attributes.
     """
     room = attribute_room(span)
     left = _MAX_OURS if room is None else min(room, _MAX_OURS)

@@ -46,7 +46,7 @@ class OtherSpan:
         self._links: list[SpanContext] = []
 
     def is_recording(self) -> bool:
-        """Return whether the span still accepts attributes, open or in our processor."""
+        """Return whether the span still accepts attributes, because it is open or held."""
         with self._lock:
             if self._done or self._span is None:
                 return False
@@ -127,7 +127,7 @@ class OtherSpans:
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
         """Add an open span that will receive scores.
 
-        `waits` is called when the span ends. It returns whether to wait for scores.
+        When the span ends, `waits` returns whether the span waits for scores.
         """
         other = OtherSpan(span, waits, self, processed=self._processors > 0)
         if not self._processors:
@@ -161,7 +161,7 @@ class OtherSpans:
             self._changed.notify_all()
 
     def kept(self, wait: float = 0.0) -> list[OtherSpan]:
-        """Wait until no span is held, for at most this many seconds. Return the held spans."""
+        """Wait up to `wait` seconds until no span is held. Return the held spans."""
         with self._kept_lock:
             self._changed.wait_for(lambda: not self._kept, wait)
             return list(self._kept)

@@ -46,10 +46,7 @@ class Thresholds:
         return f"{words or metric_id} ({value})"
 
     def missed_by(self, metric_id: str, score: Score) -> float:
-        """Return how far a score misses its threshold, as a share of the scale.
-
-        At most 0: passed.
-        """
+        """Return the share of the scale that a score lacks to pass; at most 0 if it passes."""
         scale = self._scales[metric_id]
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance

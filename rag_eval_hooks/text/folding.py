@@ -196,7 +196,7 @@ _ENDINGS = ("ations", "ation", "ingly", "ments", "ment", "ness", "ings", "ing", 
 
 
 def stem(token: str) -> str:
-    """Return an approximate stem that inflections of a word share. ASCII words only."""
+    """Return an approximate stem, equal for all inflections of a word. ASCII words only."""
     if len(token) < 5 or not token.isalpha() or not token.isascii():
         return _short_stem(token)
     for ending in _ENDINGS if token.endswith(_ENDINGS) else ():

@@ -62,7 +62,7 @@ def numbers(text: str) -> list[Number]:
 
 
 def number_spans(text: str) -> list[tuple[int, int, Number]]:
-    """Return start, end of the digits, and value of each number, in order."""
+    """Return each number in order: the start and end of its digits, and its value."""
     text = _plain(text)
     if _DIGIT.search(text) is None:
         return []

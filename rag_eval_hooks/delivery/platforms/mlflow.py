@@ -47,7 +47,7 @@ class MlflowSink(PlatformSink):
         super().__init__("mlflow", url, content, key=token)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Add or update the assessments of each trace, for several traces at once."""
+        """Add or update the assessments of several traces at once."""
         waiting, errors = deque(enumerate(payloads)), dict[int, SendError]()
 
         def work() -> None:

@@ -157,7 +157,10 @@ class PlatformSink(Destination):
 
 
 def identifier(score: Score) -> str:
-    """Return the judge of a score. Span, name and identifier together identify a repeated score."""
+    """Return the name of a score's judge.
+
+    Span, metric and judge together identify a repeated score.
+    """
     return score.annotator or semconv.TRACER_NAME
 
 

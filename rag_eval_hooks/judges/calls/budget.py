@@ -32,7 +32,7 @@ _FIRST_REPLY: Final = 256.0
 """Estimated tokens in a reply before the first reply has arrived."""
 _FREE: Final = Price(0.0, 0.0)
 _BUSY_S: Final = 2.0
-"""Seconds to wait for another process's lock. A process holds it for less than a millisecond."""
+"""Maximum wait for another process's lock, in seconds. A process holds it under a millisecond."""
 _KEPT_S: Final = 7 * 86_400
 """Seconds for which the file keeps finished periods."""
 _TABLE: Final = (
@@ -160,7 +160,7 @@ class Budget:
             self._file.close()
 
     def spend(self, input_tokens: float, output_tokens: float, *, embedding: bool) -> Spend:
-        """Return the amount of one call, and use it to improve later estimates."""
+        """Return the amount of one call. Later estimates use its reply's tokens."""
         if not embedding:
             with self._lock:
                 self._replies += 1

@@ -53,7 +53,7 @@ class CallContext:
     log: CallLog | None = None
     budget: Budget | None = None
     hold: Reservation | None = None
-    """The current sample's reservation, reduced by what its calls have used."""
+    """Rest of the current sample's reservation, which its next calls use."""
     deadline: float | None = None
     tally: Tally | None = None
 

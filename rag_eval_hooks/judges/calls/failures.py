@@ -69,7 +69,10 @@ def cause_of(error: JudgeError) -> Cause:
 
 
 def absence_of(error: JudgeError) -> NotScored:
-    """Return the reason for missing findings: our message, or class and line of a user's error."""
+    """Return the reason for missing findings.
+
+    The reason is our message, or the class and line of a user's error.
+    """
     if is_ours(error):
         return NotScored(cause_of(error), str(error))
     place = place_in_application(error)
@@ -136,7 +139,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_time_out(error: BaseException) -> bool:
-    """Return whether a call timed out, judged by the exception names of all known clients."""
+    """Return whether a call timed out. The exception names of all known clients decide."""
     return any(kind.__name__.endswith(_TIME_OUT) for kind in type(error).__mro__)
 
 

@@ -74,7 +74,7 @@ class Entailer(LocalModel[_TextPair, Judged]):
 async def with_entailment(entailer: Entailer, readings: Sequence[ClaimReading]) -> list[Support]:
     """Update verdicts with a model's probabilities, unless the rules refuted the claim.
 
-    One batch contains the pairs of all claims.
+    The model judges the pairs of all claims in one batch.
     """
     asked = {
         (number, at): (reading.closest[at].text, reading.claim.text)

@@ -55,7 +55,7 @@ class ClaimReading(NamedTuple):
 
 
 def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> ClaimReading:
-    """Return the verdict on a claim by all chunks, and the probability of support."""
+    """Return the verdict of all chunks on a claim, and the probability of support."""
     near = [closest(claim.terms, passage) for passage in chunks]
     lacking = _Lacking.of(claim, chunks, question)
     support = _ruling(claim, chunks, lacking)
