@@ -52,17 +52,19 @@ FORMULAS = {
     "retrieval.ndcg": "sum of 1 / log2(rank + 1) over the relevant chunks / the same sum for the best possible order, here (1 + 0.5) / (1 + 0.63)",
     "rag.citation_support": "claims that a cited passage supports / claims with a citation, here 1 / 1",
 }  # fmt: skip
-NAN = "Without claims there is no score (`undefined`); ragas returns NaN."
-BOTH_INVALID = "If both ratings are invalid, there is no score (`judge_failed`); ragas returns NaN."
-RATED = "ragas adds 1e-10 to the divisor; this metric does not."
+NAN = "Without claims, there is no score (`undefined`), but ragas returns NaN."
+BOTH_INVALID = (
+    "If both ratings are invalid, there is no score (`judge_failed`), but ragas returns NaN."
+)
+RATED = "ragas adds 1e-10 to the divisor, but this metric does not."
 DIFFERENCES = {
-    "ragas.answer_relevancy": "A negative mean gives 0; ragas returns the negative mean. Without generated questions there is no score (`undefined`); ragas returns NaN.",
+    "ragas.answer_relevancy": "A negative mean gives 0, but ragas returns the negative mean. Without generated questions, there is no score (`undefined`), but ragas returns NaN.",
     "ragas.faithfulness": NAN,
     "ragas.context_precision": f"{RATED} A refusal without a reference has no score (`undefined`).",
     "ragas.context_precision_without_reference": f"{RATED} A refusal has no score (`undefined`).",
     "ragas.context_recall": NAN,
-    "ragas.context_entity_recall": "Entities match if they are equal without case, accents and spacing; ragas requires exact equality. Without entities there is no score (`undefined`); ragas returns 0.",
-    "ragas.noise_sensitivity": "Claims that no context supports count as errors, too. The score's `parts` are `relevant`, `irrelevant` and `unsupported`; ragas computes `relevant` or `irrelevant` alone. The judge rates whether a chunk is relevant. In ragas, a chunk is relevant if a claim of the reference follows from the chunk.",
+    "ragas.context_entity_recall": "Entities match if they are equal without case, accents and spacing, but ragas requires exact equality. Without entities, there is no score (`undefined`), but ragas returns 0.",
+    "ragas.noise_sensitivity": "Claims that no context supports count as errors, too. The score has the `parts` `relevant`, `irrelevant` and `unsupported`. ragas computes only `relevant` or `irrelevant`. The judge rates whether a chunk is relevant. In ragas, a chunk is relevant if a claim of the reference follows from the chunk.",
     "nvidia.answer_accuracy": BOTH_INVALID,
     "nvidia.context_relevance": BOTH_INVALID,
     "nvidia.response_groundedness": BOTH_INVALID,
