@@ -53,7 +53,7 @@ _TEXTS: Final = (
     "response",
     "page_content",
 )
-"""Where other libraries' objects keep their text."""
+"""Attributes or methods in which other libraries' objects keep their text."""
 _PASS_TEXT: Final = "Pass its text."
 _TEXT_KEYS: Final = ("answer", "output", "result", "response", "content", "text")
 

@@ -225,7 +225,7 @@ def _receiver(endpoint: str | None) -> CheckResult:
     check = "receiver of spans"
     if endpoint is None:
         text = "no OTLP endpoint is set; the application's provider decides where spans go"
-        advice = "To check one: --otlp-endpoint URL, or OTEL_EXPORTER_OTLP_ENDPOINT."
+        advice = "To check one, pass --otlp-endpoint URL or set OTEL_EXPORTER_OTLP_ENDPOINT."
         return CheckResult(check, "note", text, advice)
     parts = urlsplit(endpoint)
     address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -18,7 +18,7 @@ from rag_eval_hooks.sample import Sample
 
 _QUESTION_RULES: Final[Mapping[str, str]] = {
     "recorded": "given to evals.interaction()",
-    "chosen": "named by the handler's question=",
+    "chosen": "the handler's option question= names it",
     "input": "in the input of the outermost call",
     "prompt": "the text of the input that reached a retriever or the model",
     "state": "in the state of the outermost graph",
@@ -26,7 +26,7 @@ _QUESTION_RULES: Final[Mapping[str, str]] = {
 }
 _CONTEXT_RULES: Final[Mapping[str, str]] = {
     "recorded": "recorded by the application",
-    "chosen": "named by the handler's contexts=",
+    "chosen": "the handler's option contexts= names them",
     "prompt": "their texts are in the prompt of the answering model",
     "shingles": "the prompt shows parts of them: four consecutive words that no other document has",
     "structure": "no prompt shows them; the answer cites them as its sources",

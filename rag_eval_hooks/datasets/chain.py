@@ -91,7 +91,7 @@ def _check_function(function: Any, option: str) -> None:
         signature.bind("")
     except TypeError:
         name = getattr(function, "__name__", type(function).__name__)
-        wants = f"a function of the question; if it makes the pipeline, name x = {name}()"
+        wants = f"a function of the question; to pass its result, write x = {name}() and name x"
         raise ConfigError(option, f"{name}{signature}", wants) from None
     except ValueError:  # Some functions that are not written in Python have no signature.
         return

@@ -23,7 +23,7 @@ _LONGEST_TURN: Final = 0.005
 
 
 class Handler(NamedTuple):
-    """How to process one type of queued job."""
+    """Functions that process one type of queued job."""
 
     process: Callable[[Any], Coroutine[Any, Any, None]]
     """Called once per job in the event loop. Handles its own exceptions."""

@@ -25,8 +25,6 @@ _SHORT_WORDS: Final = ("unknown", "n/a", "none", "null")
 
 
 class DontKnow(StrEnum):
-    """How to detect DON'T KNOW answers."""
-
     PHRASES = "phrases"
     """One of the phrases of the metric's definition appears anywhere in the answer."""
     REFUSAL = "refusal"

@@ -65,7 +65,7 @@ class _Table(BaseModel):
 
 
 class Evidence(_Table):
-    """What proves that an answer states a fact. One word, number or sign is enough."""
+    """Evidence that an answer states a fact. One word, number or sign is enough."""
 
     words: list[_Words] = []  # words or phrases, matched as whole words in any case
     numbers: list[_Number] = []  # matched in any notation; sign and percent sign count

@@ -39,7 +39,7 @@ class Call(StrEnum):
 
 
 class Unit(StrEnum):
-    """What one element of a reply is about."""
+    """Subject of one element of a reply."""
 
     WHOLE = "whole"
     SENTENCE = "sentence"
@@ -58,7 +58,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """How to ask for one finding."""
+    """Definition of the questions for one finding."""
 
     call: Call
     element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]

@@ -752,7 +752,7 @@ COMMANDS: dict[str, str] = {
     "evaluate data.jsonl --metrics lexical --threshold 1": "argument '--threshold'; there are",
     "evaluate data.jsonl --judgee x": "did you mean '--judge'?",
     "evaluate data.jsonl --chain tests.contract.test_mistakes:coroutine": (
-        "but must be a function of the question; if it makes the pipeline, name x = coroutine()"
+        "must be a function of the question; to pass its result, write x = coroutine() and name x"
     ),
     "calibrate results.jsonl results.jsonl": "Write: calibrate RESULTS LABELS",
 }

@@ -54,7 +54,7 @@ def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdic
     if not novel:
         return Verdict(False, "the claim contains no content word")
     if denied := _denied(claim, text, question):
-        return Verdict(False, f"the negation differs at {denied}")
+        return Verdict(False, f"only one of the texts negates {denied}")
     if _contains_bare(claim, text, question):
         return Verdict(True, "the claim contains the bare answer")
     if differing := _differs(claim, text, question):
@@ -162,7 +162,7 @@ def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
     other = SplitText(reference)
     for claim in answer.claims:
         if denied := _denied(claim, other, asked):
-            return Verdict(False, f"the negation differs at {denied}")
+            return Verdict(False, f"only one of the texts negates {denied}")
     return stated
 
 
