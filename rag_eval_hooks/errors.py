@@ -94,7 +94,7 @@ class PublicNames:
     """Names that integrations use."""
 
     def __getattr__(self, name: str) -> Any:
-        if name[0] == "_" or name in dir(type(self)):
+        if name.startswith("_") or name in dir(type(self)):
             # A descriptor raised its own error.
             return object.__getattribute__(self, name)
         known = [one for one in dir(type(self)) if one[0] != "_" and one not in self._internal]

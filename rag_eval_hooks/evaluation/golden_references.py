@@ -104,7 +104,8 @@ def _golden(row: DataRow, path: str) -> Sample:
     if not reference.strip():
         wants = f"rows with a reference; row {row.number + 1} has none"
         raise ConfigError("references", path, wants)
-    return replace(sample, reference=reference)
+    # The file stays in memory, so the texts that no request needs are dropped.
+    return replace(sample, reference=reference, contexts=None, answer=None, metadata={})
 
 
 def _folded(question: str) -> str:

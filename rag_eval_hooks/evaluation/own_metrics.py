@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 from rag_eval_hooks.errors import ConfigError, InputError, check_number, check_type, kind_of
@@ -146,7 +147,7 @@ def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outco
 def _number(value: object, scale: Scale, expected: str) -> float:
     if isinstance(value, Score):
         value = value.value
-    if not isinstance(value, int | float):
+    if not isinstance(value, Real):  # such as NumPy's numbers
         raise ResultError(f"The function returned {type(value).__name__}. {expected}")
     number = (scale.high if value else scale.low) if isinstance(value, bool) else float(value)
     if not scale.low <= number <= scale.high:

@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from fractions import Fraction
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -609,6 +610,13 @@ def test_aevaluate_is_a_coroutine_function() -> None:
     with RagEval("ragas") as evals:
         # Frameworks run other functions in a thread, where nobody awaits the result.
         assert inspect.iscoroutinefunction(evals.aevaluate)
+
+
+@given(st.fractions(0, 1))
+def test_real_number_of_any_type_is_a_score(number: Fraction) -> None:
+    with RagEval(lambda _: number) as evals:
+        (outcome,) = evals.evaluate(sample()).values()
+    assert outcome.value == float(number)
 
 
 def test_metric_that_assigns_to_a_sample_is_told_to_replace_it() -> None:

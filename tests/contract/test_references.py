@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.evaluation.golden_references import References
+from rag_eval_hooks.evaluation.golden_references import References, read_golden
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
 MATCH = "lexical.exact_match"
@@ -41,6 +42,17 @@ def test_equal_question_lends_its_reference(letters: Any, space: str) -> None:
     assert told.metadata == {"k": 1, "reference_match": "exact"}
     for other in (Sample(question="When?"), Sample(question=OPEN, reference="Never.")):
         assert store.equal(other) is other
+
+
+@given(st.text(min_size=1))
+def test_golden_file_keeps_only_texts_that_requests_need(text: str) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "golden.jsonl"
+        row = {"question": OPEN, "contexts": [text], "answer": text, "reference": "In 1931."}
+        path.write_text(json.dumps(row | {"topic": text}))
+        (one,) = read_golden(str(path))
+    assert (one.question, one.reference, one.answer) == (OPEN, "In 1931.", None)
+    assert (one.contexts, one.metadata) == (None, {})
 
 
 @pytest.mark.parametrize(
