@@ -137,3 +137,6 @@ def test_a_row_that_is_no_sample_is_named(tmp_path: Path) -> None:
         assert (bool(first.sample), wrong.sample, bool(last.sample)) == (True, None, True)
         assert wrong.error.startswith("row 2")
         assert words in wrong.error
+    for mapped, words in (({"answr": "answer"}, "did you mean"), ({"answer": "reply"}, "question")):
+        with pytest.raises(ConfigError, match=words):
+            list(data_rows(_jsonl(tmp_path, ROWS["ours"]), mapped))
