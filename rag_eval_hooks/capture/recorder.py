@@ -359,6 +359,13 @@ class Recorder(Notes):
         for interaction in interactions:
             self._finish(interaction.root, Status.ABANDONED)
 
+    def abandon_open(self) -> None:
+        """End the open requests, because the evaluator shuts down."""
+        opened = list(self._open.values())
+        self._abandon(opened)
+        advice = "it is not evaluated; read its stream to the end before evals.shutdown()"
+        self._incidents.count("request open at shutdown", len(opened), detail=advice)
+
     def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns
         self.suspensions.sweep(oldest_allowed)

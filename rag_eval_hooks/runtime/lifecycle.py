@@ -188,6 +188,8 @@ def shutdown(pipeline: Pipeline, timeout: float) -> bool:
     pipeline.clock.call(timeout)
     pipeline.close()
     finished = flush(pipeline, max(0.0, deadline - time.monotonic()))
+    pipeline.recorder.abandon_open()
+    pipeline.clock.call(_STOP_TIMEOUT)
     pipeline.recorder.report_unreached()
     pipeline.outbox.drain(_STOP_TIMEOUT)
     pipeline.worker.stop(_STOP_TIMEOUT)

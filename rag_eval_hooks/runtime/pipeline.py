@@ -235,10 +235,10 @@ class Pipeline:
 
     def _refusal(self) -> str | None:
         """Start the threads. Return the reason if nothing can be accepted."""
-        if self._has_threads:
-            return None
         if self.is_closed:
             return "shutdown"
+        if self._has_threads:
+            return None
         self._exit.arm()
         try:
             self.outbox.start()

@@ -123,6 +123,7 @@ MISTAKES: dict[str, str] = {
     "evals.submit(question=SECRET, ended_at=SECRET)": "nanoseconds since the epoch",
     "evals.submit(question=SECRET, session_id=[SECRET])": "session_id must be str, not list",
     "evals.shutdown(); evals.submit(sample(answer=SECRET))": "request after shutdown",
+    "evals.submit(sample()); evals.shutdown(); evals.submit(sample())": "request after shutdown",
     "it = evals.interaction(SECRET); it.answer(SECRET)": "called outside its with block",
     "with evals.interaction(SECRET) as it: it.contexts([SECRET])\nit.answer(SECRET)": (
         "it.answer() was called after its with block"
