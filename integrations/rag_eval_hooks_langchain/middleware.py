@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from abc import ABCMeta
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NotRequired, Unpack
@@ -35,7 +36,7 @@ class _State(AgentState[Any]):  # type: ignore[misc]
     rag_eval_run: NotRequired[_RunId]  # type: ignore[valid-type]
 
 
-class RagEvalMiddlewareClass(type):
+class RagEvalMiddlewareClass(ABCMeta):
     """Metaclass that reports that `RagEvalMiddleware` was passed as a class, not an object."""
 
     wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+from abc import ABC
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 
@@ -139,6 +141,12 @@ def test_a_middleware_needs_langchain_only_when_it_is_used(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "langchain.agents.middleware", None)
     with pytest.raises(ImportError, match="needs langchain"):
         _ = rag_eval_hooks_langchain.RagEvalMiddleware
+
+
+def test_a_middleware_may_be_an_abstract_class() -> None:
+    class Mine(rag_eval_hooks_langchain.RagEvalMiddleware, ABC): ...
+
+    assert issubclass(Mine, AgentMiddleware)
 
 
 def test_an_agent_in_a_tool_of_an_agent_is_part_of_it(world: World) -> None:
