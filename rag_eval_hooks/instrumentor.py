@@ -31,7 +31,9 @@ _PROVIDERS = ("tracer_provider", "meter_provider", "logger_provider")
 class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     """Evaluates every RAG request of LangChain and LlamaIndex without a code change.
 
-    ```sh RAG_EVAL_SAMPLE_RATE=0.1 opentelemetry-instrument python app.py ```
+    ```sh
+    RAG_EVAL_SAMPLE_RATE=0.1 opentelemetry-instrument python app.py
+    ```
 
     Settings come from `RAG_EVAL_*` variables and the settings file. The instrumentor logs its
     errors instead of raising them, because an exception would stop all other instrumentors.

@@ -31,8 +31,11 @@ class RagEvalSpanProcessor(SpanProcessor):
     processor holds the span for at most `hold_timeout` seconds, adds the scores, and passes the
     span on. It holds at most `max_held` spans. All other spans pass immediately and unchanged.
 
-    ```python evals = RagEval() exporter = BatchSpanProcessor(OTLPSpanExporter())
-    provider.add_span_processor(RagEvalSpanProcessor(exporter, evals)) ```
+    ```python
+    evals = RagEval()
+    exporter = BatchSpanProcessor(OTLPSpanExporter())
+    provider.add_span_processor(RagEvalSpanProcessor(exporter, evals))
+    ```
 
     Args:
         inner: The processor to wrap.

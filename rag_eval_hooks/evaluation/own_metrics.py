@@ -159,8 +159,10 @@ def _number(value: object, scale: Scale, expected: str) -> float:
 class Criterion(Metric):
     """A property that answers should have. The score is 1 if an answer has the property, else 0.
 
-    ```python RagEval(metrics=["ragas", Criterion("mentions the notice period",
-    name="notice_period")]) ```
+    ```python
+    notice = Criterion("mentions the notice period", name="notice_period")
+    RagEval(metrics=["ragas", notice])
+    ```
 
     A separate judge call checks the criterion against the answer, so the score does not depend on
     other metrics. A criterion needs a language model as the judge; the heuristic judge gives no

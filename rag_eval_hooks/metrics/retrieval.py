@@ -49,7 +49,9 @@ _MEASURES: dict[str, tuple[_Measure, str]] = {
 def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
     """Return hit rate, recall, mean reciprocal rank and nDCG of the first `k` chunks.
 
-    ```python RagEval(metrics=["ragas", *retrieval_metrics(5)]) ```
+    ```python
+    RagEval(metrics=["ragas", *retrieval_metrics(5)])
+    ```
 
     Args:
         k: Number of leading chunks to count. None means all chunks that the model saw. A number

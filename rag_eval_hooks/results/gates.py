@@ -149,7 +149,9 @@ _TIMEOUT_S: Final = 10.0
 class AlertSink:
     """Posts an alert to a webhook when a mean crosses a threshold.
 
-    ```python RagEval(sinks=[AlertSink(url, "ragas.faithfulness<0.8", by="workflow")]) ```
+    ```python
+    RagEval(sinks=[AlertSink(url, "ragas.faithfulness<0.8", by="workflow")])
+    ```
 
     The mean covers a time window, and its entire confidence interval must cross the threshold. The
     body is JSON; Slack and Mattermost show its `text`. A failed post is repeated at the next

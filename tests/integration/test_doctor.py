@@ -167,7 +167,7 @@ def test_doctor_names_a_receiver_that_takes_no_span(tmp_path: Path) -> None:
             code, rows = results(tmp_path, "--otlp-endpoint", endpoint, **QUIET, **variables)
             assert code == 1
             assert words in rows["receiver of spans"]["text"]
-            assert "4317 is gRPC" in rows["receiver of spans"]["advice"]
+            assert "port 4317 gRPC" in rows["receiver of spans"]["advice"]
 
 
 def test_doctor_with_wrong_arguments_is_wrong_use(tmp_path: Path) -> None:
