@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "capture-reference.md"
 MARK = "<!-- Written by `python docs/shapes_table.py`. -->\n"
+DRAWN = " next to a document"
 END = "<!-- End of the output of `python docs/shapes_table.py`. -->\n"
 
 
@@ -30,8 +31,10 @@ def _table() -> str:
         result = "captured" if is_captured else "no sample"
         if shape.write:
             result = f"captured with `{shape.write}`"
-        lines.append(f"| {shape.group} | {shape.name} | {result} |")
-    return "\n".join(lines) + "\n\n"
+        # Each run draws the forms of a step's result.
+        name = f"a step's result{DRAWN}" if shape.name.endswith(DRAWN) else shape.name
+        lines.append(f"| {shape.group} | {name} | {result} |")
+    return "\n".join(dict.fromkeys(lines)) + "\n\n"
 
 
 if __name__ == "__main__":
