@@ -311,6 +311,8 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
                 told = str(error).replace(method.__qualname__, name)
             if raises:
                 raise InputError(f"{told}. Write: {example}")
+            # A name may come from a request's body.
+            told = re.sub(r"(?<=unexpected keyword argument) .*", "", told, flags=re.DOTALL)
             self.incidents.report(method.__name__, InputError(f"{told}. Write: {example}"))
             return False
 

@@ -88,7 +88,7 @@ MISTAKES: dict[str, str] = {
     "evals.submit(SECRET, [SECRET], SECRET)": "4 were given. Write: evals.submit(question=...",
     "evals.submit(question=' ', contexts=[SECRET], answer=SECRET)": "the question is blank",
     "evals.submit(SECRET)": "not str. Write the fields: question=...",
-    "evals.feedback(SECRET, comment=SECRET)": "argument 'comment'. Write: evals.feedback(trace_id",
+    "evals.feedback(SECRET, comment=SECRET)": "argument. Write: evals.feedback(trace_id",
     "evals.submit(question=SECRET, contexts=[SECRET], anwser=SECRET)": (
         "A sample has no field 'anwser'; did you mean 'answer'?"
     ),
@@ -605,6 +605,16 @@ def test_wrong_object_is_refused_without_running_its_code(name: str) -> None:
         assert not evals.submit(question="q", answer=wrong)
         assert not evals.submit(wrong)
         assert any("answer must be str" in kind for kind in evals.stats().incidents)
+
+
+def test_unknown_keyword_is_neither_logged_nor_kept(caplog: pytest.LogCaptureFixture) -> None:
+    with RagEval("ragas") as evals:
+        for number in range(3):
+            body: Any = {f"{SECRET} {number}": 1}
+            assert not evals.feedback("0" * 32, **body)
+        assert len(evals.stats().incidents) == 1
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert "unexpected keyword argument. Write: evals.feedback(" in line
 
 
 def test_aevaluate_is_a_coroutine_function() -> None:
