@@ -7,7 +7,8 @@ import re
 import traceback
 from dataclasses import FrozenInstanceError
 from types import CodeType, FrameType
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from rag_eval_hooks.errors import NoOutcome, nearest
 
@@ -25,7 +26,7 @@ _FIXES: Final = {
 _TYPED: Final = (
     r"'\w+' object (is not \w+|does not support [\w ]+|has no attribute '\w+')",
     r"object of type '\w+' has no len\(\)",
-    r"\w+ indices must be integers or slices, not '?\w+'?",
+    r"\w+ indices must be integers(?: or slices)?, not '?\w+'?",
     r"unsupported operand type\(s\) for \S+ '\w+' and '\w+'",
     r"'\S+' not supported between instances of '\w+' and '\w+'",
     r"sequence item \d+: expected str instance, \w+ found",
@@ -64,7 +65,7 @@ _PLAIN: Final = {
 }
 """Patterns of Python's error messages that quote no values, with the fix for each."""
 _MESSAGE: Final = re.compile("|".join((*_TYPED, *_PLAIN)))
-_OFFLINE: Final = re.compile(r"Connect|Timeout|Network")
+_OFFLINE: Final = re.compile(r"Connect|Timeout|Network|URLError")
 
 
 def named(error: BaseException) -> str:
@@ -94,13 +95,31 @@ def _cause(error: BaseException, last: FrameType, code: CodeType) -> str:
     if isinstance(error, KeyError):
         key = next(iter(error.args), None)
         return repr(key) if isinstance(key, str) and key in code.co_consts else ""
-    if isinstance(error, OSError) and isinstance(error.errno, int):
-        return f"({os.strerror(error.errno)})"
-    if _OFFLINE.search(type(error).__name__):
-        return "(the server does not reply; check its address)"
+    if told := _of_file(error, last) or _of_server(error):
+        return told
     if found := _MESSAGE.match(str(error)):
         return f"({'; '.join(filter(None, (found[0], _fix(found))))})"
     return ""
+
+
+def _of_file(error: BaseException, last: FrameType) -> str:
+    if not isinstance(error, OSError) or not isinstance(error.errno, int):
+        return ""
+    # The application may name its files after texts. Our code opens only configured files.
+    file = f" {error.filename!r}" if error.filename and is_our_frame(last) else ""
+    return f"({os.strerror(error.errno)}{file})"
+
+
+def _of_server(error: BaseException) -> str:
+    """Return status and host of an HTTP error. Path and query may contain a key or a text."""
+    reply: Any = getattr(error, "response", error)
+    status = getattr(reply, "status_code", getattr(reply, "code", None))
+    kind = type(error).__name__
+    if status not in range(400, 600) or "HTTP" not in kind:
+        return "(the server does not reply; check its address)" if _OFFLINE.search(kind) else ""
+    address = urlsplit(str(getattr(reply, "url", "")))
+    host = ":".join(str(part) for part in (address.hostname, address.port) if part)
+    return f"(HTTP {status} from {host or 'the server'}; check its address and key)"
 
 
 def _unknown_name(error: AttributeError | NameError) -> str:

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any, ClassVar, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, NoReturn, Self, TypeVar, cast
 
 __all__ = [
     "BudgetError",
@@ -19,6 +19,7 @@ __all__ = [
     "JudgeUnavailable",
     "Misplaced",
     "NoOutcome",
+    "OnePerProcess",
     "PublicNames",
     "RagEvalError",
     "RedactionError",
@@ -84,7 +85,21 @@ class Misplaced:
         self._advice = advice
 
     def __get__(self, _: object, owner: type) -> Any:
-        raise AttributeError(f"{owner.__name__} {self._advice}")
+        raise AttributeError(f"{owner.__name__} {self._advice}") from None
+
+
+class OnePerProcess:
+    """Base of an object that copies share and no other process can receive."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        kind = type(self).__name__
+        raise TypeError(f"{kind} cannot be pickled. Create one in each process, at its start.")
 
 
 class PublicNames:
@@ -97,8 +112,10 @@ class PublicNames:
         if name.startswith("_") or name in dir(type(self)):
             # A descriptor raised its own error.
             return object.__getattribute__(self, name)
-        known = [one for one in dir(type(self)) if one[0] != "_" and one not in self._internal]
-        told = unknown(f"{type(self).__name__} has no", name, known)
+        kind = type(self)
+        hidden = self._internal | {k for k, v in vars(kind).items() if isinstance(v, Misplaced)}
+        known = [one for one in dir(kind) if one[0] != "_" and one not in hidden]
+        told = unknown(f"{kind.__name__} has no", name, known)
         raise AttributeError(told)
 
 

@@ -24,6 +24,7 @@ from rag_eval_hooks.errors import (
     ConfigError,
     InputError,
     Misplaced,
+    OnePerProcess,
     PublicNames,
     check_names,
     check_number,
@@ -71,7 +72,7 @@ def checked(evals: object) -> RagEval:
     return evals
 
 
-class RagEval(PublicNames):
+class RagEval(OnePerProcess, PublicNames):
     """Evaluates RAG requests in the background and writes the scores on their spans.
 
     Create one object per process and pass it to a framework's handler. By default, the heuristic
@@ -112,13 +113,14 @@ class RagEval(PublicNames):
         ImportError: The judge or embedder needs an extra that is not installed.
     """
 
-    _internal = frozenset(
-        {"check_limit", "incidents", "known_metrics", "raise_error", "run_inline", "take"}
-    )
+    _internal = frozenset({"check_limit", "incidents", "known_metrics", "take"})
 
-    # LangChain reads these attributes of a callback.
-    raise_error = run_inline = Misplaced(
+    # LangChain reads the first attributes of a callback, LlamaIndex the others.
+    raise_error = run_inline = ignore_chain = ignore_llm = ignore_retriever = Misplaced(
         "is not a callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)]"
+    )
+    start_trace = event_starts_to_ignore = Misplaced(
+        "is not a callback handler. Write: rag_eval_hooks_llama_index.enable(evals)"
     )
 
     def __init__(
@@ -440,12 +442,6 @@ class RagEval(PublicNames):
         finished = shutdown(self._pipeline, timeout)
         flush_providers(max(1.0, deadline - time.monotonic()))
         return finished
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
 
     def __enter__(self) -> Self:
         return self

@@ -43,6 +43,7 @@ _CONSEQUENCES: Final = {
     "redaction": "; the sample is not evaluated",
     "submit": "; the sample is not evaluated",
     "feedback": "; the feedback is dropped",
+    "choice": "; the value is found automatically instead",
 }
 """Effect of a failure, by the first word of its origin."""
 _STDLIB: Final = sysconfig.get_path("stdlib")

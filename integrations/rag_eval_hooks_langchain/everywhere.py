@@ -59,6 +59,7 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
     if isinstance(before, RagEvalCallbackHandler) and before.evals is not evals:
         advice = "only one RagEval per process can be enabled"
         evals.incidents.mistake("enable() replaces another RagEval", advice)
+        before.evals.recorder.enabled.clear()
     disable()
     evals.recorder.by_hand.everywhere.add(FRAMEWORK)
     # The application passes this handler in no call.

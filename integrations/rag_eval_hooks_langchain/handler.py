@@ -5,6 +5,7 @@ Each method copies the event's values; another thread reads the copy.
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Self
 
 from langchain_core.outputs import LLMResult
@@ -67,12 +68,6 @@ class RagEvalCallbackHandler(RunHandler):
         kind: Any = cls
         made: Self = super().__new__(graphs.with_graph_events(kind))
         return made
-
-    def __deepcopy__(self, memo: object = None) -> Self:
-        """Return the same handler, so that a copied config uses the same evaluator."""
-        return self
-
-    __copy__ = __deepcopy__
 
     @run_edge
     def on_chain_start(self, serialized: dict[str, Any] | None, inputs: Any, **event: Any) -> None:
@@ -248,5 +243,8 @@ def record_contexts(documents: Any) -> bool:
         scope.contexts(documents)
     if run_id is None and not scopes:
         told = f"record_contexts() recorded nothing outside of a run, at {place_of_caller()}. "
-        warn_once(f"{told}Call it in a step of a chain, or inside evals.interaction(question).")
+        told += "Call it in a step of a chain, or inside evals.interaction(question)."
+        if threading.current_thread() is not threading.main_thread():
+            told += " In another thread, call the function by contextvars.copy_context().run."
+        warn_once(told)
     return bool(scopes)

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, Unpack
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
 from langsmith.run_helpers import tracing_context
 
@@ -109,6 +110,11 @@ class LangChainJudge(LLMJudge):
             raise ConfigError(
                 "judge", type(model).__name__, "a chat model of LangChain, such as ChatOpenAI(...)"
             )
+        first = model.first if isinstance(model, RunnableSequence) else None
+        if isinstance(first, BasePromptTemplate) and len(first.input_variables) != 1:
+            name = type(first).__name__
+            got = f"a sequence that begins with {name}"
+            raise ConfigError("judge", got, "the chat model itself, without the prompt")
         limits, others = CallLimits.split(options)
         super().__init__(LangChainChat(model, limits), **others)
 

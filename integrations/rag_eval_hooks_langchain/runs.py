@@ -17,7 +17,7 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
 from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
 from rag_eval_hooks.capture.options import HandlerKeywords
-from rag_eval_hooks.errors import Misplaced, usage
+from rag_eval_hooks.errors import Misplaced, OnePerProcess, usage
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import place_of_caller, warn_once
 from rag_eval_hooks.suppress import is_suppressed
@@ -88,7 +88,7 @@ class _NotIgnored:
         return handler is None
 
 
-class RunHandler(BaseCallbackHandler):
+class RunHandler(OnePerProcess, BaseCallbackHandler):
     """Callback handler that follows the runs for one evaluator."""
 
     wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")

@@ -66,6 +66,7 @@ def enable(
         if registration.evals is not evals:
             advice = "only one RagEval per process can be enabled"
             evals.incidents.mistake("enable() replaces another RagEval", advice)
+            registration.evals.recorder.enabled.clear()
     disable()
     registration = Instrumentation(evals, choices, watch_streams=watch_streams)
     registration.enable()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import FrameType
@@ -77,7 +78,7 @@ class ManualInteraction(PublicNames):
         self._incidents = incidents
         self._made_in = otel_context.get_current()
         self._run: Run | None = None
-        self._state = _OUTSIDE
+        self._state, self._thread = _OUTSIDE, 0
         self._answers = 0
         # The enclosing block, and the block's frame.
         self._outer: ManualInteraction | None = None
@@ -107,7 +108,10 @@ class ManualInteraction(PublicNames):
     def _opened(self, method: str) -> Run | None:
         """Return the request's run. Outside the block, count the call as lost."""
         if self._state:
-            self._incidents.mistake(f"it.{method}() was called {self._state}")
+            advice = "write: with evals.interaction(question) as it:"
+            if self._state != _OUTSIDE and self._thread != threading.get_ident():
+                advice = "wait for the thread inside the block"
+            self._incidents.mistake(f"it.{method}() was called {self._state}", advice)
         return self._run
 
     @host_edge
@@ -179,7 +183,7 @@ class ManualInteraction(PublicNames):
 
     @host_edge
     def _open(self) -> None:
-        self._state = ""
+        self._state, self._thread = "", threading.get_ident()
         self._run = run = self._recorder.start(
             object(),
             None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from opentelemetry import context as otel_context
@@ -203,6 +203,7 @@ class ManualCalls:
     Attributes:
         everywhere: Frameworks whose runs are all captured in this process. Calls of other
             frameworks do not join, because calls between them may be missing.
+        handlers: The recorder's handlers, by their places.
         joined: Number of model calls that joined a request.
     """
 
@@ -212,6 +213,7 @@ class ManualCalls:
         self._on_end = on_end
         self._incidents = incidents
         self.everywhere: set[str] = set()
+        self.handlers: Mapping[str, bool] = {}
         self.forked()
 
     def forked(self) -> None:
@@ -266,7 +268,8 @@ class ManualCalls:
     def _finish(self, request: _Request) -> None:
         self._retrievals = [one for one in self._retrievals if one not in request.retrievals]
         if not all(one.interaction.is_joinable for one in request.parts):
-            self._incidents.count(_ADVICE)
+            places = ", ".join(self.handlers)
+            self._incidents.count(_ADVICE, detail=places and f"the handler is created at {places}")
             return
         try:
             joined = request.joined()

@@ -90,6 +90,7 @@ class Recorder(Notes):
         self._waiting: dict[Hashable, Interaction] = {}
         self.left_out.forked()
         self.by_hand.forked()
+        self.by_hand.handlers = self.handlers
         self.suspensions = Suspensions(lambda one: self.ended.add(one), self._max_open)
         self.ended = Endings(
             self._on_end, self._on_wait, self.by_hand, self.suspensions, self._incidents

@@ -44,7 +44,7 @@ from rag_eval_hooks.config.sources import (
     merged,
     unknown_setting,
 )
-from rag_eval_hooks.errors import ConfigError, masked
+from rag_eval_hooks.errors import ConfigError, InputError, masked
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, SINK_KEYS, SINKS, TOKEN_SCORERS
 
 __all__ = [
@@ -301,6 +301,11 @@ class RagEvalConfig(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Read only the output of `merged`: pydantic-settings would merge tables of two sources."""
         return (init_settings,)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in type(self).model_fields:
+            raise InputError(f"The settings cannot be changed. Write: RagEval({name}=...).")
+        super().__setattr__(name, value)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Omit sinks, whose URL may contain a key until the sink rejects it."""

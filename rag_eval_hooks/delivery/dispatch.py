@@ -176,8 +176,9 @@ def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
         raise ConfigError("sinks", spec, f"an object, such as {spec.__name__}()")
     if isinstance(spec, Sink | FeedbackSink | PlatformSink) or callable(spec):
         return spec
-    wants = f"a Sink, a callable (evaluation) or (sample, outcomes), {SINKS.wanted}"
-    raise ConfigError("sinks", spec, wants)
+    lacks = " and ".join(f"{name}()" for name in ("deliver", "close") if not hasattr(spec, name))
+    wants = f"a callable (evaluation) or (sample, outcomes), {SINKS.wanted}, or a Sink"
+    raise ConfigError("sinks", spec, f"{wants}; {type(spec).__name__} has no {lacks}")
 
 
 def _named(name: str, address: str, config: RagEvalConfig) -> AnySink:

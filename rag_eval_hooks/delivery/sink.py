@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
@@ -23,6 +24,7 @@ __all__ = [
     "Sink",
     "SinkFunction",
     "SpanUnknown",
+    "TooSlowError",
     "UserSink",
 ]
 
@@ -105,6 +107,10 @@ class Rejected(SendError):
     """The platform will never accept at least one of the results."""
 
 
+class TooSlowError(Exception):
+    """An awaited call of a sink exceeded its timeout."""
+
+
 class Destination:
     """Base class of sinks as the dispatcher sees them. All calls come from one thread."""
 
@@ -113,6 +119,8 @@ class Destination:
     """Whether a call has no time limit and may hang."""
     retries = True
     """Whether failures are retried from memory if there is no spool."""
+    place = ""
+    """Sentence on where the application defines the sink."""
 
     def __init__(self, name: str, key: str) -> None:
         self.name = name
@@ -156,6 +164,7 @@ class UserSink(Destination):
         self.is_watched = getattr(sink, "is_watched", True)
         deliver = own if is_function else getattr(sink, "deliver", None)
         self._deliver: Any = None if deliver is None else _one_argument(deliver)
+        self.place = place_of(deliver)
         self._close: Callable[[], None] | None = None if is_function else own.close
         self._timeout = 0.0
         self._runner: asyncio.Runner | None = None
@@ -209,8 +218,8 @@ def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], obj
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
     """Await a sink and return its exception. A loop would log the exception with its texts."""
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(timeout) as limit:
             await pending
     except BaseException as error:  # noqa: BLE001 - the sink's edge: even an exit ends here
-        return error
+        return TooSlowError() if limit.expired() else error
     return None

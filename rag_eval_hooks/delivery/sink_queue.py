@@ -14,7 +14,14 @@ from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.job import Job, State
 from rag_eval_hooks.delivery.outbox import Outbox
-from rag_eval_hooks.delivery.sink import Destination, Rejected, RetryLater, SendError, SpanUnknown
+from rag_eval_hooks.delivery.sink import (
+    Destination,
+    Rejected,
+    RetryLater,
+    SendError,
+    SpanUnknown,
+    TooSlowError,
+)
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.threads import Wakeup
@@ -119,8 +126,8 @@ class SinkQueue:
                 late = [] if self._is_overdue else self._flying
                 self._is_overdue = True
                 behind = self._take(lambda job: not job.is_stored and now - job.queued_at > longest)
+                self._note_slow(len(late) + len(behind))
                 for job in (*late, *behind):
-                    self._incidents.report(self._origin, TimeoutError())
                     if not job.is_stored:
                         self._end(job, "lost")
             if self._is_down:
@@ -167,7 +174,7 @@ class SinkQueue:
             thread.join(max(0.0, (self._closing or 0.0) - time.monotonic()))
         with self._lock:
             if thread is not None and thread.is_alive() and self.sink.is_watched:
-                self._incidents.report(f"{self._origin} close", TimeoutError())
+                self._incidents.count(f"{self._origin}: not closed in time", detail=self.sink.place)
             self._leave_all("shutdown")
 
     # The methods below run in the sink's thread.
@@ -255,6 +262,11 @@ class SinkQueue:
             raise RetryLater(type(error).__name__) from None
         self._is_open = True
 
+    def _note_slow(self, times: int) -> None:
+        told = f"{self._origin}: a call took more than {self._timeout:g} s, the fixed limit"
+        advice = f"no exception; results may be missing; return sooner.{self.sink.place}"
+        self._incidents.count(told, times, detail=advice)
+
     def _settle(self, failures: Mapping[int, BaseException], now: float) -> None:
         jobs = self._flying
         for index, job in enumerate(jobs):
@@ -286,6 +298,8 @@ class SinkQueue:
             self._incidents.count(f"{self._origin}, {error.reason}: Retry")
             asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
             self._paused_until = max(self._paused_until, asked)
+        elif isinstance(error, TooSlowError):
+            self._note_slow(1)
         elif not self._is_overdue:
             self._incidents.report(self._origin, error)
         self._retry(job, now, lacks_span=isinstance(error, SpanUnknown))

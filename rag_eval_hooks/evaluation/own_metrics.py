@@ -151,8 +151,8 @@ def _number(value: object, scale: Scale, expected: str) -> float:
         raise ResultError(f"The function returned {type(value).__name__}. {expected}")
     number = (scale.high if value else scale.low) if isinstance(value, bool) else float(value)
     if not scale.low <= number <= scale.high:
-        stated = f"The function returned a number outside its scale. {expected}"
-        raise ResultError(stated, f"It returned {number:g}.")
+        told = f"The function returned a number outside its scale. It returned {number:g}."
+        raise ResultError(f"{told} {expected}")
     return number
 
 

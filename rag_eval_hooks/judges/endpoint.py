@@ -170,7 +170,8 @@ class Endpoint:
             cause = cause.__cause__
         if isinstance(error, openai.APITimeoutError):
             return TimeoutError()
-        return _ConnectionFailedError(f"the connection to {self.host} failed; check base_url")
+        told = f"cannot connect to {self.host}; is it running? Check judge_base_url"
+        return _ConnectionFailedError(told)
 
 
 async def _before_try(request: Any) -> None:

@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from email.message import Message
 from fractions import Fraction
 from functools import partial
 from importlib import import_module
@@ -17,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from hypothesis import assume, given
@@ -24,6 +26,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
@@ -41,9 +44,9 @@ from rag_eval_hooks import (
     setup_tracing,
 )
 from rag_eval_hooks.cli.main import main
-from rag_eval_hooks.errors import InputError, unknown
+from rag_eval_hooks.errors import unknown
 from rag_eval_hooks.results import AlertSink
-from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
+from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler, record_contexts
 from tests.support.evaluation import sample
 
 SECRET = "a text of the application"
@@ -98,9 +101,6 @@ MISTAKES: dict[str, str] = {
     "evals.submit(question=SECRET, contexts=retriever)": (
         "not Retriever. Pass its documents: retriever.invoke(question), called"
     ),
-    "with evals.interaction(SECRET) as it: it.contexts(retriever)": (
-        "not Retriever. Pass its documents: retriever.invoke(question), called"
-    ),
     "RunnableLambda(lambda _: record_contexts(retriever)).invoke(SECRET, config(evals))": (
         "not Retriever. Pass its documents: retriever.invoke(question), called"
     ),
@@ -110,9 +110,6 @@ MISTAKES: dict[str, str] = {
     ),
     "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": (
         "metadata 'user_id' must be a text or a number, not Retriever (the key is omitted"
-    ),
-    "with evals.interaction(SECRET) as it: it.metadata(session_id=[SECRET])": (
-        "metadata 'session_id' must be a text or a number, not list (the key is omitted"
     ),
     "[retriever.invoke(SECRET, config(evals)) for _ in range(1 + evals.flush())]": (
         "A retriever ran with the handler, but no model did"
@@ -124,7 +121,7 @@ MISTAKES: dict[str, str] = {
     "evals.submit(question=SECRET, session_id=[SECRET])": "session_id must be str, not list",
     "evals.shutdown(); evals.submit(sample(answer=SECRET))": "request after shutdown",
     "evals.submit(sample()); evals.shutdown(); evals.submit(sample())": "request after shutdown",
-    "it = evals.interaction(SECRET); it.answer(SECRET)": "called outside its with block",
+    "it = evals.interaction(SECRET); it.answer(SECRET)": "(write: with evals.interaction(",
     "with evals.interaction(SECRET) as it: it.contexts([SECRET])\nit.answer(SECRET)": (
         "it.answer() was called after its with block"
     ),
@@ -154,10 +151,8 @@ MISTAKES: dict[str, str] = {
         "takes 2 positional arguments but 3 were given"
     ),
     "with evals.interaction(SECRET) as it: it.anwser = SECRET": "did you mean 'answer'?",
-    "with evals.interaction(SECRET) as it: it.metadata(SECRET)": "metadata must be a mapping",
     "evals.feedback(SECRET)": "Feedback needs a score, a label or a reference",
     "evals.feedback(SECRET, score=SECRET)": "score must be a number, not str",
-    "evals.feedback(SECRET, score=float('nan'))": "feedback: score must be a number, called",
     "evals.feedback(None, score=1)": "the id must be a trace id or sample id, not NoneType",
     "evals.feedback(SECRET, score=1)": "feedback for an unknown id (pass a trace id or sample id",
     "evals.feedback(True, score=1)": "Pass sample.sample_id. submit() returns whether the sample",
@@ -253,15 +248,22 @@ ERRORS: dict[str, str] = {
         )
         for takes in ("", "question, answer", "*, sample")
     },
-    "evals.evaluate(anwser='x')": "no field 'anwser'; did you mean 'answer'",
     "setup_tracing('my-app')": "endpoint is 'my-app'.* service_name= takes a name",
     "Sample('q', ['c'])": r"^Sample\(\) takes 2 .* Write: Sample\(question, contexts=",
     "Score(0.5, 'fine')": r"^Score\(\) takes 2 .* Write: Score\(0.8, explanation=",
     "evals.answer('a')": "^RagEval has no 'answer'; there are aevaluate",
     "evals.interaction('q').context(['c'])": "^ManualInteraction has no .* mean 'contexts'",
     "RagEval(evals.config)": r"write RagEval\(config=",
+    "evals.__reduce_ex__(2)": "RagEval cannot be pickled. Create one in each process",
+    "setattr(evals.config, 'sample_rate', 1)": r"Write: RagEval\(sample_rate=...\)",
+    "RagEval(sinks=[object()])": r"object has no deliver\(\) and close\(\)",
+    "evals.start_trace": r"Write: rag_eval_hooks_llama_index.enable\(evals\)",
+    "LangChainJudge(ChatPromptTemplate(['{a} {b}']) | ask)": "must be the chat model itself",
     "evals.flush('5')": "timeout must be a number of seconds, not str. It is '5'",
 }
+
+
+LANGCHAIN = {"LangChainJudge": LangChainJudge, "ChatPromptTemplate": ChatPromptTemplate}
 
 
 async def awaited(evals: Any) -> Any:
@@ -270,8 +272,8 @@ async def awaited(evals: Any) -> Any:
 
 @pytest.mark.parametrize("code", ERRORS)
 def test_mistake_in_an_inline_call_raises_its_cause(code: str, evals: RagEval) -> None:
-    with pytest.raises((InputError, ConfigError, LookupError, AttributeError), match=ERRORS[code]):
-        eval(code, {**globals(), "evals": evals, "setup_tracing": setup_tracing})
+    with pytest.raises((TypeError, ConfigError, LookupError, AttributeError), match=ERRORS[code]):
+        eval(code, {**globals(), "evals": evals, "setup_tracing": setup_tracing, **LANGCHAIN})
 
 
 @given(st.text(st.characters(categories=["Ll"]), min_size=4), st.integers(0, 3))
@@ -537,8 +539,9 @@ METRICS: dict[str, str] = {
     "1 / len(sample.tags)": "(division by zero; check the number first)",
     "open('/missing/file')": "(No such file or directory)",
     "asyncio.run(rude())": "ConnectionError (the server does not reply; check its address)",
+    "rejecting(sample.answer)": "HTTPError (HTTP 404 from host:1; check its address and key)",
     "DATABASE.execute('')": "connect inside the function, or with check_same_thread=False)",
-    "7": "The function returned a number outside its scale. Return a number from 0 to 1",
+    "7": "The function returned a number outside its scale. It returned 7. Return a number",
     "sample.answer": "The function returned str. Return a number from 0 to 1",
     "Score(value=7)": "The function returned a number outside its scale",
     "Score(sample.answer)": "value must be a finite number, not str",
@@ -567,6 +570,10 @@ class Unreadable(Exception):
 
 def fail(error: Exception) -> None:
     raise error
+
+
+def rejecting(text: str) -> None:
+    raise HTTPError(f"http://u:p@host:1/{text}", 404, text, Message(), None)
 
 
 async def rude() -> None:

@@ -21,9 +21,12 @@ _LONGEST_WAIT: Final = 60.0
 """Maximum pause between attempts, in seconds. If a server asks for more, this value applies."""
 _NO_CREDIT: Final = "insufficient_quota"
 _ADVICE: Final[dict[object, str]] = {
-    401: "the key was not accepted; set api_key",
+    401: (
+        "the key was not accepted; set judge_api_key (RAG_EVAL_JUDGE_API_KEY), or the key of the "
+        "model that you passed"
+    ),
     403: "the key has no access; check the key and the model",
-    404: "the model or path does not exist; check the model and base_url",
+    404: "the model or path does not exist; check the model and judge_base_url",
     429: "the rate limit or quota is reached; lower the concurrency or the sample rate",
     _NO_CREDIT: "the account's quota is used up; check its billing",
 }
