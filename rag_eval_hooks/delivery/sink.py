@@ -164,7 +164,7 @@ class UserSink(Destination):
         self.is_watched = getattr(sink, "is_watched", True)
         deliver = own if is_function else getattr(sink, "deliver", None)
         self._deliver: Any = None if deliver is None else _one_argument(deliver)
-        self.place = place_of(deliver)
+        self.place = place_of(deliver or own.feedback)
         self._close: Callable[[], None] | None = None if is_function else own.close
         self._timeout = 0.0
         self._runner: asyncio.Runner | None = None
