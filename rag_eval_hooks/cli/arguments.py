@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.delivery.jsonl import open_private
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.results import Cuts, FailCondition, Results, read
 from rag_eval_hooks.results.select import time_of
 
@@ -25,6 +26,8 @@ def _checked(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
     def checked(text: str) -> T:
         try:
             return read(text)
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
         except ValueError:
             message = f"{text!r} is not accepted. Use {expected}."
             raise argparse.ArgumentTypeError(message) from None

@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"{arguments.labels}: Only {len(judged)} labels match a verdict with a probability. "
             f"Calibration needs at least {LEAST_LABELS}, with both true and false among them."
+            f"{_stray(labels, arguments.results)}"
         )
     found = agreement(probabilities, truths)
     calibrated, verdicts = cross_fitted(probabilities, truths, [one[2] for one in judged])
@@ -62,6 +63,17 @@ def run(arguments: argparse.Namespace) -> int:
         replace(fitted(probabilities, truths), judge=judge, version=version).write(arguments.output)
         print(f"written: {arguments.output}")
     return 0
+
+
+def _stray(labels: _Labels, path: str) -> str:
+    """Return a sentence on the labels whose id no sample has, or empty text."""
+    known = {row.sample.sample_id for row in read(path)}
+    if not (stray := [name for name, _ in labels if name not in known]):
+        return ""
+    return (
+        f" {len(stray)} labels match no sample, first {str(stray[0])[:40]!r}. A label needs the "
+        f"sample_id of a line in {path}, not its question_id."
+    )
 
 
 def _judge(rows: Sequence[Evaluation], metric: str, path: str) -> tuple[str, str]:

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = _config(arguments)
     rows = itertools.islice(data_rows(data, dict(arguments.map)), arguments.limit)
     pipeline = None if arguments.chain is None else named_object(arguments.chain)
-    run = DatasetRun(output)
+    run = DatasetRun(output, is_asked=pipeline is not None)
     # In a fleet, the configured sinks belong to the workers.
     sinks: list[SinkSpec] = [run, *(config.sinks if arguments.workers is None else ())]
     judge, embedder = (None, None) if arguments.workers else _models(config, output)
@@ -83,10 +83,14 @@ def run(arguments: argparse.Namespace) -> int:
     if not run.started + run.resumed + run.unreadable + run.failed:
         raise UsageError(f"{data} has no rows. The first row must follow the column names.")
     _print_end(run, output, time.monotonic() - started)
+    if run.unanswered:
+        kinds = ", ".join(sorted(run.returned))
+        told = f"{run.unanswered} rows have no answer: {arguments.chain} returned {kinds}"
+        print(f"  {told}. It must return the answer's text.", file=sys.stderr)
     failures = _failures(output, arguments.fail_on, arguments.fail_on_point)
     for failure in failures:
         print(f"FAILED {failure}")
-    if failures or run.failed or run.partial or run.unreadable:
+    if failures or run.failed or run.partial or run.unreadable or run.unanswered:
         return 1
     return UNSCORED if run.unscored else 0
 
@@ -110,6 +114,10 @@ def _failures(
         return []
     whole = summarise(map(without_texts, read(output))).get(None)
     metrics = {} if whole is None else whole.metrics
+    for one in (*conditions, *points) if metrics else ():
+        if one.metric not in metrics:
+            told = f"the results in {output} lack {one.metric}, because an earlier run wrote them"
+            raise UsageError(f"{told}. Remove {output} or choose another -o.")
     return failed_conditions(conditions, metrics, by_point=points)
 
 

@@ -91,8 +91,18 @@ def _check_function(function: Any, option: str) -> None:
         signature.bind("")
     except TypeError:
         name = getattr(function, "__name__", type(function).__name__)
-        wants = f"a function of the question; to pass its result, write x = {name}() and name x"
-        raise ConfigError(option, f"{name}{signature}", wants) from None
+        wants = "a function of the question"
+        if not signature.parameters:
+            module = getattr(function, "__module__", "app")
+            wants = (
+                f"{name} takes no question; if it returns the pipeline, write "
+                f"`pipeline = {name}()` in {module.replace('.', '/')}.py and pass "
+                f"--{option.removeprefix('--')} {module}:pipeline"
+            )
+        error = ConfigError(option, f"{name}{signature}", wants)
+        if not signature.parameters:
+            error.args = (f"{wants}.",)
+        raise error from None
     except ValueError:  # Some functions that are not written in Python have no signature.
         return
 

@@ -34,7 +34,8 @@ _REPORT_EVERY: Final = 50
 class DatasetRun(JsonlSink):
     """The results file of a data set, and the counts of a run.
 
-    Rows that are in the file are skipped.
+    Rows that are in the file are skipped. If a pipeline answers (`is_asked`), rows without an
+    answer are evaluated again.
 
     Rows with a failed metric are removed from the file and evaluated again. The file is replaced
     atomically, so that a killed process leaves the old file.
@@ -43,8 +44,9 @@ class DatasetRun(JsonlSink):
     is_watched = False
     """False, so that calls have no timeout. A busy disk or a stopped process must not lose rows."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_asked: bool = False) -> None:
         super().__init__(path)
+        self._is_asked = is_asked
         self.resumed = 0  # rows that the file already had
         self.started = 0  # rows offered or asked
         self.evaluated = 0  # rows evaluated and written
@@ -52,6 +54,8 @@ class DatasetRun(JsonlSink):
         self.lost = 0  # rows started that will have no result
         self.failed = 0  # rows whose pipeline raised, or that the evaluator dropped
         self.partial = 0  # rows with a failed metric; the next run retries them
+        self.unanswered = 0  # rows that the pipeline did not answer; the next run retries them
+        self.returned: set[str] = set()  # types that the pipeline returned
         self.errors: list[str] = []  # the first errors, for a person
         self.usage = Usage()
         self._reasons: dict[str, str] = {}
@@ -65,7 +69,7 @@ class DatasetRun(JsonlSink):
         failed, rows = set(), read(path)
         for row in rows:
             key = str(row.sample.metadata.get(ROW_KEY))
-            if _has_failed(row.outcomes):
+            if _has_failed(row.outcomes) or self._lacks_answer(row.sample):
                 failed.add(key)
                 continue
             self._see(row.outcomes)
@@ -105,9 +109,13 @@ class DatasetRun(JsonlSink):
         with self._changed:
             self.evaluated += 1
             self.partial += _has_failed(evaluation.outcomes)
+            self.unanswered += self._lacks_answer(evaluation.sample)
             self.usage = sum((one.usage for one in evaluation.outcomes.values()), start=self.usage)
             self._see(evaluation.outcomes)
             self._changed.notify_all()
+
+    def _lacks_answer(self, sample: Sample) -> bool:
+        return self._is_asked and sample.answer is None
 
     def _see(self, outcomes: Outcomes) -> None:
         for metric, one in outcomes.items():
@@ -214,6 +222,9 @@ def _finish(asked: Future[object], row: str, run: DatasetRun) -> None:
         where = f" at {place}" if place else ""
         told = f"the pipeline raised {type(error).__name__}{where}: {error}"
         run.note(f"row {int(row) + 1}: {told}")
+        return
+    result = asked.result()
+    run.returned.add("None" if result is None else type(result).__name__)
 
 
 def _metadata(sample: Sample) -> dict[str, Any]:

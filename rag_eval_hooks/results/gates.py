@@ -17,11 +17,13 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Change, Comparison
 from rag_eval_hooks.results.estimate import ALPHA, Estimate, t_quantile
 from rag_eval_hooks.results.read import without_texts
-from rag_eval_hooks.results.summary import MetricSummary, group_key, summarise
+from rag_eval_hooks.results.summary import MetricSummary, group_key, scale_of_metric, summarise
 
 T = TypeVar("T")
 _CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
 _SIGNS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_WORDS: Final = {"<": "below", "<=": "at most", ">": "above", ">=": "at least"}
+_OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
@@ -72,12 +74,21 @@ class FailCondition:
         """Parse a condition such as `ragas.faithfulness<0.8`.
 
         Raises:
-            ConfigError: The text is not a condition.
+            ConfigError: The text is not a condition, or good means would meet it.
         """
         match = _CONDITION.fullmatch(text)
         if match is None:
             raise ConfigError("fail-on", text, "a condition such as 'ragas.faithfulness<0.8'")
-        return cls(text.strip(), match[1], match[2], float(match[3]))
+        metric, sign, limit = match.groups()
+        scale = scale_of_metric(metric)
+        if scale is not None and (sign[0] == ">") == scale.higher_is_better:
+            error = ConfigError("fail-on", text, f"{metric}{_OPPOSITE[sign]}{limit}")
+            error.args = (
+                f"{text.strip()!r} fails a run whose mean is {_WORDS[sign]} {limit}, "
+                f"the good side; write {error.wants}.",
+            )
+            raise error
+        return cls(text.strip(), metric, sign, float(limit))
 
     def is_met_by(self, value: float) -> bool:
         return bool(_SIGNS[self.sign](value, self.limit))

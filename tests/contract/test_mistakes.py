@@ -778,8 +778,18 @@ COMMANDS: dict[str, str] = {
     "evaluate data.jsonl --metrics lexical --threshold 1": "argument '--threshold'; there are",
     "evaluate data.jsonl --judgee x": "did you mean '--judge'?",
     "evaluate data.jsonl --chain tests.contract.test_mistakes:coroutine": (
-        "must be a function of the question; to pass its result, write x = coroutine() and name x"
+        "coroutine takes no question; if it returns the pipeline, write `pipeline = coroutine()` "
+        "in tests/contract/test_mistakes.py and pass --chain tests.contract.test_mistakes:pipeline"
     ),
+    "evaluate data.jsonl --fail-on-point ragas.faithfulness>=0.8": (
+        "fails a run whose mean is at least 0.8, the good side; write ragas.faithfulness<0.8"
+    ),
+    "evaluate data.jsonl --fail-on ragas.noise_sensitivity<0.1": "write ragas.noise_sensitivity>=",
+    "evaluate data.jsonl --metrics lexical -o old.jsonl --fail-on lexical.number_match<0.5": (
+        "the results in old.jsonl lack lexical.number_match, because an earlier run wrote them. "
+        "Remove old.jsonl or choose another -o"
+    ),
+    "calibrate results.jsonl labels.jsonl": "1 labels match no sample, first 'q1'. A label needs",
     "calibrate results.jsonl results.jsonl": "Write: calibrate RESULTS LABELS",
 }
 
@@ -797,6 +807,8 @@ def test_mistake_in_a_command_says_what_to_write(
         Path(f"{at}.csv").write_text(f"question{mark}answer\n{SECRET}{mark}{SECRET}\n")
     Path("latin.csv").write_bytes("question\nWhy f\xfcr?\n".encode("latin-1"))
     Path("data.jsonl").write_text(json.dumps({"question": "q", "answer": "a"}))
+    Path("labels.jsonl").write_text(json.dumps({"sample_id": "q1", "supported": True}))
+    main(["evaluate", "data.jsonl", "--metrics", "lexical.source_citation", "-o", "old.jsonl"])
     Path("results.jsonl").write_text(json.dumps({"outcomes": {}}))
     with suppress(SystemExit):
         assert main(command.split()) == 2

@@ -79,7 +79,7 @@ def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
     ("gate", "code", "told"),
     [
         (("--fail-on", "lexical.exact_match<0.9"), 1, "FAILED lexical.exact_match<0.9: the mean"),
-        (("--fail-on", "lexical.exact_match>0.1"), 0, "40 rows were evaluated"),
+        (("--fail-on", "lexical.exact_match<0"), 0, "40 rows were evaluated"),
         (("--fail-on", "lexical.exact_mach<0.9"), 2, "did you mean"),
     ],
 )
@@ -202,6 +202,8 @@ chain = (
 )
 def broken(question):
     raise LookupError("no index")
+def silent(question):
+    Ferries().invoke(question)
 """
 
 
@@ -224,6 +226,10 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
     assert broken.code == 1
     assert "12 failed" in broken.out
     assert "ferry_app.py:18: no index" in broken.err
+    for _ in range(2):
+        silent = evaluate(tmp_path, path, "-o", "s.jsonl", "--chain", "ferry_app:silent")
+        assert silent.code == 1
+        assert "12 rows have no answer: ferry_app:silent returned None" in silent.err
 
 
 @pytest.mark.parametrize(

@@ -318,7 +318,7 @@ def test_single_gate_fails_where_the_whole_interval_meets_it(
     for sign, end in (("<", estimate.high), (">", estimate.low)):
         assert end is not None
         assume(abs(end - at) > 0.01 * span)
-        failed = failed_conditions([FailCondition.of(f"{metric}{sign}{at:f}")], metrics)
+        failed = failed_conditions([FailCondition("", metric, sign, float(f"{at:f}"))], metrics)
         assert bool(failed) is (end < at if sign == "<" else end > at)
 
 
