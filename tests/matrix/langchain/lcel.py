@@ -16,7 +16,6 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, Prom
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
     Runnable,
-    RunnableGenerator,
     RunnableLambda,
     RunnablePassthrough,
 )
@@ -52,19 +51,6 @@ def plain(k: int = 2, model: Runnable[Any, Any] | None = None) -> Runnable[Any, 
     return kit.answering(kit.base(k), model)
 
 
-@lcel("RunnableGenerator", answer=lambda question: said(question).upper())
-def generated() -> Any:
-    def shout(parts: Iterator[str]) -> Iterator[str]:
-        for part in parts:
-            yield part.upper()
-
-    async def ashout(parts: AsyncIterator[str]) -> AsyncIterator[str]:
-        async for part in parts:
-            yield part.upper()
-
-    return plain() | RunnableGenerator(shout, ashout)
-
-
 @lcel(answer=lambda question: kit.as_reply(said(question), certain=True))
 def answer_as_structured_output() -> Any:
     inner = kit.reader()
@@ -96,34 +82,9 @@ def the_whole_pipeline_in_one_plain_function() -> Any:
     return RunnableLambda(ask)
 
 
-@lcel(contexts=lambda question: kit.top(question, 5)[3:0:-2])
-def rerank_in_a_lambda() -> Any:
-    best: Any = RunnableLambda(lambda documents: [documents[3], documents[1]])
-    return prompted(kit.base(5) | best | kit.joined)
-
-
 @lcel(contexts=lambda question: [])
 def a_formatter_that_drops_every_document() -> Any:
     return prompted(kit.base() | (lambda documents: kit.joined(documents[:0])))
-
-
-@lcel(
-    "map-reduce",
-    contexts=lambda question: kit.top(question, 3),
-    spans=("chat scripted",) * 3 + kit.RETRIEVED,
-)
-def map_reduce() -> Any:
-    def summary(messages: list[BaseMessage]) -> str:
-        return f"Short for: {kit.prompt_text(messages)[:50]}."
-
-    def counted(messages: list[BaseMessage]) -> str:
-        prompt = kit.prompt_text(messages)
-        shown = [text for text in kit.PASSAGES if text[:50] in prompt]
-        return kit.answer_to(prompt.rpartition("Question: ")[2], shown)
-
-    shorten: Any = RunnableLambda(lambda document: document.page_content) | kit.Chat(reply=summary)
-    context = kit.base(3) | shorten.map() | (lambda found: "\n".join(m.content for m in found))
-    return prompted(context, kit.Chat(reply=counted))
 
 
 ONE_FAILS = [kit.due(), kit.due(kit.QUESTIONS[1], answer=None, status=Status.ERROR)]
@@ -219,7 +180,6 @@ def the_run_to_score_by_its_name(world: World, way: str) -> None:
 # Chains and retrievers of the classic package.
 
 CHAINS: dict[str, Any] = {"missing": CLASSIC_MISSING, "spans": TWO_CALLS}
-CONDENSED = kit.WORDS("What does a season ticket at the office by the gate cost?")
 HISTORY = [
     HumanMessage(kit.WORDS("I want to buy a season ticket.")),
     AIMessage(kit.WORDS("They are sold on land.")),
@@ -246,27 +206,6 @@ def retrieval_qa_refine() -> Any:
             "refine_prompt": PromptTemplate.from_template(f"{{existing_answer}}\nNow add:\n{ask}"),
             "document_variable_name": "context_str",
         },
-    )
-
-
-@kit.shape(
-    "classic chains",
-    "history-aware retriever",
-    contexts=lambda _: kit.top(CONDENSED),
-    inputs=lambda question: {"input": question, "chat_history": HISTORY},
-    questions=("And how much is it at the office?",),
-    **CHAINS,
-)
-def history_aware() -> Any:
-    rewrite = ChatPromptTemplate.from_messages(
-        [("system", "Rewrite."), MessagesPlaceholder("chat_history"), ("human", "{input}")]
-    )
-    aware = classic("chains.create_history_aware_retriever")
-    stuff = classic("chains.combine_documents.create_stuff_documents_chain")
-    prompt = ChatPromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {input}")
-    return classic("chains.create_retrieval_chain")(
-        aware(kit.Chat(reply=lambda _: CONDENSED), kit.base(), rewrite),
-        stuff(kit.reader(), prompt),
     )
 
 

@@ -74,7 +74,6 @@ def in_mode(mode: str, calls: int = 1, ways: Sequence[str] = READ_WAYS) -> None:
     shape(GROUP, *ways, name=mode)(asked)
 
 
-in_mode("compact")
 in_mode("refine", calls=2)
 in_mode("tree_summarize")
 in_mode("accumulate", calls=2, ways=("query",))
@@ -195,14 +194,6 @@ def divided(draw: Draw, tools: Sequence[Any], corpora: Sequence[Corpus], llm: An
     )
 
 
-@shape(GROUP, *READ_WAYS)
-def sub_questions(draw: Draw) -> Asked:
-    corpora, tools, shown = corpora_with_tools(draw, 2)
-    question, answer = draw.question(), draw.answer()
-    engine = divided(draw, tools, corpora, says(answer))
-    return Asked(draw.call(engine, question), question, shown, answer, any_order=True)
-
-
 @shape(GROUP, *WAYS)
 def sub_questions_of_which_one_fails(draw: Draw) -> Asked:
     corpora, tools, _ = corpora_with_tools(draw, 2)
@@ -301,18 +292,6 @@ def answer_that_is_no_text(draw: Draw) -> Asked:
     return Asked(
         lambda: spanned(ask)(corpus.question), corpus.question, corpus.shown(), str(number)
     )
-
-
-@shape(GROUP)
-def function_that_gives_a_pair(draw: Draw) -> Asked:
-    corpus, question, answer = Corpus(draw), draw.question(), draw.sentence()
-
-    def ask(topic: str) -> Any:
-        nodes = corpus.retriever.retrieve(corpus.question)
-        texts = "\n".join(node.get_content() for node in nodes)
-        return says(answer).complete(f"{texts}\n{topic}").text, nodes
-
-    return Asked(lambda: spanned(ask)(question), question, corpus.shown(), answer)
 
 
 @shape(GROUP)

@@ -3,8 +3,6 @@
 Old versions cannot read annotations that are kept as texts.
 """
 
-import contextlib
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -26,13 +24,11 @@ from llama_index.core.workflow import (
 
 from tests.matrix.llama_index.kit import (
     QUERY_SPANS,
-    STEP_FAILED,
     Asked,
     Corpus,
     Draw,
     Scripted,
     prompt_text,
-    read,
     says,
     shape,
 )
@@ -120,23 +116,19 @@ class Flow:
 
         return run
 
-    def told(
-        self, parts: Callable[[list[str]], list[str]], change: Any = None, **values: Any
-    ) -> Callable[[], Any]:
+    def told(self, parts: Callable[[list[str]], list[str]], change: Any) -> Callable[[], Any]:
         """Return a function that asks a workflow of two steps, which give texts and tell of them.
 
         Args:
             parts: Makes the texts that the model is shown of the texts of the found nodes.
             change: Changes the nodes before they are given out.
-            values: Given out beside the nodes.
         """
-        ready = event(self.draw, self.asked, self.nodes, *values)
+        ready = event(self.draw, self.asked, self.nodes)
 
         async def search(ctx: Any, ev: Any) -> Any:
             nodes = await self.corpus.retriever.aretrieve(ev.get(self.asked))
-            if change is not None:
-                nodes = await change(ctx, nodes)
-            return ready(**{self.asked: ev.get(self.asked), self.nodes: nodes, **values})
+            changed = await change(ctx, nodes)
+            return ready(**{self.asked: ev.get(self.asked), self.nodes: changed})
 
         async def tell(ctx: Any, ev: Any) -> StopEvent:
             texts = [node.get_content() for node in getattr(ev, self.nodes)]
@@ -149,15 +141,6 @@ class Flow:
     def due(self, run: Callable[[], Any], **more: Any) -> Asked:
         more = {"contexts": self.corpus.shown(), "answer": self.answer, **more}
         return Asked(run, self.question, **more)
-
-
-def suppressing(run: Callable[[], Any]) -> Callable[[], Any]:
-
-    async def suppressed() -> None:
-        with contextlib.suppress(Exception):
-            await run()
-
-    return suppressed
 
 
 # Steps, results and streams.
@@ -195,22 +178,6 @@ def started_long_before_it_is_awaited(draw: Draw) -> Asked:
 
 
 @shape(GROUP, "run")
-def gives_out_a_response_that_streams(draw: Draw) -> Asked:
-    made = Flow(draw)
-
-    async def ask(ctx: Any, ev: Any) -> StopEvent:
-        engine = made.corpus.engine(says(made.answer), streaming=True)
-        return StopEvent(result=await engine.aquery(ev.get(made.asked)))
-
-    async def run() -> None:
-        await read(
-            await flow(draw, (ask, StartEvent, StopEvent)).run(**{made.asked: made.question})
-        )
-
-    return made.due(run, spans=QUERY_SPANS)
-
-
-@shape(GROUP, "run")
 def gives_out_a_generator_of_its_own(draw: Draw) -> Asked:
     """What it yields is not known."""
     made = Flow(draw)
@@ -232,41 +199,30 @@ def gives_out_a_generator_of_its_own(draw: Draw) -> Asked:
     return made.due(run, answer=None, spans=QUERY_SPANS)
 
 
-def asking_somebody(name: str, *, replies: bool) -> None:
-    """Register a workflow that retrieves, asks somebody, and answers with what it kept."""
+@shape(GROUP, "run")
+def asks_somebody(draw: Draw) -> Asked:
+    """A workflow that retrieves, asks somebody, and answers with what it kept."""
+    made, kept = Flow(draw), draw.name()
 
-    def asked(draw: Draw) -> Asked:
-        made, kept = Flow(draw), draw.name()
+    async def search(ctx: Any, ev: Any) -> InputRequiredEvent:
+        await store(ctx).set(made.asked, ev.get(made.asked))
+        await store(ctx).set(kept, await made.texts())
+        return InputRequiredEvent(prefix="Shall I answer?")
 
-        async def search(ctx: Any, ev: Any) -> InputRequiredEvent:
-            await store(ctx).set(made.asked, ev.get(made.asked))
-            await store(ctx).set(kept, await made.texts())
-            return InputRequiredEvent(prefix="Shall I answer?")
+    async def answer(ctx: Any, ev: Any) -> StopEvent:
+        texts, question = await store(ctx).get(kept), await store(ctx).get(made.asked)
+        return StopEvent(result=await made.tell(texts, question))
 
-        async def answer(ctx: Any, ev: Any) -> StopEvent:
-            texts, question = await store(ctx).get(kept), await store(ctx).get(made.asked)
-            return StopEvent(result=await made.tell(texts, question))
+    async def run() -> None:
+        steps: Any = (search, StartEvent, InputRequiredEvent)
+        then: Any = (answer, HumanResponseEvent, StopEvent)
+        handler = flow(draw, steps, then).run(**{made.asked: made.question})
+        async for one in handler.stream_events():
+            if isinstance(one, InputRequiredEvent):
+                handler.ctx.send_event(HumanResponseEvent(response=draw.word()))
+        await handler
 
-        async def run() -> None:
-            steps: Any = (search, StartEvent, InputRequiredEvent)
-            then: Any = (answer, HumanResponseEvent, StopEvent)
-            timeout = 120.0 if replies else 1.0
-            handler = flow(draw, steps, then, timeout=timeout).run(**{made.asked: made.question})
-            async for one in handler.stream_events():
-                if replies and isinstance(one, InputRequiredEvent):
-                    handler.ctx.send_event(HumanResponseEvent(response=draw.word()))
-            await handler
-
-        if replies:
-            return made.due(run, spans=QUERY_SPANS)
-        silent = suppressing(run)
-        return made.due(silent, answer=None, status=STEP_FAILED, spans=QUERY_SPANS[1:])
-
-    shape(GROUP, "run", name=name)(asked)
-
-
-asking_somebody("asks somebody", replies=True)
-asking_somebody("asks somebody who is silent", replies=False)
+    return made.due(run, spans=QUERY_SPANS)
 
 
 # Tutorials.
@@ -323,60 +279,6 @@ def corrective(draw: Draw) -> Asked:
     return made.due(run, contexts=contexts, options=options)
 
 
-@shape(GROUP, "run")
-def reasoning_agent(draw: Draw) -> Asked:
-    """A ReAct agent: one text holds tools, question and reasoning so far; its reply is parsed.
-
-    What a tool gives is appended as an observation; so is that a reply could not be read.
-    """
-    made, corpora = Flow(draw), [Corpus(draw) for _ in range(draw.chance.randint(1, 3))]
-    asking = [corpus.tool(draw.one_of(None, draw.answer())) for corpus in corpora]
-    tools = {str(tool.metadata.name): tool for tool in asking}
-    questions = [(name, c.question) for name, c in zip(tools, corpora, strict=True)]
-    action, arguments, seen, end = (draw.name().title() for _ in range(4))
-    given = [(n, json.dumps({"input": q}, ensure_ascii=False)) for n, q in questions]
-    calls = [f"{draw.sentence()}\n{action}: {n}\n{arguments}: {text}" for n, text in given]
-    if draw.one_of(True, False):
-        calls.insert(draw.chance.randint(0, len(calls)), draw.sentence())
-    model = says(*calls, f"{draw.sentence()}\n{end}: {made.answer}")
-    lines_at, call_at, said_at = (draw.name() for _ in range(3))
-    going_on, picked = event(draw, lines_at), event(draw, lines_at, call_at)
-    known = [f"> {name}: {tool.metadata.description}" for name, tool in tools.items()]
-    form = draw.one_of("text", "number", "lines")
-
-    async def begin(ctx: Any, ev: Any) -> Any:
-        await store(ctx).set(made.asked, ev.get(made.asked))
-        return going_on(**{lines_at: []})
-
-    async def think(ctx: Any, ev: Any) -> Any:
-        asked, lines = await store(ctx).get(made.asked), getattr(ev, lines_at)
-        said = (await model.acomplete("\n".join([*known, asked, *lines]))).text
-        fields = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
-        lines = [*lines, said]
-        if end in fields:
-            text = said.partition(f"{end}: ")[2]
-            beside = {"number": len(lines), "lines": lines}
-            result = text if form == "text" else {said_at: text, draw.name(): beside[form]}
-            return StopEvent(result=result)
-        if action in fields:
-            call = fields[action], json.loads(fields[arguments])
-            return picked(**{lines_at: lines, call_at: call})
-        return going_on(**{lines_at: [*lines, f"{seen}: {draw.word()}"]})
-
-    async def act(ctx: Any, ev: Any) -> Any:
-        name, inputs = getattr(ev, call_at)
-        observation = f"{seen}: {tools[name](**inputs)}"
-        return going_on(**{lines_at: [*getattr(ev, lines_at), observation]})
-
-    run = made.run(
-        (begin, StartEvent, going_on),
-        (think, going_on, picked | going_on | StopEvent),
-        (act, picked, going_on),
-    )
-    shown = [text for corpus in corpora for text in corpus.shown()]
-    return made.due(run, contexts=shown, any_order=True)
-
-
 # Texts of steps beside nodes, and in stores.
 
 
@@ -426,16 +328,6 @@ def beside_nodes(draw: Draw, found: StepText, said: str) -> Asked:
 def text_of_a_step_that_the_answer_says(draw: Draw) -> Asked:
     found = step_text(draw, draw.one_of(*FORMS))
     return beside_nodes(draw, found, found.answer(draw))
-
-
-@shape(GROUP, "run")
-def record_among_texts_of_an_event(draw: Draw) -> Asked:
-    """Whatever else the event holds, a record in it is found."""
-    made, found = Flow(draw), step_text(draw, draw.one_of("a record", "a nested record"))
-    made.answer = found.fact
-    values = {draw.name(): found.value, draw.name(): draw.sentence(), draw.name(): draw.passages(2)}
-    run = made.told(lambda texts: [found.written, *texts], **values)
-    return made.due(run, contexts=[*found.shown, *made.corpus.shown()])
 
 
 @shape(GROUP)
