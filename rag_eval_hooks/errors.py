@@ -302,7 +302,7 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 
     whole = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     ends = {one.rpartition(".")[2]: one for one in reversed(names)}
-    last = difflib.get_close_matches(name.rpartition(".")[2], list(ends), n=1, cutoff=0.75)
+    last = difflib.get_close_matches(name.rpartition(".")[2], list(ends), n=1, cutoff=0.72)
     return whole[0] if whole else ends[last[0]] if last else None
 
 

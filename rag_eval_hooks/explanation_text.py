@@ -193,7 +193,8 @@ class OutcomeTable(dict[str, Outcome]):
         raise AttributeError(f"Outcomes have no {name!r}. Write: outcomes[{one!r}].value")
 
     def __await__(self) -> Any:
-        raise InputError("evaluate() has no coroutine. Write: await evals.aevaluate(...)")
+        told = "evaluate() and assert_scores() are no coroutines: remove await"
+        raise InputError(f"{told}. Write: await evals.aevaluate(...) in async code")
 
     def __repr__(self) -> str:
         return "\n".join(text for text, _ in outcome_lines(self)) or "{}"

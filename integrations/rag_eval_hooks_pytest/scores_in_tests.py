@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.errors import ConfigError, InputError, check_number, usage
+from rag_eval_hooks.errors import ConfigError, InputError, PublicNames, check_number, usage
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.explanation_text import prose
 from rag_eval_hooks.metrics import ALL_METRICS
@@ -22,7 +22,7 @@ __all__ = ["ScoresInTests"]
 _MOST_TEXT = 4000
 
 
-class ScoresInTests:
+class ScoresInTests(PublicNames):
     """Evaluates samples in a test session and asserts their scores.
 
     Args:

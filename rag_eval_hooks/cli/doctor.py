@@ -176,6 +176,8 @@ def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
         )
     except (RagEvalError, ImportError, OSError) as error:
         advice = error.advice if isinstance(error, ConfigError) else ""
+        if isinstance(error, ConfigError) and error.wants in str(error):
+            advice = ""
         yield CheckResult("settings", "failed", str(error), advice)
         return
     yield CheckResult("settings", "ok", "the evaluator starts")

@@ -89,7 +89,7 @@ def merged(
     """
     _check_variables(settings)
     file = file or os.environ.get(_FILE_VARIABLE)
-    from_file = _read(Path(file)) if file else {}
+    from_file = _read(Path(file), settings) if file else {}
     variables = _Variables(settings)()
     own = {**from_file, **variables, **explicit}
     shared = _shared_variables(own)
@@ -155,14 +155,34 @@ def _check_variables(settings: type[BaseSettings]) -> None:
             _logger.warning("%s is not read; did you mean %s%s?", variable, PREFIX, meant)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, settings: type[BaseSettings]) -> dict[str, Any]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError("config_file", str(path), f"a readable TOML file ({error})") from None
     for name in _TABLES & values.keys():
-        raise ConfigError("config_file", f"[{name}]", "settings without a table above them")
+        told = f"{path}: there is no table [{name}]; write its settings at the top of the file"
+        raise _in_file(f"[{name}]", told)
+    for table, inner in values.items():
+        if table not in settings.model_fields or not isinstance(inner, dict):
+            continue
+        for name in inner.keys() & settings.model_fields.keys():
+            place = f"{path}:{_line_of(text, name)}"
+            raise _in_file(name, f"{place}: move {name} above the table [{table}]")
     return values
+
+
+def _in_file(name: str, told: str) -> ConfigError:
+    error = ConfigError("config_file", name, told)
+    error.args, error.advice = (f"{told}.",), ""
+    return error
+
+
+def _line_of(text: str, name: str) -> int:
+    lines = enumerate(text.splitlines(), start=1)
+    found = (number for number, line in lines if re.match(rf"\s*[\"']?{name}[\"']?\s*=", line))
+    return max(found, default=1)
 
 
 def is_one_provider(judge: str, other: str) -> bool:

@@ -41,9 +41,9 @@ from rag_eval_hooks.usage import tokens
 
 _logger = logging.getLogger("rag_eval_hooks")
 Source: TypeAlias = Judge | Embedder | TokenScorer
-_NO_EMBEDDER: Final = NotScored(Cause.MISSING_INPUT, "no embedder is configured; set `embedder`")
+_NO_EMBEDDER: Final = NotScored(Cause.MISSING_INPUT, "no embedder is configured; set embedder=...")
 _NO_SCORER: Final = NotScored(
-    Cause.MISSING_INPUT, "no token scorer is configured; set `token_scorer`"
+    Cause.MISSING_INPUT, "no token scorer is configured; set token_scorer=..."
 )
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return it")

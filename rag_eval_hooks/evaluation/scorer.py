@@ -222,8 +222,8 @@ class Scorer:
         """Add advice, and report a chosen metric that never has a value with these settings."""
         advised = self._advised(outcome)
         if is_lasting and not self.only_fed:
-            kind = f"metrics without a value: {advised.detail}"
-            self.incidents.count(kind, detail=f"such as {metric.id}")
+            detail = f"metrics such as {metric.id} have no value"
+            self.incidents.count(str(advised.detail), detail=detail)
         return advised
 
     def _advised(self, outcome: NotScored) -> NotScored:

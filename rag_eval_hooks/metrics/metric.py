@@ -122,11 +122,18 @@ def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
     return {name: text for name, text in told.items() if name in needed or text != name}
 
 
+_SYNONYMS: Final = {
+    "contexts": ("documents", "docs", "chunks", "passages", "sources", "source_documents"),
+    "answer": ("reply", "output", "result", "completion", "generation", "actual_output"),
+}
+"""Other libraries' names of the fields."""
+
+
 @lru_cache
 def _with_hint(field: str, keys: tuple[str, ...]) -> str:
     """Return a missing field, and the metadata key that may be its misspelling."""
-    near = nearest(field, keys)
-    return f"{field} (but metadata {near!r}, which may be a misspelling)" if near else field
+    near = nearest(field, keys) or next((k for k in _SYNONYMS.get(field, ()) if k in keys), None)
+    return f"{field} (but metadata {near!r}, which may be meant)" if near else field
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:

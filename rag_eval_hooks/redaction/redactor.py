@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.errors import RedactionError, wrong_type
+from rag_eval_hooks.errors import InputError, RedactionError, wrong_type
 from rag_eval_hooks.incidents import in_words, place_of
 from rag_eval_hooks.sample import Context, Sample
 
@@ -137,7 +137,12 @@ class Session:
         try:
             redacted = self._by_rules(text)
             for function in self._functions:
-                redacted = function(field, redacted)
+                before, redacted = redacted, function(field, redacted)
+                if redacted == field != before:
+                    told = "A redaction function returned the field's name, not the text"
+                    raise InputError(
+                        f"{told}; its arguments are (field, text).{place_of(function)}"
+                    )
                 if not isinstance(redacted, str):
                     advice = f"Return the text.{place_of(function)}"
                     raise wrong_type("the result of a redaction function", "str", redacted, advice)

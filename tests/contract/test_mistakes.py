@@ -98,6 +98,9 @@ MISTAKES: dict[str, str] = {
     "evals.submit({'question': SECRET, 'contexts': [SECRET], 'anwser': SECRET})": (
         "submit: the sample has no answer (but metadata 'anwser'"
     ),
+    "evals.submit({'question': SECRET, 'contexts': [SECRET], 'reply': SECRET})": (
+        "submit: the sample has no answer (but metadata 'reply', which may be meant"
+    ),
     "evals.submit(question=SECRET, contexts=retriever)": (
         "not Retriever. Pass its documents: retriever.invoke(question), called"
     ),
@@ -789,6 +792,7 @@ COMMANDS: dict[str, str] = {
         "the results in old.jsonl lack lexical.number_match, because an earlier run wrote them. "
         "Remove old.jsonl or choose another -o"
     ),
+    "metrics ragas.groundedness": "did you mean 'nvidia.response_groundedness'?",
     "calibrate results.jsonl labels.jsonl": "1 labels match no sample, first 'q1'. A label needs",
     "calibrate results.jsonl results.jsonl": "Write: calibrate RESULTS LABELS",
 }
@@ -813,6 +817,41 @@ def test_mistake_in_a_command_says_what_to_write(
     with suppress(SystemExit):
         assert main(command.split()) == 2
     assert COMMANDS[command] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[rag_eval]\njudge = 'heuristic'", "there is no table [rag_eval]; write its settings at"),
+        (
+            "[metric_rates]\nall = 1\nsample_rate = 0.2",
+            ":3: move sample_rate above the table",
+        ),
+    ],
+)
+def test_settings_file_with_a_misplaced_table_names_the_line(
+    text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "settings.toml").write_text(text)
+    monkeypatch.setenv("RAG_EVAL_CONFIG_FILE", str(tmp_path / "settings.toml"))
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        RagEval(half)
+
+
+def test_redaction_function_with_reversed_arguments_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def hide(text: str, _field: str) -> str:
+        return text
+
+    with RagEval(half, redact=[hide]) as evals:
+        for _ in range(2):
+            evals.submit(sample(answer=SECRET))
+        assert evals.flush(60)
+        assert evals.stats().scored == 0
+    lines = [one for one in caplog.messages if "arguments are (field, text)" in one]
+    assert len(lines) == 1
+    assert f"{__file__}:" in lines[0]
 
 
 def wordless() -> str:
@@ -888,10 +927,16 @@ def test_missing_embedder_is_told_only_where_a_metric_uses_one(
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [
-        ("retrieval", "pass contexts=[{'id': ..., 'text': ...}] (such as retrieval.hit_rate)"),
-        (Criterion("is short", name="short"), "configure an LLM judge (such as criterion.short)"),
-        ("nvidia", "configure an LLM judge (such as nvidia."),
-        ("graphrag.semantic_similarity_percentage", "set `embedder` (such as graphrag.semantic"),
+        (
+            "retrieval",
+            "(metrics such as retrieval.hit_rate have no value",
+        ),
+        (
+            Criterion("is short", name="short"),
+            "an LLM judge (metrics such as criterion.short",
+        ),
+        ("nvidia", "configure an LLM judge (metrics such as nvidia."),
+        ("graphrag.semantic_similarity_percentage", "set embedder=... (metrics such as graphrag"),
         (unsure, ""),
         (None, ""),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -105,4 +106,19 @@ def test_assert_scores_of_a_wrong_limit_names_it(limits: Any, words: str) -> Non
     with pytest.raises(RagEvalError) as refused:
         scores.assert_scores({"question": "q", "contexts": ["A."], "answer": "A."}, **limits)
     assert words in str(refused.value)
+    scores.close()
+
+
+def test_assert_scores_in_async_code_needs_no_await() -> None:
+    scores = ScoresInTests(evals=RagEval("lexical"))
+    one = {"question": "q", "answer": "A.", "reference": "A."}
+
+    async def asserted() -> None:
+        assert scores.assert_scores(one, exact_match=0.5)
+        await scores.assert_scores(one, exact_match=0.5)  # type: ignore[misc]
+
+    with pytest.raises(RagEvalError, match="remove await"):
+        asyncio.run(asserted())
+    with pytest.raises(AttributeError, match="no 'submit'; there are assert_scores, close, evalua"):
+        scores.submit(one)
     scores.close()
