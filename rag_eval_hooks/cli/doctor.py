@@ -33,6 +33,7 @@ ABOUT: Final = """\
 Checks the setup. Builds an evaluator from the settings, evaluates one sample, and sends one test
 span. With --capture, asks your pipeline one question and shows the captured parts. Exit code 1 if a
 check failed."""
+_LONGEST_ADVICE: Final = 200
 _PACKAGES: Final = (
     "opentelemetry-api",
     "opentelemetry-sdk",
@@ -176,8 +177,8 @@ def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
         )
     except (RagEvalError, ImportError, OSError) as error:
         advice = error.advice if isinstance(error, ConfigError) else ""
-        if isinstance(error, ConfigError) and error.wants in str(error):
-            advice = ""
+        if len(advice) > _LONGEST_ADVICE and isinstance(error, ConfigError):
+            advice = f"set {error.field} to a name of this list"
         yield CheckResult("settings", "failed", str(error), advice)
         return
     yield CheckResult("settings", "ok", "the evaluator starts")
