@@ -40,7 +40,7 @@ _one_suspect = threading.Lock()
 
 @functools.cache
 def _evals() -> RagEval:
-    return RagEval(config=_config)
+    return RagEval(config=_config, sinks=_config.sinks)
 
 
 @app.task(name=TASK, bind=True)

@@ -206,6 +206,7 @@ def parts_of(
             tracer=tracer,
             meter=meter,
             logger=logger,
+            has_sinks=bool(all_sinks or sinks is not None or fleet or config.spool),
         ),
         sinks=[*all_sinks, FeedbackSpanSink(tracer, logger)],
         tracer_provider=tracer,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from opentelemetry import _logs, metrics, trace
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import Meter, MeterProvider
 from opentelemetry.trace import Span, SpanContext, TracerProvider
@@ -13,7 +15,7 @@ from opentelemetry.trace import Span, SpanContext, TracerProvider
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.incidents import Incidents, warn_once
 from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample, Status
@@ -46,7 +48,10 @@ class Telemetry(Observer):
         tracer: TracerProvider | None,
         meter: MeterProvider | None,
         logger: LoggerProvider | None,
+        has_sinks: bool,
     ) -> None:
+        # Tests often need no scores.
+        self._is_told = has_sinks or bool(tracer or meter or logger) or "pytest" in sys.modules
         self._thresholds = thresholds
         self._incidents = incidents
         self._holds = config.hold_timeout > 0
@@ -93,6 +98,9 @@ class Telemetry(Observer):
             self._end_span(request.span, {})
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+        if not self._is_told:
+            self._is_told = True
+            _warn_without_providers()
         if request.by_feedback:
             self._publish_late(evaluation)
         elif request.outcomes is not None:
@@ -174,6 +182,15 @@ class Telemetry(Observer):
             yield
         except Exception as error:  # noqa: BLE001 - the sink's edge: the user's providers
             self._incidents.report(f"telemetry {signal}", error)
+
+
+def _warn_without_providers() -> None:
+    ask = (trace.get_tracer_provider, metrics.get_meter_provider, _logs.get_logger_provider)
+    if all(type(one()).__name__.lstrip("_").startswith(("Proxy", "NoOp")) for one in ask):
+        warn_once(
+            "Nobody receives the scores: there is no sink and no tracer provider. Write: "
+            "RagEval(sinks=['console']), or call setup_tracing() at the start"
+        )
 
 
 def _attributes_of(request: Request, ending: Ending) -> Attributes:

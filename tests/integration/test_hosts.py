@@ -226,3 +226,20 @@ def test_the_first_evaluation_blocks_no_event_loop(tmp_path: Path) -> None:
         print(stats.scored, dict(stats.incidents))
         """
     assert run_script(tmp_path, script) == "1 {}\n"
+
+
+@pytest.mark.parametrize(("receiver", "is_told"), [("", True), ("sinks=[]", False)])
+def test_scores_that_nobody_receives_are_warned_of_once(receiver: str, is_told: bool) -> None:
+    script = f"""
+from rag_eval_hooks import RagEval
+with RagEval(lambda sample: 0.5, {receiver}) as evals:
+    evals.evaluate(question="q")
+    for _ in range(3):
+        evals.submit(question="q", contexts=["c"], answer="a")
+    evals.flush(60)
+"""
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(
+        command, check=True, timeout=PATIENCE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    assert ended.stderr.count("there is no sink and no tracer provider") == is_told
