@@ -9,8 +9,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -30,7 +28,6 @@ from rag_eval_hooks.usage import Usage
 from tests.support.command_line import Finished, run_command
 from tests.support.optional import require
 from tests.support.results import START, any_outcome, evaluation, write_results
-from tests.support.scripts import environment
 
 require("jinja2", "rich")
 
@@ -174,22 +171,6 @@ def test_a_line_that_a_crash_cut_is_counted(tmp_path: Path) -> None:
     results = read(archive)
     assert 0 < len(list(results)) < 200
     assert results.skipped["cut"]
-
-
-def test_processes_write_one_file_together(tmp_path: Path) -> None:
-    script = (
-        "import sys; from pathlib import Path; from tests.unit.test_results_files import many;"
-        "from tests.support.results import write_results;"
-        "write_results(Path('r.jsonl'), many(60, seed=int(sys.argv[1])))"
-    )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", script, str(n)], cwd=tmp_path, env=environment())
-        for n in range(3)
-    ]
-    assert [process.wait() for process in processes] == [0] * 3
-    results = read(tmp_path / "r.jsonl")
-    assert len(list(results)) == 180
-    assert results.skipped == {}
 
 
 # Reports and comparisons from the command line.

@@ -19,6 +19,7 @@ from tests.matrix.langchain.agents import asks, pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.graphs import line
 from tests.support.step_texts import FORMS, StepText, step_text
+from tests.support.step_texts import beside as unretrieved
 from tests.support.variation import Variation, run_seed
 
 GROUP = "texts that may be contexts"
@@ -223,6 +224,9 @@ for _form in DRAWN.chance.sample(list(FORMS), 4):
     _one = step_text(DRAWN, _form)
     _said = _one.answer(DRAWN)
     RETRIEVED[f"{_form} next to a document"] = beside(_one, _said), _said, [TEXT, *_one.shown]
+for _form, _one in unretrieved(DRAWN).items():
+    _said = DRAWN.sentence()
+    RETRIEVED[f"{_form} next to a document"] = beside(_one, _said), _said, [TEXT]
 
 
 def register(

@@ -33,7 +33,6 @@ from tests.matrix.llama_index.kit import (
     shape,
 )
 from tests.matrix.llama_index.retrieval import Masking
-from tests.support.step_texts import FORMS, StepText, beside, step_text
 from tests.support.variation import Variation
 
 GROUP = "workflows"
@@ -53,9 +52,6 @@ def event(draw: Variation, *names: str) -> Any:
 def flow(
     draw: Variation,
     *steps: tuple[Step, Any, Any],
-    workers: int = 1,
-    timeout: float = 120.0,
-    **options: Any,
 ) -> Any:
     """A workflow of functions of context and event, each with what it takes and gives."""
     methods: dict[str, Any] = {"__module__": __name__}
@@ -68,11 +64,11 @@ def flow(
         called = draw.name()
         method.__name__, method.__qualname__ = called, f"{name}.{called}"
         method.__annotations__ = {"ctx": Context, "ev": takes, "return": gives}
-        methods[called] = step(num_workers=workers)(method)
+        methods[called] = step(num_workers=1)(method)
 
     for one in steps:
         method_of(*one)
-    return type(name, (Workflow,), methods)(timeout=timeout, **options)
+    return type(name, (Workflow,), methods)(timeout=120.0)
 
 
 class Flow:
@@ -108,35 +104,13 @@ class Flow:
         prompt = f"Use only:\n{texts}\nQuestion: {question}"
         return str((await says(self.answer).acomplete(prompt)).text)
 
-    def run(self, *steps: tuple[Step, Any, Any], workers: int = 1) -> Callable[[], Any]:
+    def run(self, *steps: tuple[Step, Any, Any]) -> Callable[[], Any]:
         """Return a function that asks a workflow of these steps."""
 
         async def run() -> None:
-            await flow(self.draw, *steps, workers=workers).run(**{self.asked: self.question})
+            await flow(self.draw, *steps).run(**{self.asked: self.question})
 
         return run
-
-    def told(self, parts: Callable[[list[str]], list[str]], change: Any) -> Callable[[], Any]:
-        """Return a function that asks a workflow of two steps, which give texts and tell of them.
-
-        Args:
-            parts: Makes the texts that the model is shown of the texts of the found nodes.
-            change: Changes the nodes before they are given out.
-        """
-        ready = event(self.draw, self.asked, self.nodes)
-
-        async def search(ctx: Any, ev: Any) -> Any:
-            nodes = await self.corpus.retriever.aretrieve(ev.get(self.asked))
-            changed = await change(ctx, nodes)
-            return ready(**{self.asked: ev.get(self.asked), self.nodes: changed})
-
-        async def tell(ctx: Any, ev: Any) -> StopEvent:
-            texts = [node.get_content() for node in getattr(ev, self.nodes)]
-            return StopEvent(
-                result=await self.tell("\n\n".join(parts(texts)), getattr(ev, self.asked))
-            )
-
-        return self.run((search, StartEvent, ready), (tell, ready, StopEvent))
 
     def due(self, run: Callable[[], Any], **more: Any) -> Asked:
         more = {"contexts": self.corpus.shown(), "answer": self.answer, **more}
@@ -279,60 +253,7 @@ def corrective(draw: Draw) -> Asked:
     return made.due(run, contexts=contexts, options=options)
 
 
-# Texts of steps beside nodes, and in stores.
-
-
-def beside_nodes(draw: Draw, found: StepText, said: str) -> Asked:
-    """Return a workflow whose model is shown nodes and the text of a step.
-
-    One step gives out both, or one each, in either order; the text may be kept in the store.
-    """
-    made, is_first = Flow(draw), draw.one_of(True, False)
-    asked, nodes, other = made.asked, made.nodes, draw.name()
-    begun, ready = event(draw, asked, nodes, other), event(draw, asked, nodes, other)
-    keeps, in_two = draw.one_of((True, False), (False, False), (False, True))
-
-    async def search(question: str) -> dict[str, Any]:
-        return {nodes: await made.corpus.retriever.aretrieve(question)}
-
-    async def both(ctx: Any, ev: Any) -> Any:
-        if keeps:
-            await store(ctx).set(other, found.value)
-        shown = None if keeps else found.value
-        return ready(**{asked: ev.get(asked), other: shown, **await search(ev.get(asked))})
-
-    async def one(ctx: Any, ev: Any) -> Any:
-        given = {other: found.value} if is_first else await search(ev.get(asked))
-        return begun(**{nodes: None, other: None, asked: ev.get(asked), **given})
-
-    async def then(ctx: Any, ev: Any) -> Any:
-        given = await search(getattr(ev, asked)) if is_first else {other: found.value}
-        before = {name: getattr(ev, name) for name in (asked, nodes, other)}
-        return ready(**{**before, **given})
-
-    async def tell(ctx: Any, ev: Any) -> StopEvent:
-        documents = "\n".join(node.get_content() for node in getattr(ev, nodes))
-        parts = [found.written, documents]
-        prompt = "\n\n".join(parts if is_first else parts[::-1])
-        reply = await says(said).acomplete(f"{prompt}\n-- {getattr(ev, asked)}")
-        return StopEvent(result=reply.text)
-
-    steps: Any = [(one, StartEvent, begun), (then, begun, ready)]
-    run = made.run(*(steps if in_two else [(both, StartEvent, ready)]), (tell, ready, StopEvent))
-    shown = made.corpus.shown()
-    contexts = [*found.shown, *shown] if is_first else [*shown, *found.shown]
-    return made.due(run, contexts=contexts, answer=said)
-
-
-@shape(GROUP)
-def text_of_a_step_that_the_answer_says(draw: Draw) -> Asked:
-    found = step_text(draw, draw.one_of(*FORMS))
-    return beside_nodes(draw, found, found.answer(draw))
-
-
-@shape(GROUP)
-def text_of_a_step_that_instructs(draw: Draw) -> Asked:
-    return beside_nodes(draw, draw.one_of(*beside(draw).values()), draw.sentence())
+# Texts of events and of stores.
 
 
 @shape(GROUP, "run")
@@ -364,11 +285,18 @@ def masked_text_that_the_store_keeps(draw: Draw) -> Asked:
     made.question = f"{draw.question()[:-1]} {secret}?"
     made.answer = f"{heading[:60]} {secret}"
 
-    async def mask(ctx: Any, nodes: Any) -> Any:
+    async def mask(ctx: Any, ev: Any) -> Any:
+        found = await made.retrieve(ctx, ev)
+        nodes = getattr(found, made.nodes)
         raw = "\n".join(node.get_content() for node in nodes)
         await store(ctx).set(draw.name(), f"{heading}\n{raw}")
-        return Masking(secret=secret).postprocess_nodes(nodes)
+        return made.found(**{made.nodes: Masking(secret=secret).postprocess_nodes(nodes)})
 
-    run = made.told(lambda texts: [heading, *texts], mask)
+    async def tell(ctx: Any, ev: Any) -> StopEvent:
+        texts = [heading, *(node.get_content() for node in getattr(ev, made.nodes))]
+        asked = await store(ctx).get(made.asked)
+        return StopEvent(result=await made.tell("\n\n".join(texts), asked))
+
+    run = made.run((mask, StartEvent, made.found), (tell, made.found, StopEvent))
     shown = [text.replace(secret, "[...]") for text in made.corpus.shown(made.question)]
     return made.due(run, contexts=shown)
