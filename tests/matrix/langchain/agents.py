@@ -16,7 +16,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_core.tools import create_retriever_tool, tool
+from langchain_core.tools import StructuredTool, create_retriever_tool, tool
 from pydantic import create_model
 
 from rag_eval_hooks import Status
@@ -95,6 +95,11 @@ def said(question: str) -> str:
     return kit.answer_to(question, kit.top(question))
 
 
+def search_tool(run: Callable[[str], Any]) -> StructuredTool:
+    # The oldest version's `tool` takes no description.
+    return StructuredTool.from_function(run, name=kit.SEARCH, description="Searches.")
+
+
 @agents("create_retriever_tool", spans=(*TOOL_SPANS, "  retrieval InMemoryVectorStore"))
 def retriever_tool() -> Any:
     return agent(searching(), [create_retriever_tool(kit.base(), kit.SEARCH, "Searches.")])
@@ -102,8 +107,7 @@ def retriever_tool() -> Any:
 
 @agents(contexts=text_joined, answer=said)
 def a_tool_that_returns_text_only() -> Any:
-    text = tool(kit.SEARCH, description="Searches.")(lambda query: found(query)[0])
-    return agent(searching(), [text])
+    return agent(searching(), [search_tool(lambda query: found(query)[0])])
 
 
 @agents(
@@ -319,8 +323,7 @@ def search_results(texts: Sequence[str]) -> list[dict[str, Any]]:
 
 @agents("an agent's search results in Anthropic's blocks")
 def in_blocks() -> Any:
-    given = tool(kit.SEARCH, description="Searches.")
-    return agent(searching(), [given(lambda query: search_results(kit.top(query)))])
+    return agent(searching(), [search_tool(lambda query: search_results(kit.top(query)))])
 
 
 @kit.shape("agents", "documents in Anthropic's blocks")
