@@ -77,7 +77,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "no answers": "Check judge_base_url, and that the model in judge is a decision model.",
     "no vectors": "Check judge_base_url, or set embedder.",
     "not JSON": "Check judge_base_url, which usually ends with /v1.",
-    "the connection": "Check judge_base_url, and that the endpoint runs and can be reached.",
+    "cannot connect": "Check judge_base_url, and that the endpoint runs and can be reached.",
     "no reply": "Check that the endpoint answers, or raise judge_timeout.",
     "valid reply": "The model ignores the reply format. Try another model.",
 }
