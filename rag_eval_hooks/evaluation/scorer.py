@@ -233,7 +233,8 @@ class Scorer:
         detail = f"undecided: {outcome.detail}"
         if getattr(judge, "screening", False):
             detail = detail.replace("the judge", "the heuristic judge", 1)
-        if judge.annotator_kind is not AnnotatorKind.LLM and "cannot tell" in detail:
+        unsure = any(words in detail for words in ("cannot tell", "is unsure about"))
+        if judge.annotator_kind is not AnnotatorKind.LLM and unsure:
             detail += "; configure an LLM judge"
         return replace(outcome, detail=detail)
 

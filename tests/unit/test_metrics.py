@@ -68,7 +68,7 @@ def require_undecided(outcome: Outcome, items: int) -> None:
     assert isinstance(outcome, NotScored)
     assert outcome.cause is Cause.UNDEFINED
     assert outcome.undecided
-    assert "cannot tell" in outcome.detail
+    assert "is unsure about" in outcome.detail
     assert len(outcome.explanation["claims"]) == items
 
 
