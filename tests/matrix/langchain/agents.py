@@ -12,7 +12,6 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
-    SystemMessage,
     ToolMessage,
 )
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
@@ -235,23 +234,6 @@ agents("no retrieval in a conversation with artifacts", captured=False, inputs=r
 
 
 # Teams.
-
-
-@agents(group=TEAMS)
-def hand_over_to_an_agent() -> Any:
-    module = import_module("langgraph.graph")
-    command = import_module("langgraph.types").Command
-
-    def triage(state: Any) -> Any:
-        note = SystemMessage("The expert takes this from here on.")
-        return command(goto="expert", update={"messages": [note]})
-
-    made = module.StateGraph(module.MessagesState)
-    made.add_node("triage", triage)
-    made.add_node("expert", agent(searching(), [search]))
-    made.add_edge("__start__", "triage")
-    made.add_edge("expert", "__end__")
-    return made.compile()
 
 
 @agents(

@@ -20,7 +20,6 @@ from langchain_core.runnables import (
     RunnablePassthrough,
 )
 from langchain_core.runnables.history import RunnableWithMessageHistory
-from pydantic import create_model
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -30,16 +29,13 @@ from tests.matrix.world import World
 
 MODEL_ONLY = ("chat scripted",)
 TWO_CALLS = ("chat scripted", *kit.RETRIEVED)
-FIELDS: dict[str, Any] = {kit.SAID: (str, ...), "certain": (bool, ...)}
-Reply = create_model("Reply", **FIELDS)
-"""A structured answer."""
 lcel = functools.partial(kit.shape, "LCEL")
 
 
-def prompted(shown: Any, model: Any = None) -> Any:
+def prompted(shown: Any) -> Any:
     """What a model says of the question and what is shown beside it."""
     inputs: Any = {kit.SHOWN: shown, kit.ASKED: RunnablePassthrough()}
-    return inputs | kit.PROMPT | (model or kit.reader()) | StrOutputParser()
+    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def said(question: str) -> str:
@@ -49,18 +45,6 @@ def said(question: str) -> str:
 @lcel("retriever, prompt, model, parser")
 def plain(k: int = 2, model: Runnable[Any, Any] | None = None) -> Runnable[Any, str]:
     return kit.answering(kit.base(k), model)
-
-
-@lcel(answer=lambda question: kit.as_reply(said(question), certain=True))
-def answer_as_structured_output() -> Any:
-    inner = kit.reader()
-
-    def reply(messages: list[BaseMessage]) -> AIMessage:
-        arguments = {kit.SAID: str(inner.reply(messages)), "certain": True}
-        return AIMessage("", tool_calls=[{"name": "Reply", "args": arguments, "id": "c1"}])
-
-    inputs: Any = {kit.SHOWN: kit.base() | kit.joined, kit.ASKED: RunnablePassthrough()}
-    return inputs | kit.PROMPT | kit.Chat(reply=reply).with_structured_output(Reply)
 
 
 def given_documents(question: str) -> dict[str, Any]:

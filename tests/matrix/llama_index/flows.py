@@ -121,18 +121,6 @@ class Flow:
 
 
 @shape(GROUP, "run")
-def workflow_in_a_workflow(draw: Draw) -> Asked:
-    made = Flow(draw)
-    inner = made.run((made.retrieve, StartEvent, made.found), (made.write, made.found, StopEvent))
-
-    async def ask(ctx: Any, ev: Any) -> StopEvent:
-        await inner()
-        return StopEvent(result={draw.name(): made.answer})
-
-    return made.due(made.run((ask, StartEvent, StopEvent)))
-
-
-@shape(GROUP, "run")
 def started_long_before_it_is_awaited(draw: Draw) -> Asked:
     """An interaction that is opened meanwhile is its own."""
     made, other = Flow(draw), Corpus(draw)
