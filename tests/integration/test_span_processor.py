@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import Link, SpanContext, StatusCode
 
-from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.capture import Run, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.span_processor import RagEvalSpanProcessor
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from rag_eval_hooks.testing import Findings, ScriptedJudge
+from tests.support import telemetry_world
+from tests.support.telemetry_world import HALF, attributes
 from tests.waiting import PATIENCE, until
 
-HALF = Findings(answer_claims=("a", "b"), answer_support=(Support((True,)), Support((False,))))
 SCORE, STATUS = "rag.eval.ragas.faithfulness.score", "rag.eval.status"
 
 
-class World:
+class World(telemetry_world.World):
     """An application whose spans another instrumentor writes, through `processors` of ours."""
 
     def __init__(
@@ -38,27 +35,20 @@ class World:
         processors: int = 1,
         latency: float = 0.0,
         judge: ScriptedJudge | None = None,
-        limits: SpanLimits | None = None,
-        sampler: Sampler = ALWAYS_ON,
-        **config: Any,
+        **how: Any,
     ) -> None:
-        self.provider = TracerProvider(sampler, Resource({"service.name": "x"}), span_limits=limits)
+        super().__init__(judge=judge or ScriptedJudge(HALF, latency=latency), **how)
+        self.provider = self.spans.provider
         self.tracer = self.provider.get_tracer("theirs", "1.2")
-        self.evals = RagEval(
-            metrics="ragas.faithfulness",
-            judge=judge or ScriptedJudge(HALF, latency=latency),
-            config=RagEvalConfig(**config),
-            tracer_provider=self.provider,
-        )
         self.exporters = [InMemorySpanExporter() for _ in range(processors)]
         for exporter in self.exporters:
             inner = BatchSpanProcessor(exporter, schedule_delay_millis=20)
             self.provider.add_span_processor(RagEvalSpanProcessor(inner, self.evals))
-        self._runs = itertools.count()
 
     def begun(self, name: str = "theirs", *, retrieves: bool = True) -> tuple[Run, Span]:
         """A request whose parts have ended, and the span of the other instrumentor."""
-        recorder, number = self.evals.recorder, next(self._runs)
+        self._runs += 1
+        recorder, number = self.evals.recorder, self._runs
         root = recorder.start(f"{number} root", None, RunKind.CHAIN, name)
         span: Any = self.tracer.start_span(name, attributes={"their": "own"})
         kind = RunKind.RETRIEVER if retrieves else RunKind.CHAIN
@@ -99,10 +89,6 @@ class World:
         return self.exported(exporter)
 
 
-def attributes(span: ReadableSpan) -> Mapping[str, Any]:
-    return span.attributes or {}
-
-
 orders = pytest.mark.parametrize("ours_first", [True, False], ids=["ours first", "theirs first"])
 
 
@@ -124,7 +110,7 @@ def test_it_goes_out_once_with_scores_and_all_that_it_had(ours_first: bool) -> N
     assert theirs.parent is not None
     assert theirs.parent.span_id == spans["outer"].context.span_id
     assert (theirs.start_time, theirs.end_time) == (span.start_time, span.end_time)
-    assert theirs.resource.attributes["service.name"] == "x"
+    assert theirs.resource == world.provider.resource
     assert theirs.instrumentation_scope == span.instrumentation_scope
     assert theirs.to_json()
     assert len(theirs.links) == 1
