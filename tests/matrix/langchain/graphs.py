@@ -144,23 +144,6 @@ def fan_out() -> Any:
     return made.compile()
 
 
-@graphs("query analysis", spans=ONE * 2)
-def analysed() -> Any:
-    """A model makes a query of the question before the search; both stand in a mapping."""
-
-    def analyse(state: Any) -> dict[str, Any]:
-        model = kit.Chat(reply=lambda _: f"{kit.COUNT}: {state[kit.ASKED]}")
-        said = says(model, f"Query? {state[kit.ASKED]}")
-        return {kit.SEARCH: {"text": said.partition(": ")[2], "limit": 2}}
-
-    def retrieve(state: Any) -> dict[str, Any]:
-        query = state[kit.SEARCH]
-        return searched({kit.ASKED: query["text"]}, query["limit"])
-
-    nodes = {"analyse": analyse, "retrieve": retrieve, "generate": generate}
-    return line(nodes, **{kit.SEARCH: dict[str, Any]}).compile()
-
-
 def call_graph(app: Any, inputs: Any, config: Any, way: str, **more: Any) -> None:
     """Call a graph in one of four ways, and read its stream."""
 
@@ -184,16 +167,6 @@ MODE_WAYS = tuple(f"mode {how} {mode}" for how in ("stream", "astream") for mode
 def stream_modes(world: World, way: str) -> None:
     _, how, mode = way.split()
     call_graph(direct(), {kit.ASKED: kit.QUESTION}, kit.config(world), how, stream_mode=mode)
-
-
-LEFT = due(Status.CLOSED, answer=None, spans=None)
-
-
-@kit.scene(GROUP, [LEFT], ("stream", "astream"), GRAPHS_MISSING)
-def a_stream_closed_early(world: World, way: str) -> None:
-    """The reader leaves in the middle of the model's answer."""
-    stream = getattr(direct(), way)
-    kit.leave(stream({kit.ASKED: kit.QUESTION}, kit.config(world), stream_mode="messages"))
 
 
 @graphs(group=TEAMS)
