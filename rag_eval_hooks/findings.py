@@ -80,7 +80,7 @@ class Maker(NamedTuple):
         return cls(judge.name, judge.annotator_kind, bool(getattr(judge, "screening", False)))
 
 
-CUT: Final = "limits cut the text"
+CUT: Final = "a limit cut the text"
 """Reason for an unsure verdict: the statement may be in text that a limit cut."""
 UNREAD: Final = "the judge gave no readable verdict"
 """Reason for an unsure verdict: the judge's reply for this item could not be parsed."""

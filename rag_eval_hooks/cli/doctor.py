@@ -69,7 +69,7 @@ _FAULT: Final = "The endpoint failed. Read its log, or wait."
 _ADVICE: Final[Mapping[str, str]] = {
     "HTTP 401": "Set judge_api_key (RAG_EVAL_JUDGE_API_KEY, or OPENAI_API_KEY).",
     "HTTP 403": "Check that judge_api_key has permission for the model that judge names.",
-    "HTTP 404": "Check the model in judge, and judge_base_url.",
+    "HTTP 404": "Check judge_base_url, and the model that the setting judge names.",
     "HTTP 429": "Wait, or lower judge_concurrency and sample_rate; check the account's credit.",
     "HTTP 5": _FAULT,
     "returned an error": _FAULT,

@@ -105,7 +105,8 @@ def _lines(
 ) -> Iterator[str]:
     for number, sample in enumerate(samples, 1):
         if len(samples) > 1:
-            yield f"Sample {number} of {len(samples)}: set root=NAME for one sample per request\n"
+            yield f"Sample {number} of {len(samples)}. For one sample per request, set the"
+            yield "handler's option root= to the name of the call that is a request.\n"
         yield from _described(sample)
     if problem is not None:
         yield f"The pipeline raised {problem}"
@@ -113,10 +114,11 @@ def _lines(
     for reason, count in reasons.items():
         text, part = _NO_SAMPLE.get(reason, ("", "contexts"))
         yield f"{f'{count} more without a sample' if samples else 'No sample'}: {reason}"
-        yield from (f"  {text}", f"  To set it: {_REMEDIES[part]}") if text else ()
+        if text:
+            yield from (f"  {text}", f"  To name the {part} yourself: {_REMEDIES[part]}")
     if not samples and not reasons and problem is None:
         yield "No sample: no LangChain or LlamaIndex call was captured, and nothing was recorded"
-        yield f"  To set it: {_REMEDIES['contexts']}"
+        yield f"  To name the contexts yourself: {_REMEDIES['contexts']}"
     if samples:
         yield "\nIf a part is wrong:"
         yield from (f"  {part}: {remedy}" for part, remedy in _REMEDIES.items())

@@ -155,8 +155,9 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
         f"{run.resumed} were already done": run.resumed,
         f"{run.unreadable} were unreadable": run.unreadable,
         f"{run.failed} failed": run.failed,
-        f"{run.partial} lack a score because a metric failed; run the command again": run.partial,
-        f"the cost is {run.usage.cost or 0.0:.4f}": run.usage.cost is not None,
+        f"the judge cost {run.usage.cost or 0.0:.4f}": run.usage.cost is not None,
+        f"{run.partial} lack a score because a metric failed. To score these rows, run the "
+        "command again": run.partial,
     }
     print(f"{output}: {', '.join(text for text, shown in told.items() if shown)}")
     unscored = (f"{metric} has no value: {why}" for metric, why in run.unscored.items())

@@ -359,7 +359,7 @@ def _config_error(
     raised = first.get("ctx", {}).get("error", "")
     expected = getattr(raised, "wants", None) or str(raised) or expected_by(field)
     if isinstance(value, str) and is_mapping(field):
-        expected += "; in text, write name=value pairs, separated by commas"
+        expected += "; as a string, write name=value pairs separated by commas"
     shown = "**********" if is_secret(field, value) else value
     return ConfigError(path, shown, expected, source=origins[str(name)])
 

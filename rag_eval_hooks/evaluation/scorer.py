@@ -251,7 +251,14 @@ def _warnings(
     of_findings = (text for kind in sorted(read) for text in findings.warnings.get(kind, ()))
     seen = {*metric.needs}.union(*(SPECS[kind].shows for kind in read & SPECS.keys()))
     cut = seen & cut_fields(sample)
-    return (*of_findings, *(f"limits cut the {name.value}" for name in Field if name in cut))
+    return (
+        *of_findings,
+        *(
+            f"incomplete {name.value}: a limit or a lost event cut the text"
+            for name in Field
+            if name in cut
+        ),
+    )
 
 
 def _outcome(metric: Metric, result: object) -> Outcome:

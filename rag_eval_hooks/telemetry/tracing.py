@@ -49,7 +49,10 @@ def setup_tracing(
         RuntimeError: A tracer provider is already set.
     """
     if endpoint is not None and not str(endpoint).startswith(("http://", "https://")):
-        wants = "a URL that starts with http:// or https://, or None; service_name= takes a name"
+        wants = (
+            "a URL that starts with http:// or https://, or None; "
+            "to name the service, pass service_name="
+        )
         raise ConfigError("endpoint", endpoint, wants)
     try:
         from rag_eval_hooks.telemetry import sdk

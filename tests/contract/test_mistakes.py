@@ -251,7 +251,7 @@ ERRORS: dict[str, str] = {
         )
         for takes in ("", "question, answer", "*, sample")
     },
-    "setup_tracing('my-app')": "endpoint is 'my-app'.* service_name= takes a name",
+    "setup_tracing('my-app')": "endpoint is 'my-app'.* to name the service, pass service_name=",
     "Sample('q', ['c'])": r"^Sample\(\) takes 2 .* Write: Sample\(question, contexts=",
     "Score(0.5, 'fine')": r"^Score\(\) takes 2 .* Write: Score\(0.8, explanation=",
     "evals.answer('a')": "^RagEval has no 'answer'; there are aevaluate",
