@@ -188,7 +188,7 @@ def _warn_without_providers() -> None:
     ask = (trace.get_tracer_provider, metrics.get_meter_provider, _logs.get_logger_provider)
     if all(type(one()).__name__.lstrip("_").startswith(("Proxy", "NoOp")) for one in ask):
         warn_once(
-            "Nobody receives the scores: there is no sink and no tracer provider. Write: "
+            "The scores go nowhere: there is no sink and no tracer provider. Write: "
             "RagEval(sinks=['console']), or call setup_tracing() at the start"
         )
 
