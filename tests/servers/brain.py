@@ -17,10 +17,10 @@ from typing import Any
 
 from tests.servers.rules import (
     ENTITY,
+    QUESTION_FORMS,
     evasive,
     holds,
     indistinct,
-    question_forms,
     sentences,
     share_held,
     shared_words,
@@ -103,7 +103,7 @@ def _claims(text: Mapping[str, str], only: Only) -> list[dict[str, Any]]:
 
 def _questions(answer: str) -> dict[str, Any]:
     told = [] if evasive(answer) else sentences(answer)[:1]
-    texts = [form.format(sentence) for sentence in told for form in question_forms(answer)]
+    texts = [form.format(sentence) for sentence in told for form in QUESTION_FORMS]
     return {**_numbered(texts), "noncommittal": evasive(answer)}
 
 

@@ -26,15 +26,9 @@ _EVASION = (
 _STOP = re.compile(r"(?<=[.!?؟])\s+|(?<=[。！？])")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
-_ARABIC = re.compile(r"[\u0600-\u06ff]")
 _ASCII_WORD = re.compile(r"\w{4,}", re.ASCII)
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]{2,}|(?:(?![\u3040-\u30ff\u4e00-\u9fff])\w){4,}")
-_FORMS = (
-    (_KANA, ("{}のですか？", "なぜ{}のですか？", "いつ{}のですか？")),
-    (_HAN, ("{}，对吗？", "为什么{}？", "谁说{}？")),
-    (_ARABIC, ("هل {}؟", "لماذا {}؟", "متى {}؟")),
-)
-_OTHER = ("Is it true that {}?", "Who says that {}?", "Why is it that {}?")
+QUESTION_FORMS = ("Is it true that {}?", "Who says that {}?", "Why is it that {}?")
 
 
 def sentences(text: str) -> list[str]:
@@ -62,10 +56,6 @@ def share_held(text: str, *others: str) -> float:
 def shared_words(wanted: str, text: str) -> float:
     words = _words(wanted)
     return len(words & _words(text)) / max(len(words), 1)
-
-
-def question_forms(text: str) -> tuple[str, str, str]:
-    return next((forms for script, forms in _FORMS if script.search(text)), _OTHER)
 
 
 @lru_cache(maxsize=512)
