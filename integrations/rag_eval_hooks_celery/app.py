@@ -30,8 +30,8 @@ _AMQP: Final = ("amqp", "amqps", "pyamqp")
 def visibility_timeout(config: RagEvalConfig) -> float:
     """Return the seconds after which the application sends a sample without a result again.
 
-    This exceeds the slowest evaluation: `sample_timeout` for the sample and `SINK_RETRY_SECONDS`
-    for sinks.
+    The timeout exceeds the slowest evaluation. An evaluation takes at most `sample_timeout`, and
+    its sinks at most `SINK_RETRY_SECONDS`.
     """
     return config.sample_timeout + limits.SINK_RETRY_SECONDS + _TIMEOUT_S
 

@@ -24,17 +24,14 @@ _POLL_S: Final = 0.1
 _PAUSE_S: Final = 1.0
 """Seconds between two reads of the result backend."""
 _STORED_S: Final = 2.0
-"""Time for the outbox to store a sample, in seconds. Then memory can release the sample."""
+"""Seconds in which the outbox can store a sample. Then memory can release the sample."""
 _NAMESPACE: Final = uuid.UUID("5a1e8a3c-54d7-4f0b-9c55-5d1f3a0f7e21")
 
 
 class Publisher:
     """Sends the samples of one process. All coroutines run in one event loop.
 
-    Args:
-        fleet: Broker and result backend.
-        incidents: Counts failures.
-        mark: Identifies the samples' redaction settings.
+    `mark` identifies the redaction settings of the samples.
     """
 
     def __init__(self, fleet: Fleet, incidents: Incidents, mark: str) -> None:
@@ -64,11 +61,11 @@ class Publisher:
         """Send a sample and wait for its result, without a timeout.
 
         A sample without a result is sent again after the visibility timeout. Its task id is the
-        same in every process, so that any process finds an existing result.
+        same in every process, so any process finds an existing result.
 
         Returns:
-            The evaluation with its outcomes, or the sample's outcome. A sample that the broker
-            rejects is `dropped` as `broker`.
+            The evaluation with its outcomes, or how the sample ended without one. A sample that the
+            broker rejects is `dropped` as `broker`.
         """
         sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))
@@ -127,7 +124,7 @@ class Publisher:
         return True
 
     async def _poll(self) -> None:
-        """Pass results to the waiting samples, while any sample waits."""
+        """Pass results to the samples that wait for them, until no sample waits."""
         while self._waiting:
             try:
                 found = self._reader.submit(self._read, frozenset(self._waiting))

@@ -25,7 +25,7 @@ from rag_eval_hooks_celery.wire import request_from_wire, result_to_text
 __all__ = ["app", "worker_settings"]
 
 _MOST_TRIES: Final = 3
-"""Number of workers that may crash on a sample before the sample is dropped."""
+"""Maximum number of workers that may crash on a sample. Then the sample is dropped."""
 
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:
@@ -45,7 +45,7 @@ def _evals() -> RagEval:
 
 @app.task(name=TASK, bind=True)
 def evaluate(task: Task[Any, Any], text: str) -> str:
-    """Evaluate a sample, unless its result exists. Return after all sinks have the result."""
+    """Evaluate a sample, unless its result exists. Return once all sinks have the result."""
     task_id = str(task.request.id)
     meta = task.backend.get_task_meta(task_id, cache=False)
     if meta["status"] == states.SUCCESS:

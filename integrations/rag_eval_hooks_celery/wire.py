@@ -23,7 +23,7 @@ def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: st
 
 
 def request_from_wire(text: str, redactor: Redactor) -> Request:
-    """Return the request in a message, with the application's sampling decision."""
+    """Return a request with the application's sampling decision."""
     data = json.loads(text)
     if not 1 <= data["schema"] <= _SCHEMA:
         raise ValueError(f"Schema {data['schema']!r} is newer than this worker.")
@@ -35,7 +35,6 @@ def request_from_wire(text: str, redactor: Redactor) -> Request:
 
 
 def result_to_text(ending: Ending) -> str:
-    """Return the message for a sample's outcome."""
     plain: dict[str, Any] = {"schema": _SCHEMA, "column": ending.column, "reason": ending.reason}
     if (evaluation := ending.evaluation) is not None:
         outcomes = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
@@ -44,7 +43,7 @@ def result_to_text(ending: Ending) -> str:
 
 
 def result_from_text(text: str) -> dict[str, Any] | Ending:
-    """Return the evaluation's fields in a message, or the sample's outcome if not evaluated."""
+    """Return the fields of an evaluation, or how the sample ended without an evaluation."""
     data = json.loads(text)
     if "outcomes" not in data:
         return Ending(Column(data["column"]), str(data["reason"]))

@@ -33,7 +33,7 @@ _QUESTION_KEYS = (
     *("start_event", "kwargs"),
 )
 _LEVELS = 6
-"""Number of nested levels of a workflow's store to search for tools' messages."""
+"""Maximum depth at which a workflow's store is searched for tools' messages."""
 
 
 def question_of(value: Any) -> str | None:
@@ -76,10 +76,10 @@ def nodes_in(value: Any) -> list[NodeContext] | None:
 
 
 def retrieved(source: Context, retrieved: Iterable[Context], question: str) -> Context | None:
-    """Return a source as a context, or None if it was not retrieved.
+    """Return a source as a context, or None if no retriever returned the source.
 
-    Some engines split documents into numbered pieces, wrap a document in a prompt, or put generated
-    texts among the sources.
+    Some engines split documents into numbered pieces, wrap a document in a prompt, or add generated
+    texts to the sources.
     """
     wholes = {one.text.strip(): one for one in retrieved if one.text.strip()}
     if any(source.id == context.id for context in retrieved):

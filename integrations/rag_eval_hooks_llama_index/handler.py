@@ -82,9 +82,9 @@ class Instrumentation(ModelEvents):
         self._recorder.by_hand.everywhere.discard(_FRAMEWORK)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Capture nothing that starts in the block, including its new tasks and threads.
+        """Capture nothing that starts in the block or in tasks and threads created there.
 
-        Concurrent requests are still captured. An open request stays complete.
+        Concurrent requests are still captured. Requests that are already open stay complete.
         """
         return paused()
 
@@ -150,7 +150,7 @@ class Instrumentation(ModelEvents):
         return not self._parents.began_unseen(span_id, parent_id, arguments)
 
     def _kind(self, role: Role, parent_id: str | None) -> RunKind:
-        """Return a run's kind. A tool call inside itself (sync inside async) is a chain."""
+        """Return a run's kind. A sync tool call inside its own async call is a chain."""
         parent = self._recorder.get(parent_id) if role is Role.TOOL else None
         is_inner = parent is not None and parent.kind is RunKind.TOOL
         return RunKind.CHAIN if is_inner else role.kind
@@ -167,7 +167,7 @@ class Instrumentation(ModelEvents):
     def _copy_arguments(
         self, run: Run, role: Role, arguments: Mapping[str, Any], instance: Any
     ) -> None:
-        """Copy a call's arguments for later reading, if they may contain a question."""
+        """Copy a call's arguments, which may contain a question, for later reading."""
         reader, defer = self._reader, self._reader.defer
         if role is Role.TOOL and self._recorder.span_content:
             defer(run, "arguments", reader.tool_arguments, dict(arguments))
@@ -283,6 +283,6 @@ def _may_resume(flow: Run) -> bool:
 
 
 def _without_stream(given: Any) -> Any:
-    """Return a response without its generator, which the application may drop."""
+    """Return a response without its generator, because the application may drop the generator."""
     sources = getattr(given, "source_nodes", None)
     return Response(None, sources) if isinstance(sources, list) else None

@@ -27,9 +27,9 @@ __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
 class LlamaIndexChat(ChatAdapter):
     """A LlamaIndex LLM, copied without its callbacks.
 
-    If the LLM supports function calls, it requests structured output by a tool call, else by text.
-    LlamaIndex's structured LLMs are not used, because they return parsed objects without the
-    original reply and its token counts.
+    An LLM with function calls returns structured output by a tool call, any other LLM by text.
+    LlamaIndex's structured LLMs are not used: they return parsed objects without the original reply
+    and its token counts.
     """
 
     def __init__(self, llm: LLM, limits: CallLimits) -> None:
@@ -80,8 +80,9 @@ class LlamaIndexChat(ChatAdapter):
 class LlamaIndexJudge(LLMJudge):
     """Uses a LlamaIndex LLM as the judge.
 
-    The application's callback managers do not see its calls. LlamaIndex's global instrumentation
-    handlers do see them, in a context that suppresses OpenTelemetry's instrumentation.
+    The application's callback managers do not see the judge's calls. LlamaIndex's global
+    instrumentation handlers do see them, in a context that suppresses OpenTelemetry's
+    instrumentation.
 
     Args:
         llm: The LLM. Its temperature and other settings stay unchanged.
@@ -102,7 +103,7 @@ class LlamaIndexJudge(LLMJudge):
 
 
 class _Shape(BaseTool):
-    """A tool that describes a reply's format and is never run."""
+    """Describes a reply's format as a tool. The tool is never run."""
 
     def __init__(self, prompt: Prompt) -> None:
         self._metadata = ToolMetadata(
@@ -118,7 +119,7 @@ class _Shape(BaseTool):
 
 
 def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:
-    """Return each tool call's arguments: the text that the model sent, or else parsed values."""
+    """Return each tool call's arguments, as the model's text or else as parsed values."""
     # Old versions have no blocks.
     parts = getattr(response.message, "blocks", ())
     blocks = [getattr(part, "tool_kwargs", None) for part in parts]

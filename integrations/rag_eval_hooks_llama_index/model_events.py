@@ -119,7 +119,7 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
             self._recorder.fail(run, asyncio.CancelledError())
 
     def _model_run(self, span_id: str | None) -> Run | None:
-        """Return the run of a model's span, or None. A span without a start is recorded."""
+        """Return the run of a model's span, or None. If the span's start was lost, record that."""
         run = self._recorder.get(span_id)
         if run is None and self._reader.options.root is None:
             self._parents.began_unseen(str(span_id), span_id, {})

@@ -52,7 +52,7 @@ def object_facts(role: Role, instance: Any) -> Facts:
 
 
 def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
-    """Return a tool call's id, which the enclosing step of the agent contains."""
+    """Return a tool call's id. The enclosing step of the agent has the id."""
     if run.kind is not RunKind.TOOL:
         ids = iter([getattr(arguments["ev"], "tool_id", None) if "ev" in arguments else None])
     else:
@@ -65,9 +65,7 @@ def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
 def model_facts(described: Mapping[str, Any], span_id: str | None) -> Facts:
     """Return provider and model from a model's settings, and whether the call streams.
 
-    Args:
-        described: The model's settings.
-        span_id: The span's id, which contains class and method of the call.
+    `span_id` contains the class and method of the call.
     """
     method = str(span_id).partition("-")[0].rpartition(".")[2]
     streams = method.removeprefix("a").startswith("stream")
@@ -107,7 +105,7 @@ def tool_calls_of(response: Any) -> list[dict[str, Any]]:
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str | None:
-    """Return a copy of a tool call's arguments as JSON, without unread parts."""
+    """Return a tool call's arguments as JSON, without unread objects."""
     flat = {**arguments, **(arguments.get("kwargs") or {})}
     flat.pop("kwargs", None)
     return as_json({key: one for key, one in flat.items() if not isinstance(one, Opaque)})

@@ -42,7 +42,7 @@ __all__ = ["FunctionCall", "Reader"]
 _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
 _QUERIES = ("query", "aquery")
 _MAX_ALONE = 10_000
-"""Maximum number of remembered nodes from retrievers outside any call."""
+"""Maximum number of remembered nodes that were retrieved outside any call."""
 _MAX_WORKFLOWS = 1_000
 """Maximum number of workflows whose question fields are remembered."""
 
@@ -56,7 +56,7 @@ class FunctionCall(NamedTuple):
 
 
 class Reader(BaseReader):
-    """Records the texts in copies on runs, and remembers what later requests need."""
+    """Records copied texts on runs, and remembers what later requests need."""
 
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, form_of)
@@ -77,7 +77,7 @@ class Reader(BaseReader):
     def input(self, run: Run, given: Mapping[str, Any], declared: tuple[str, ...] | None) -> None:
         """Record the input of an outermost call, which contains the question.
 
-        `declared` are the field names of a workflow's start event.
+        `declared` has the field names of a workflow's start event.
         """
         held = {key: one for inner in given.values() for key, one in (entries(inner) or {}).items()}
         texts = texts_in(given)
@@ -92,8 +92,7 @@ class Reader(BaseReader):
     def step(self, run: Run, event: Any, state: Mapping[str, Any]) -> None:
         """Record the state with which a workflow without a question continues.
 
-        An earlier run, perhaps in another process, left the state in its context's store and in the
-        events of its steps.
+        An earlier run, perhaps in another process, left the state in the store and in events.
         """
         root = run.interaction.root
         if root.query or run.interaction.asked:
@@ -118,11 +117,11 @@ class Reader(BaseReader):
             self._note(run, [Context(text=text)], Origin.TEXT)
 
     def result(self, run: Run, result: Any, given: Any, state: Any, call: FunctionCall) -> None:
-        """Record the documents and the answer in the result of a call.
+        """Record the documents and the answer in a call's result.
 
         Args:
             run: The run of the call.
-            result: A copy of the call's output.
+            result: A copy of the result.
             given: Arguments of a postprocessor, by name.
             state: The store of a step's workflow, by name.
             call: The call.
@@ -203,7 +202,7 @@ class Reader(BaseReader):
             remember(self._alone, node.id, None, _MAX_ALONE)
 
     def _note_sources(self, run: Run, reply: Reply, call: FunctionCall) -> None:
-        """Record a response's sources. A synthesizer's sources count only after their retrieval.
+        """Record a response's sources. A synthesizer's sources need an earlier retrieval.
 
         Index building summarizes nodes without a retrieval.
         """
@@ -228,7 +227,7 @@ class Reader(BaseReader):
             self._note(run, kept, Origin.SOURCES)
 
     def _note_step(self, run: Run, result: Any, role: Role) -> None:
-        """Record documents and texts in a step's result, unless the framework created it."""
+        """Record documents and texts in a step's result, unless the framework wrote the step."""
         if nodes := nodes_in(result):
             self._note(run, nodes)
             return
@@ -254,7 +253,7 @@ class Reader(BaseReader):
                 self._note(run, new, Origin.STEP)
 
     def _note_tool(self, run: Run, output: Any) -> None:
-        """Record a tool's text, because the tool may have searched without an event."""
+        """Record a tool's text. The tool may have searched without reporting an event."""
         named = self.is_named_tool(run)
         if not isinstance(output, Message) or output.failed:
             return

@@ -1,4 +1,4 @@
-"""Classifies LlamaIndex's spans: their role, their parent run, and spans of no request."""
+"""Finds the role and parent run of LlamaIndex's spans, and spans that belong to no request."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class Role(Enum):
     WORKFLOW = auto()
     SYNTHESIS = auto()
     PART = auto()
-    """A part of an embedding, a query or document preparation, without texts."""
+    """A step inside an embedding, or the preparation of a query or document. Has no texts."""
 
     @property
     def kind(self) -> RunKind:
-        """The run's kind. A model's run gets its kind when the model is called."""
+        """The run's kind. A model's run becomes a model when the model is called."""
         return _RUN_KINDS.get(self, RunKind.CHAIN)
 
 
@@ -98,9 +98,9 @@ _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
     (BaseEmbedding, Role.PART, ()),
     (TransformComponent, Role.PART, ()),
 )
-"""Base classes with their roles and traced methods. If none is named, all methods count.
+"""Base classes with their roles and traced methods. Without named methods, all methods count.
 
-The first match decides.
+The first matching row decides the role.
 """
 
 _STEPS_OF_REQUESTS = frozenset(
@@ -112,8 +112,10 @@ _STEPS_OF_REQUESTS = frozenset(
         *("complete", "acomplete", "structured_predict", "astructured_predict"),
     }
 )
-"""Methods that LlamaIndex wraps in spans. `run` is excluded, because in old versions a workflow's
-span stays current in the code that started it.
+"""Methods that LlamaIndex wraps in spans.
+
+In old versions, a workflow's span stays current in the code that started the workflow. `run` is
+therefore excluded.
 """
 
 
@@ -150,8 +152,8 @@ def name_of(role: Role, instance: Any) -> str | None:
 def is_written_by_framework(tool: Any) -> bool:
     """Return whether the framework wrote a tool, such as a handover to another agent.
 
-    A tool has a sync and an async function. If the application wrote one of them, the framework
-    generates the other. So a tool is the framework's only if both functions are.
+    A tool has a sync and an async function. If the application wrote one, the framework generates
+    the other, so the tool is the framework's only if both are.
     """
     functions = [getattr(tool, name, None) for name in ("fn", "async_fn")]
     modules = [str(function.__module__) for function in functions if function is not None]
@@ -159,7 +161,7 @@ def is_written_by_framework(tool: Any) -> bool:
 
 
 class SpanParents:
-    """Finds the parent run of a span, through spans and through streams that are being read."""
+    """Finds the parent run of a span, through open spans and open streams."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -178,13 +180,7 @@ class SpanParents:
         return next((str(run.id) for run in runs if run.end is None), known)
 
     def of(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
-        """Return the parent run of a starting span, or None for a root.
-
-        Args:
-            parent_id: LlamaIndex's parent id.
-            role: Role of the span.
-            instance: Object of the span.
-        """
+        """Return the parent run of a starting span, or None for a root."""
         known = parent_id if self._recorder.knows(parent_id) else None
         if self._is_workflow(known) and _stands_alone(role, instance):
             known = None
@@ -216,9 +212,9 @@ class SpanParents:
     def began_unseen(
         self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any]
     ) -> bool:
-        """Return whether a call belongs to a request that has ended or whose start was lost.
+        """Return whether a call belongs to a request that has ended, or whose start was lost.
 
-        Other calls may start anywhere, for example in a span from before capture was enabled.
+        All other calls may start anywhere, for example in a span from before capture was enabled.
         """
         if parent_id is None or parent_id in self._ignored or is_suppressed():
             return False
@@ -234,7 +230,7 @@ class SpanParents:
         return True
 
     def lose(self, span_id: str, parent_id: str | None) -> None:
-        """Record a call whose start was lost. No call inside becomes a request."""
+        """Record a call whose start was lost. Calls inside do not become requests."""
         self._recorder.lost(span_id, parent_id)
         for lost in (span_id, parent_id):
             if lost is not None and not self._recorder.knows(lost):
@@ -254,7 +250,7 @@ def _stands_alone(role: Role, instance: Any) -> bool:
 
 
 def _is_step_of_request(span_id: str) -> bool:
-    """Return whether a span belongs to a LlamaIndex request, judged by the name in its id."""
+    """Return whether a span belongs to a LlamaIndex request, by the name in its id."""
     return span_id[:-_ID_CHARS].rpartition(".")[2] in _STEPS_OF_REQUESTS
 
 
@@ -265,7 +261,9 @@ _TOOLS = (
 )
 """Module prefixes of evaluators, dataset generators, and summary building."""
 _NEAR = 25
-"""Maximum number of frames between a tool and its call. Few suffice, because the call is outermost.
+"""Number of stack frames to search for an offline tool.
+
+A few suffice, because only a call without a captured parent is checked.
 """
 _GENERATING = "generate only questions based on the below query"
 """Part of the dataset generators' prompt template."""
@@ -274,7 +272,8 @@ _GENERATING = "generate only questions based on the below query"
 def _is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:
     """Return whether an offline tool made a call without a parent.
 
-    A tool that runs calls in tasks is not on their stack, so the query or the template decides.
+    A tool may run its calls in tasks, whose stack does not contain the tool. The query or the
+    template then decides.
     """
     query = arguments.get("query")
     if (query.query_str if isinstance(query, QueryBundle) else query) == DEFAULT_SUMMARY_QUERY:
@@ -288,10 +287,10 @@ def _is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:
 
 
 def openinference_span(root: Run) -> tuple[bool, Span | None]:
-    """Return whether another instrumentor writes spans, and its span of a root.
+    """Return whether OpenInference writes spans, and its span of a root.
 
-    Its handler is on LlamaIndex's root dispatcher. Its private map from span ids to spans may be
-    missing. Then scores appear only on the evaluation span.
+    Its handler is on LlamaIndex's root dispatcher. If the handler's private map of spans is
+    missing, scores appear only on the evaluation span.
     """
     for handler in get_dispatcher().span_handlers:
         if type(handler).__module__.startswith("openinference.instrumentation.llama_index."):

@@ -1,7 +1,7 @@
-"""Follows streamed answers: a call's stream, the end of its reading, and the text.
+"""Follows streamed answers, and notices when the application has read them.
 
-The application may read a stream at any time, in any thread or task. A generator is inserted into a
-streaming response. A plain generator cannot be replaced, so its text is unknown.
+The application may read a stream at any time, in any thread or task. In a streaming response, our
+generator replaces the original. A plain generator cannot be replaced, so its text is unknown.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ _STREAMED = (Generator, AsyncGenerator, *STREAMING, StreamingAgentChatResponse)
 class StreamedAnswers:
     """Keeps requests open until the application has read their streamed answers.
 
-    Args:
-        recorder: Recorder of the requests.
-        watch_streams: Insert our generator into streaming responses. If false, their answers are
-            not captured.
+    With `watch_streams`, our generator replaces the generator of a streaming response. Without it,
+    streamed answers are not captured.
     """
 
     def __init__(self, recorder: Recorder, *, watch_streams: bool) -> None:
@@ -102,7 +100,7 @@ def _is_subclass(kind: type, bases: tuple[type, ...]) -> bool:
 
 
 def _bare_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
-    """Follow a generator that cannot be watched. The last inner model call gives its status."""
+    """Follow a generator that cannot be watched. The last inner model call gives the status."""
 
     def ending() -> Status | None:
         if not is_over(generator()):
@@ -117,7 +115,8 @@ def _bare_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status 
 def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
     """Follow a model's stream that the application reads after the outer run has ended.
 
-    A stream that finished before does not count, because the application may have retried.
+    A stream that finished before the run ended is ignored, because the application may have
+    retried.
     """
     waited = False
 
@@ -138,7 +137,7 @@ def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status
 def _chat_ending(run: Run, source: Callable[[], Any]) -> Status | None:
     """Return how a chat engine's stream ended. LlamaIndex reads the stream in a separate run.
 
-    In old versions, the user reads the stream, or a thread without a run does.
+    In old versions, the user or a thread without a run reads the stream.
     """
     writer = _last_inside(run, lambda inner: inner.name == _WRITER)
     model = _last_inside(run, lambda inner: inner.kind is RunKind.MODEL)

@@ -79,7 +79,7 @@ def form_of(kind: type) -> Form | None:
 
 
 def is_of_framework(value: Any) -> bool:
-    """Return whether a copy comes from LlamaIndex's events or messages, or is a list of them."""
+    """Return whether a copy is LlamaIndex's event or message, or a list of such copies."""
     if isinstance(value, list):
         return bool(value) and all(map(is_of_framework, value))
     is_event = isinstance(value, Record) and _is_framework_class(value.kind)

@@ -1,7 +1,7 @@
 """Reads a streamed answer through a generator that passes everything on.
 
-The generator records the text. It also links calls during the reading to the answer, because models
-may be called only then, outside every span.
+The generator records the text. Models may be called only while the stream is read, outside every
+span. The generator assigns such calls to the answer's run.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def current_stream() -> Run | None:
 class StreamReading:
     """One reading of a stream.
 
-    It refers weakly to the stream's run. So an unread answer does not keep captured texts in
-    memory.
+    The object refers weakly to the stream's run. Otherwise an unread answer would keep captured
+    texts in memory.
     """
 
     def __init__(self, run: Callable[[], Run | None], most: int, *, is_own: bool) -> None:
@@ -73,7 +73,6 @@ class StreamReading:
                 _read_run.reset(token)
 
     def note(self, part: Any) -> None:
-        """Record a part of the answer that the stream yielded."""
         if not isinstance(part, str):
             self._is_text = False
         elif part and self._left > 0:
@@ -83,7 +82,7 @@ class StreamReading:
             self._parts.append(kept)
 
     def end(self, error: BaseException) -> None:
-        """Record the end, with the exception that the generator raised."""
+        """Record the end of the stream, from the exception that its generator raised."""
         is_whole = isinstance(error, StopIteration | StopAsyncIteration)
         self.ended = time.time_ns()
         self.status = Status.OK if is_whole else status_after(type(error))
@@ -137,8 +136,8 @@ async def _read_async(inner: Any, reading: StreamReading) -> AsyncGenerator[Any,
 def watch(response: Any, run: Callable[[], Run | None], most: int) -> StreamReading | None:
     """Make the `response_gen` of a streaming response record the text.
 
-    Returns None if the stream cannot be replaced. Such a stream can be read repeatedly, or is the
-    application's own object, which may be more than an iterator.
+    Returns None if the stream cannot be replaced. The stream may be readable several times, or an
+    object of the application with more methods than an iterator.
     """
     inner = response.response_gen
     readers = ((Iterator, _read), (AsyncIterator, _read_async))

@@ -33,12 +33,12 @@ def is_given_input(arguments: Mapping[str, Any]) -> bool:
 
 
 def live_fields(event: Any) -> dict[str, Any]:
-    """Return an event's declared and additional fields, or none for other objects."""
+    """Return an event's declared and additional fields. Other objects have none."""
     return {**vars(event), **dict(event.items())} if isinstance(event, Event) else {}
 
 
 class _Kept:
-    """A live value in place of its serialized form."""
+    """Keeps a live value where LlamaIndex expects the value's serialized form."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -49,9 +49,9 @@ class _Kept:
 
 
 def state_of(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the store of a step's context by name.
+    """Return the values in the store of a step's `Context`, keyed by name.
 
-    Empty for a step without a context, or if the store is outside this process.
+    The result is empty if the step has no `Context`, or if the store is in another process.
     """
     context = next((one for one in arguments.values() if isinstance(one, Context)), None)
     store = getattr(context, "store", None)

@@ -12,9 +12,9 @@ from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctiv
 __all__ = ["answering_calls"]
 
 _PREFIX = 160
-"""Number of leading characters of an output that a prompt must contain to quote the output."""
+"""A prompt quotes an output if the prompt contains this many leading characters of the output."""
 _MAX_CALLS = 200
-"""Maximum number of recent calls in which to search for quoted calls."""
+"""Maximum number of recent model calls whose outputs are searched for in later prompts."""
 _MIN_OUTPUT = 3
 
 
@@ -32,9 +32,9 @@ class AnsweringCalls:
 def answering_calls(
     interaction: Interaction, answer: str, retrieved: Sequence[str]
 ) -> AnsweringCalls:
-    """Return the calls that produced the answer and the calls whose outputs they used, in order.
+    """Return the calls that produced the answer, and the calls whose outputs they quote, in order.
 
-    The caller normalizes retrieved texts by `fold`.
+    `retrieved` contains texts normalized by `fold`.
     """
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and r.prompt]
     calls = [r for r in calls if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))]
@@ -59,7 +59,7 @@ class _Quotes:
         self._outputs = {call: _outputs(call) for call in list(prompts)[-_MAX_CALLS:]}
 
     def calls_behind(self, answering: Sequence[Run]) -> list[Run]:
-        """Return the answering calls, then the calls whose outputs they quote, and so on.
+        """Return the answering calls and, recursively, the calls whose outputs they quote.
 
         Calls of one synthesizer or one batch always belong together.
         """
@@ -93,8 +93,8 @@ class _Quotes:
     def _place(self, said: str, call: Run, reader: Run) -> int:
         """Return the position at which a prompt quotes an output, or -1.
 
-        Words of the call's own instructions, such as a fixed refusal, are not quotes. A short
-        answer from a document also appears in its own prompt.
+        Words in the call's own instructions, such as a fixed refusal, are not quotes. A short
+        answer from a document also appears in the prompt of its own call.
         """
         prompt = self._prompts[reader]
         if is_distinctive(said):
@@ -147,10 +147,10 @@ def _without(text: str, parts: Sequence[str]) -> str:
 
 
 def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
-    """Return the call that gave the answer, the calls that gave its parts, or else the last call.
+    """Return the calls whose text is the answer or a part of the answer, else the last call.
 
-    Several calls may have the same reply, because earlier calls were failed attempts. If the answer
-    repeats the reply n times, the last n of these calls count.
+    Failed attempts may have given the same reply. If the answer repeats a reply n times, return the
+    last n calls with this reply.
     """
     outputs = {call: fold(call.text or "") for call in prompts}
     if answer:

@@ -46,7 +46,7 @@ _FRAMEWORK_KEYS = frozenset(
 )
 """Metadata keys that LangChain, LangGraph and their servers set."""
 Golden: TypeAlias = Callable[[Sample], Sample]
-"""Adds the reference of the golden question that equals the sample's question."""
+"""Adds the golden reference to a sample whose question is a golden question."""
 
 
 class Assembler:
@@ -68,7 +68,7 @@ class Assembler:
         self.text_chars = config.max_text_chars + MARGIN * redactor.active
 
     def session(self) -> Session:
-        """Return a session that redacts a request's sample and spans consistently."""
+        """Return a redaction session for the sample and the spans of one request."""
         return self._redactor.session()
 
     def sample(
@@ -124,7 +124,7 @@ class Assembler:
         return self._redactor.sample(self._golden(sample), session)
 
     def reference(self, text: str | None) -> str | None:
-        """Return a reference that arrives after its sample was redacted, cut to the limit.
+        """Cut a reference to the limit. The reference arrives after its sample was redacted.
 
         Raises:
             RedactionError: The reference contains text to redact. Its placeholders would differ
@@ -145,7 +145,7 @@ class Assembler:
         return self.session().text("answer", text[: self.text_chars])[: self._max_chars]
 
     def attributes(self, session: Session, values: Contents) -> Contents:
-        """Return redacted attributes with content or ids, or an empty result if redaction fails."""
+        """Redact span attributes. If redaction fails, return no attributes."""
         if not self.redacts:
             return values
         try:
@@ -183,9 +183,9 @@ def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dic
 
 
 def _to_come(interaction: Interaction, answer: str | None) -> set[str]:
-    """Return the missing part of a request whose graph with a thread ended without an answer.
+    """Return `{"answer"}` if a graph with a thread finished without an answer, else an empty set.
 
-    The request may wait for a person, although no event says so.
+    The graph may be waiting for a person, although no event says so.
     """
     ended = interaction.status is Status.OK and answer is None and interaction.resumable
     return {"answer"} if ended and interaction.metadata.get("thread_id") is not None else set()
@@ -220,7 +220,7 @@ def _seconds(root: Run) -> float | None:
 
 
 def interaction_of(sample: Sample) -> Interaction:
-    """Return a finished request below the current span, with one retrieval for all contexts."""
+    """Return a sample as a finished request with one retrieval, below the current span."""
     end = sample.ended_at or time.time_ns()
     start = end - int((sample.latency or 0.0) * 1e9)
     interaction = Interaction(

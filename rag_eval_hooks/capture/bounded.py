@@ -17,9 +17,9 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _REMEMBERED_S = 60.0
-"""Seconds to keep a finished run's id, to recognize late events."""
+"""Seconds for which a finished run's id is kept, so that late events are recognized."""
 _MOST_IDS = 200_000
-"""Maximum number of remembered ids of finished runs. They take tens of megabytes."""
+"""Maximum number of remembered ids of finished runs. The ids take tens of megabytes."""
 _MAX_CHARS = 400_000_000
 """Maximum number of characters in all open requests."""
 
@@ -42,7 +42,7 @@ def oldest(known: Mapping[K, V]) -> V | None:
 
 
 class EndedIds:
-    """Ids of recently finished runs, to recognize late events. Lock-free."""
+    """Remembers ids of recently finished runs, so that late events are recognized. Lock-free."""
 
     def __init__(self) -> None:
         self._times: dict[Hashable, tuple[float, bool]] = {}
@@ -96,11 +96,11 @@ class OpenInteractions(dict[Hashable, Interaction]):
 
 
 def _is_left(interaction: Interaction) -> bool:
-    """Return whether the task that started an open request will never finish it.
+    """Return whether the task that started an open request can no longer finish the request.
 
-    A stream counts as open, because another task may continue reading it. A single model call is
-    never a sample, so it finishes with its task. A batch reports its start in a separate task,
-    which shows no cancellation. The batch is open while the object that reports it is alive.
+    A stream stays open, because another task may continue to read the stream. A single model call
+    is never a sample, so the call ends with its task. A batch reports its start in a separate task,
+    which shows no cancellation. A batch stays open while the object that reports it is alive.
     """
     held = interaction.task
     if held is None:

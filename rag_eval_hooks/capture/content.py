@@ -16,7 +16,7 @@ from rag_eval_hooks.sample import Context
 __all__ = ["Contents", "content_of", "marked", "plain", "request_content"]
 
 Contents: TypeAlias = dict[str, Content]
-"""Attributes before their JSON encoding, so that redaction can process each part."""
+"""Span attributes before JSON encoding, so that redaction can process each part."""
 _Text: TypeAlias = str | CutText
 _CUT: Final = " [...]"
 _SYSTEM: Final = ("system", "developer")
@@ -30,7 +30,6 @@ _FINISH_REASONS: Final = {
 
 
 def marked(text: str | None, cut_texts: Set[str]) -> _Text | None:
-    """Return a text, marked for redaction if it was cut."""
     return CutText(text) if text is not None and text in cut_texts else text
 
 
@@ -58,7 +57,7 @@ def _json(value: Any, longest: int) -> str:
 
 
 def _shortened(value: Any, longest: int) -> Any:
-    """Return a value with its texts cut, except the `type` of a message."""
+    """Cut the texts in a value, except the `type` of a message."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, READABLE_MAPPING):

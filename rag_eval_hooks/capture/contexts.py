@@ -32,9 +32,9 @@ from rag_eval_hooks.text.folding import has_cjk
 __all__ = ["ContextSource", "Found", "find_contexts", "has_retrieved"]
 
 _MIN_PROSE = 40
-"""Minimum width of a part of a step's text that counts as prose around a document."""
+"""Text before or after a document counts as prose from this width."""
 _MIN_SHARED = 2
-"""Minimum number of words that a text must share with a question."""
+"""Minimum number of words that a text and a question must share."""
 
 
 class ContextSource(StrEnum):
@@ -45,7 +45,7 @@ class ContextSource(StrEnum):
     PROMPT = "prompt"
     """The answering prompts contain all contexts."""
     SHINGLES = "shingles"
-    """A prompt shows parts of a context: three four-word sequences that no other candidate has."""
+    """A prompt shows at least three four-word sequences that only this context has."""
     STRUCTURE = "structure"
     """The answer names the contexts as its sources."""
     LAST_LIST = "last_list"
@@ -128,7 +128,7 @@ class _Search:
         return Prompts(texts, fold(self._interaction.root.query or ""), queries)
 
     def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
-        """Add texts of steps that put a document into more prose, such as a parent document."""
+        """Add step texts in which prose surrounds a document, such as a parent document."""
         wider = (
             p
             for p in distinct(self._interaction.lists_of(Origin.STEP))
@@ -140,7 +140,7 @@ class _Search:
         ]
 
     def _without_rejected(self, placed: dict[Passage, Location]) -> dict[Passage, Location]:
-        """Drop documents that the last filter removed. A grader's prompt may still show them."""
+        """Drop documents that the last filter removed, even if a grader's prompt shows them."""
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS and f.contexts]
         if not lists or lists[-1].run.kind is not RunKind.CHAIN:
             return placed
@@ -206,10 +206,10 @@ class _Search:
         return tuple(merged[text] for text in texts)
 
     def _guesses(self, origin: Origin) -> list[Passage]:
-        """Return texts of steps that may be retrieved, for requests without a better candidate.
+        """Return step texts that may be contexts, for requests without a better candidate.
 
-        A single text, such as a persona, counts only if the answer uses it or if it covers the
-        question. After an empty retrieval, the answer must use every text.
+        A single text, such as a persona, must be used by the answer or cover the question. After an
+        empty retrieval, the answer must use every text.
         """
         passages = self._texts.step_texts(origin)
         used = self._texts.used(passages, ())
@@ -263,7 +263,7 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
 
 
 def _tells_of(p: Passage, asked: set[str]) -> bool:
-    """Return whether a text contains at least half of the words in a question.
+    """Return whether a text contains at least half of a question's content words.
 
     In scripts without spaces, a tenth of the character pairs is enough.
     """

@@ -51,9 +51,9 @@ def documents_in(
 ) -> Lists:
     """Return the lists of documents in a value, in order.
 
-    Documents that already appear in the input `given` do not count. Under `keys`, an empty list or
-    a list of texts or mappings is a retrieval. With `resets`, an empty list is not. Artifacts of
-    new tool messages count.
+    Documents that are already in the input `given` are skipped. Under `keys`, an empty list or a
+    list of texts or mappings is a retrieval. With `resets`, an empty list is no retrieval.
+    Artifacts of new tool messages are included.
     """
     if isinstance(value, str):
         # A formatter without documents returns a blank text.
@@ -62,7 +62,7 @@ def documents_in(
 
 
 def given_documents(value: Any, keys: Collection[str]) -> Lists:
-    """Return lists of documents in a root's input. Rows count only under a key of `keys`."""
+    """Return lists of documents in a root's input. Rows must be under one of the `keys`."""
     if found := documents_in(value, keys=keys, artifacts=False):
         return found
     tables = ((entries(value) or {}).get(key) for key in keys)

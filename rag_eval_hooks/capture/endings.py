@@ -30,11 +30,11 @@ __all__ = ["Endings"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
-"""Maximum number of requests without retrieved text that `explain` remembers."""
+"""Maximum number of requests without retrieved text that are remembered for `explain`."""
 _MANY = 1000
-"""Maximum number of queued roots. Beyond it, the threads that finish roots also process them."""
+"""Maximum number of queued roots. Above it, threads that finish roots also process the queue."""
 _PATIENCE_S = 2.0
-"""Maximum time that a thread waits for another thread's sweep, in seconds."""
+"""Maximum number of seconds that a thread waits for another thread's sweep."""
 _POLL_S = 0.001
 _CHILDLESS = (
     "Capture saw no step of the run %r, because LangChain does not pass on callbacks from a "
@@ -208,10 +208,7 @@ class Endings:
 
 
 def _mark_unfinished(interaction: Interaction) -> None:
-    """Set the status `closed` if the answering model did not finish.
-
-    Mark runs whose end was lost.
-    """
+    """Set the status `closed` if the answering model did not finish. Mark runs without an end."""
     if interaction.status is not Status.OK:
         return
     unfinished = [run for run in interaction.runs if run.unfinished]
@@ -225,7 +222,7 @@ def _mark_unfinished(interaction: Interaction) -> None:
 
 
 def _is_closed_early(interaction: Interaction) -> bool:
-    """Return whether the model that was running at the end was writing the answer.
+    """Return whether the request ended while a model was writing the answer.
 
     A background model, for example for a title, may outlast the answer.
     """
@@ -253,11 +250,11 @@ def _is_childless(interaction: Interaction) -> bool:
 
 
 def _replace_rewritten(interaction: Interaction) -> None:
-    """Replace each document's text by the text that a later step gave the document.
+    """Give each document the text that a later step wrote for the document.
 
     A masked text must not reappear in a context, on a span, in metadata or in a postprocessor's
-    prompt. A later text replaces an earlier text with the same id only if its step received the
-    earlier text. Two stores may use the same ids.
+    prompt. Two stores may use the same ids. A text therefore replaces another text with the same id
+    only if the step received that other text.
     """
     for number, found in enumerate(interaction.lists):
         earlier = interaction.lists[:number]

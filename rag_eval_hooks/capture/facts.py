@@ -41,7 +41,7 @@ def request_facts(holders: Sequence[Any]) -> Facts:
     """Return temperature and server of a model call.
 
     Args:
-        holders: Mappings or objects with the call's settings. The first that has a setting wins.
+        holders: Mappings or objects with the call's settings, in order of priority.
     """
     heat = first(holders, ("temperature", "ls_temperature"))
     is_number = isinstance(heat, int | float) and not isinstance(heat, bool)
@@ -60,7 +60,7 @@ def _server(url: Any) -> Facts:
 
 
 def finish_reasons(replies: Iterable[Sequence[Any]]) -> tuple[str, ...]:
-    """Return the replies' finish reasons.
+    """Return the finish reasons of several replies.
 
     Args:
         replies: For each reply, the mappings or objects that may contain its finish reason.

@@ -1,7 +1,7 @@
 """Requests that the application records manually, with or without a framework.
 
-A generator shares its consumer's context variables, so they stay set while it is suspended. But its
-frame is on the stack only while it runs. The frame therefore identifies the running block.
+A generator shares its consumer's context variables. While the generator is suspended, the variables
+stay set, but its frame is not on the stack. The frame therefore shows which block is running.
 """
 
 from __future__ import annotations
@@ -246,9 +246,9 @@ def enclosing_interactions() -> list[ManualInteraction]:
 def _enclosing(recorder: object) -> ManualInteraction | None:
     """Return the innermost open block around the caller.
 
-    Generators share their consumer's context. If several blocks are open in it, the block whose
-    frame is running counts. In a new thread or task the running frame is unknown, and no block
-    counts.
+    If several blocks are open and the innermost is in a generator, return the block whose frame is
+    on the caller's stack. In a new thread or task, none of these frames is on the stack, so the
+    result is then None.
     """
     if _current.get() is None:
         return None
@@ -279,9 +279,10 @@ def _stack() -> Iterator[FrameType]:
 
 
 def _caller_outside() -> FrameType | None:
-    """Return the frame of the block that is opening.
+    """Return the caller's frame that opens the block.
 
-    If the application's `contextmanager` function opens the block, return the frame that uses it.
+    If a `contextmanager` function of the application opens the block, return the frame that enters
+    that context manager.
     """
     outside: FrameType | None = None
     for frame in _stack():

@@ -58,7 +58,7 @@ class LeftOutRequests:
         self._roots: dict[Hashable, LeftOut] = {}
 
     def decide_by(self, decide: LeavesOut, on_end: Callable[[LeftOut], None]) -> None:
-        """Set the functions that sample a request at its start and report it after a retrieval."""
+        """Let `decide` sample each request at its start. `on_end` reports sampled-out requests."""
         self._decide, self._on_end = decide, on_end
 
     def __bool__(self) -> bool:
@@ -70,7 +70,7 @@ class LeftOutRequests:
     def key_of(
         self, run_id: Hashable, kind: RunKind, otel: OtelContext, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return the sampling key of a starting root, or None to sample the root at its end.
+        """Return the sampling key of a starting root. None samples the root at its end instead.
 
         All requests of a conversation that may be interrupted have the same key.
         """
@@ -110,7 +110,7 @@ class LeftOutRequests:
         return True
 
     def ends(self, run_id: Hashable, status: Status) -> Sequence[Hashable] | None:
-        """Record a finished run. Return the ids that end with it, or None if not sampled out."""
+        """Record a finished run. If sampled out, return the ids that end with the run."""
         left = self._runs.get(run_id)
         if left is None:
             return None

@@ -20,11 +20,11 @@ _MOST = 1000
 """Maximum number of waiting root runs. Beyond it, the oldest is removed."""
 _MOST_CHARS = 10_000_000
 _REMEMBERED_S = 60
-"""Seconds that a retrieval waits for a model call whose prompt shows the documents."""
+"""Seconds for which a retrieval waits for a model call whose prompt shows the documents."""
 _PAUSE_S = 5
 """Seconds without another call after which a request is complete."""
 _BEGINNING = 240
-"""Number of leading characters of a cut document that a prompt must contain."""
+"""A prompt must contain this many leading characters of a cut document."""
 _MOST_ADDED = 0.2
 """Maximum fraction of a formatter's text that is not from the documents."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
@@ -61,7 +61,7 @@ def _documents(interaction: Interaction) -> list[str]:
 
 
 class _Call:
-    """A finished root run that is not a request by itself: a retrieval, or model calls."""
+    """A finished root run that is only a part of a request: a retrieval, or model calls."""
 
     def __init__(self, interaction: Interaction, place: Place) -> None:
         self.interaction = interaction
@@ -90,8 +90,8 @@ class _Call:
     def find_retrievals(self, known: Sequence[_Call]) -> list[_Call]:
         """Return the retrievals whose documents the prompts show, in order.
 
-        The match is stricter than in the search for contexts, because a few equal words must not
-        join two requests.
+        A few equal words must not join two requests. The match is therefore stricter than in the
+        search for contexts.
         """
         # A chain may call its retriever without saying where.
         began = max((run.start for run in self.models), default=self.root.start)
@@ -198,13 +198,8 @@ class ManualCalls:
     """Joins retrievals and model calls of one request, on the worker's thread.
 
     A model call joins the retrieval whose documents its prompt shows, in the same trace. Ambiguous
-    calls do not join.
-
-    Attributes:
-        everywhere: Frameworks whose runs are all captured in this process. Calls of other
-            frameworks do not join, because calls between them may be missing.
-        handlers: The recorder's handlers, by their places.
-        joined: Number of model calls that joined a request.
+    calls do not join. The frameworks in `everywhere` are captured in the whole process. Calls of
+    other frameworks do not join, because calls between them may be missing.
     """
 
     joined = 0

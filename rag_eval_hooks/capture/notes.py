@@ -15,7 +15,7 @@ __all__ = ["Notes"]
 _WAITING = 10
 """Unread texts may reach this multiple of the limit, because events may share a text."""
 _REPEATED_SHARE = 8
-"""A repeated prompt counts 1 / 8 of its length, because it takes no memory until it is joined."""
+"""Divisor of a repeated prompt's length. The prompt takes no memory until its texts are joined."""
 
 
 class Notes:
@@ -148,8 +148,9 @@ class Notes:
     def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
         """Keep a request open until a run's stream finishes.
 
-        `over` returns how the reading ended, or None while it may continue. It is called when the
-        root returns, on events of the stream, and a few times per second.
+        `over` returns the final status of the stream, or None while the stream is open. The
+        recorder calls `over` when the root returns, on the stream's events, and a few times per
+        second.
         """
         run.interaction.streams.append(over)
 

@@ -82,7 +82,7 @@ class CaptureOptions:
 
     @classmethod
     def of(cls, owner: str, given: Mapping[str, Any]) -> Self:
-        """Return the options from the keywords of `owner`.
+        """Return the options in the keywords. Errors name `owner`, such as `enable()`.
 
         Raises:
             InputError: An option is unknown.
@@ -96,7 +96,7 @@ class CaptureOptions:
         return cls(**given)
 
     def over(self, others: Options) -> Options:
-        """Return these options, with the other options as defaults."""
+        """Return these options. `others` supplies the options that are not set."""
         values = {field.name: getattr(self, field.name) for field in fields(CaptureOptions)}
         return replace(others, **{name: one for name, one in values.items() if one is not None})
 

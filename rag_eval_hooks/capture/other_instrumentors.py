@@ -14,7 +14,7 @@ from rag_eval_hooks.telemetry.other_span import OtherSpans
 __all__ = ["Find", "OtherInstrumentors"]
 
 Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
-"""Returns whether another instrumentor is active for a run, and its open span."""
+"""Returns whether another instrumentor is active for a run, and its span if that is open."""
 
 
 class OtherInstrumentors:
@@ -64,7 +64,7 @@ class OtherInstrumentors:
 
 
 def _framework_root(run: Run) -> Run:
-    """Return the outermost run that the framework, not the application, called."""
+    """Return the outermost run that a framework reported."""
     while run.parent is not None and run.parent.kind is not RunKind.MANUAL:
         run = run.parent
     return run

@@ -36,13 +36,13 @@ MIN_RUNS = 3
 _MIN_METADATA = 40
 """Minimum length of a metadata text that a prompt may show instead of the document."""
 _FEW = 16
-"""Maximum number of passages for which a plain search is faster than an index of the prompts."""
+"""Up to this number of passages, a plain search is faster than an index of the prompts."""
 _KEY_WORDS = 3
-"""Number of inner words to look up in the index. The outer words may touch other text."""
+"""Number of inner words that the index contains. The outer words may touch other text."""
 
 
 class Passage:
-    """A candidate text and its list. A node without text is known by its form."""
+    """A candidate text, with the list that contains the text."""
 
     def __init__(self, found: DocumentList, context: Context, form: str | None = None) -> None:
         self.found = found
@@ -60,10 +60,10 @@ class Passage:
 
     @cached_property
     def forms(self) -> list[tuple[Context, str]]:
-        """Normalized texts in which a prompt may show the passage, longest container first.
+        """Normalized texts that show the passage in a prompt, wider texts first.
 
         A prompt may show a sentence inside its window, or a question through the passage that
-        answers it.
+        answers the question.
         """
         own = (self.context, self.folded)
         values = self.context.metadata.values()
@@ -77,9 +77,9 @@ class Passage:
 
 
 class Location(NamedTuple):
-    """Where a prompt shows a passage.
+    """Position of a passage in a prompt. `whole` is false if the prompt shows only a part.
 
-    If the prompt shows only a part (`whole` is false), the position is that of the entire passage.
+    For a part, `start` and `end` are the position of the entire passage.
     """
 
     prompt: int
@@ -118,7 +118,7 @@ class Prompts:
         return next(places, None)
 
     def _find(self, number: int, text: str) -> int:
-        """Return a text's position after the question, else before it, never inside it."""
+        """Return a text's position after the question, else before the question, never inside."""
         first, (asked, end) = self._first(number, text), self._asked[number]
         if first < 0 or first >= end:
             return first
@@ -141,9 +141,9 @@ class Prompts:
         return self._offsets[number]
 
     def _add_parts(self, placed: dict[Passage, Location], passages: Sequence[Passage]) -> None:
-        """Add texts that a prompt shows only through word sequences.
+        """Add passages that a prompt shows only through word sequences.
 
-        A text from another prompt gets its position in the answering prompt, if possible.
+        Passages found in another prompt are moved to the answering prompt if it shows them, too.
         """
         looked_for = [
             p for p in passages if (placed[p].prompt if p in placed else p.is_distinctive)
@@ -178,7 +178,7 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rest(self, number: int, places: Iterable[Location]) -> str:
-        """Return a prompt in which a filler word replaces each text that was found whole.
+        """Return a prompt in which one filler word replaces each text that was found whole.
 
         A word sequence then cannot span such a text.
         """
@@ -209,7 +209,7 @@ def _part(number: int, p: Passage, hits: Mapping[str, int]) -> Location:
 
 
 def _outermost(placed: Mapping[Passage, Location]) -> dict[Passage, Location]:
-    """Return the texts that are not contained in another text."""
+    """Drop texts that another text contains."""
 
     def order(item: tuple[Passage, Location]) -> tuple[int, int, int, int]:
         return item[1].prompt, item[1].start, -item[1].end, -len(item[0].folded)
@@ -228,7 +228,10 @@ def _outermost(placed: Mapping[Passage, Location]) -> dict[Passage, Location]:
 
 
 def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
-    """Return each text once, from the last list that has more than the bare text."""
+    """Return each text once, from the last list that gives it an id, score or metadata.
+
+    A text that no list gives more than its words is from the first list.
+    """
     found: dict[str, Passage] = {}
     for one in lists:
         listed: dict[str, Passage] = {}

@@ -69,7 +69,7 @@ class Provenance:
         return not self._was_asked(p) and not self._wrote(p)
 
     def _was_asked(self, p: Passage) -> bool:
-        """Return whether a text is a query, a prompt, from the user, or was masked later."""
+        """Return whether a text is a query, a prompt or a user's text, or was masked by a step."""
         is_alone = len(p.found.contexts) == 1
         question = fold(self._question)
         masked = set[str]().union(*self._interaction.rewritten.values())
@@ -132,7 +132,7 @@ class Provenance:
         return [p for p in distinct(lists) if p.is_distinctive]
 
     def _said_before(self, p: Passage, *, with_arguments: bool = True) -> Iterator[tuple[Run, str]]:
-        """Yield the model texts from before a found text and from inside the run that returned it.
+        """Yield model texts older than a passage, and model texts from inside the passage's run.
 
         A step's input is older than the model calls in the step.
         """
@@ -148,9 +148,10 @@ class Provenance:
             yield model, text
 
     def used(self, passages: Sequence[Passage], surer: Sequence[Passage]) -> list[Passage]:
-        """Return the passages with facts that the answer uses and that no better candidate states.
+        """Return the passages that state facts of the answer which no better candidate states.
 
-        The answer must use half of the new words and numbers, or three word sequences.
+        The passages of a list must contain half of the answer's new words and numbers, or three of
+        the answer's new word sequences.
         """
         if not passages or refusal(self._answer):
             return []

@@ -19,10 +19,10 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     """Return the question and where it was found.
 
     The root's input comes before any derived query. Among several texts without a known key, the
-    text that reached a retriever or a model counts.
+    text that reached a retriever or a model is the question.
 
     Returns:
-        The text, or "" without a question, and `recorded`, `input`, `prompt` or `query`.
+        The question or "", and its place: `recorded`, `input`, `prompt` or `query`.
     """
     root = interaction.root
     asked = queries(interaction)
@@ -87,7 +87,7 @@ def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
 
 
 def condensed_question(interaction: Interaction, question: str) -> str | None:
-    """Return the only query, if a model derived the query from the question and replaced it.
+    """Return the query that a model derived from the question, if the request has no other query.
 
     A model that selects a tool or splits the question creates other queries.
     """
@@ -116,7 +116,7 @@ def answer_of(interaction: Interaction) -> str | None:
 def _said(interaction: Interaction) -> str | None:
     """Return the root's text that contains a model's reply or the end of a reply.
 
-    The root's own answer comes first. Otherwise the last model that received retrieved text counts,
+    The root's own answer has priority. Then comes the last model that received retrieved text,
     because a later model may have written a title.
     """
     root = interaction.root

@@ -86,7 +86,7 @@ class BaseReader:
         return Cut(value) if copier.is_cut or copier.is_shallow else copy
 
     def whole(self, run: Run, copy: Any) -> Any:
-        """Return a copy of a value that was too large for the application's thread."""
+        """Copy the whole of a value that was too large for the application's thread."""
         if not isinstance(copy, Cut):
             return copy
         copier = self._copier(run, nodes=LATE_NODES)

@@ -100,7 +100,10 @@ def question_in_state(state: Any) -> str | None:
 
 
 def texts_in_state(state: Any) -> list[str]:
-    """Return a state's texts. They may include the question. Of lists, only messages count."""
+    """Return a state's texts, which may include the question.
+
+    A list gives a text only if it contains messages.
+    """
     texts: list[str | None] = []
     for value in (entries(state) or {}).values():
         is_conversation = isinstance(value, list) and any(isinstance(v, Message) for v in value)

@@ -159,10 +159,10 @@ class Recorder(Notes):
         return run is not None and run.interaction is other.interaction
 
     def around(self, parent_id: Hashable | None) -> Run | None:
-        """Return the open run that contains a run with this parent, or None.
+        """Return the open run to which a new run belongs, or None.
 
-        Frameworks lose parents: a fallback, or a call with its own callbacks, names none. Then the
-        framework's current run counts, or else a manual block.
+        Frameworks do not always give a parent id, for example for a fallback or a call with its own
+        callbacks. The parent is then the framework's current run, or else a manual block.
         """
         for run_id in chain((parent_id,), self._located()):
             if run_id is not None and (run := self.get(run_id)) is not None:
@@ -295,9 +295,9 @@ class Recorder(Notes):
     def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
         """Record that a run's event was lost or unreadable.
 
-        This marks the run's request as incomplete. If that request is unknown, it marks all open
-        requests. Without an open parent, the runs below this run are not a request and are counted
-        once.
+        The run's request becomes incomplete. If that request is unknown, all open requests become
+        incomplete. Without an open parent, the runs below this run are not a request, and are
+        counted once.
         """
         run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
         if run is not None:
@@ -361,7 +361,6 @@ class Recorder(Notes):
             self._finish(interaction.root, Status.ABANDONED)
 
     def abandon_open(self) -> None:
-        """End the open requests, because the evaluator shuts down."""
         opened = list(self._open.values())
         self._abandon(opened)
         advice = "it is not evaluated; read its stream to the end before evals.shutdown()"

@@ -57,7 +57,7 @@ class RunKind(StrEnum):
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Run:
-    """One step as the framework reports it. Times are nanoseconds since the epoch."""
+    """One step that a framework reports. Times are nanoseconds since the epoch."""
 
     id: Hashable
     kind: RunKind
@@ -131,9 +131,9 @@ class Origin(StrEnum):
     TEXT = "text"
     """A tool's text, which may be retrieved."""
     STEP = "step"
-    """Any output text of a step. Counts if the model saw it."""
+    """Any output text of a step. A context only if a prompt shows it."""
     EARLIER = "earlier"
-    """Text that an earlier turn left in the state. Counts if the model saw it."""
+    """Text that an earlier turn left in the state. A context only if a prompt shows it."""
     SOURCES = "sources"
     """Documents that an answer names as its sources."""
     STATED = "stated"
@@ -171,7 +171,7 @@ class Others:
 
 
 SAME_LINE = 2
-"""Nearness of two calls that run in one task, or on one thread below one span."""
+"""Nearness of two calls in one task, or on one thread below one span."""
 
 
 def current_task() -> asyncio.Task[Any] | None:
@@ -212,8 +212,7 @@ class Place:
     def nearness(self, other: Place) -> int:
         """Return how likely two calls belong to one request, from -1 to 2.
 
-        -1: they have different traces. 0: unknown. 1: they run below one span, or on one thread. 2:
-        `SAME_LINE`.
+        -1: different traces. 0: unknown. 1: below one span, or on one thread. 2: `SAME_LINE`.
         """
         one, two = self.span.get_span_context(), other.span.get_span_context()
         if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
@@ -225,7 +224,7 @@ class Place:
 
     @property
     def is_over(self) -> bool:
-        """Whether the request's span has ended. Without a span, whether the task has ended."""
+        """Whether the request's span has ended. Without a span, whether its task has ended."""
         if self.is_in_trace:
             parent = getattr(self.span, "parent", None)
             is_outermost = parent is None or parent.is_remote
@@ -346,11 +345,7 @@ class Interaction:
             self.pending.popleft()()
 
     def part(self, runs: Sequence[Run]) -> Interaction:
-        """Return a copy with only some of its runs and their lists.
-
-        Args:
-            runs: Runs in order of start, beginning with the copy's root.
-        """
+        """Return a copy with only these runs and their lists. The first run is the copy's root."""
         own = copy(self)
         own.metadata, own.left_out = dict(self.metadata), set(self.left_out)
         own.cut_texts, own.stops = set(self.cut_texts), set(self.stops)

@@ -32,7 +32,7 @@ class Suspensions:
             atexit.register(_close, weakref.ref(self))
 
     def add(self, interaction: Interaction) -> None:
-        """Keep a request, or drop a request without a thread id, which nothing can resume."""
+        """Keep a request with a thread id. Nothing can resume a request without a thread id."""
         root = interaction.root
         conversation = thread_of(root.name, interaction.metadata)
         if conversation is not None:

@@ -24,11 +24,11 @@ _ERRORS = frozenset(("error", "errors"))
 _OF_ERRORS = frozenset(("code", "status", "message", "detail"))
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
-"""Minimum width of a text that counts by itself, not as a field of a record."""
+"""A text of this width counts by itself, not as a field of a record."""
 _PASSAGE = 20
-"""Minimum width of a text in a list that counts as a passage, not as a name."""
+"""Width from which a text in a list counts as a passage, not as a name."""
 _MARKS = 6
-"""Width of the quotes, colon and comma around an entry. A number counts as wide as these."""
+"""Width of the quotes, colon and comma around an entry. A number has this width, too."""
 _LEVELS = 8
 _DEEP = 50
 """Maximum depth of nested containers to search for texts."""
@@ -40,8 +40,9 @@ Write: TypeAlias = Callable[[Any], str]
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
     """Yield the texts of a copy that are long enough to be recognized, one list at a time.
 
-    Prompts and messages of models and users do not count. A record with its nested values is one
-    text. A record next to a list of texts holds counts and page numbers, and does not count.
+    Prompts are skipped, and so are messages of models and users. A record with its nested values is
+    one text. A record next to a list of texts is skipped, because it contains only counts and page
+    numbers.
     """
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None
@@ -136,9 +137,9 @@ def _main_text(held: Mapping[str, Any]) -> str:
 
 
 def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
-    """Return a table with short values as one text per row, or None for other lists.
+    """Return a list of short records as one text per row, or None for other lists.
 
-    Rows that are too short to be recognized become one text.
+    Rows that are too short to be recognized are joined into one text.
     """
     texts = [text for item in items if _is_short_row(item) and (text := _written(item, write))]
     if len(texts) < len(items):
@@ -169,7 +170,7 @@ def _record(item: Any) -> Context | None:
 
 
 def _written(item: Any, write: Write) -> str | None:
-    """Return a row or record as text if long texts are less than half of it."""
+    """Return a row or record as text, or None if at least half of it is long texts."""
     whole, long = _widths(item)
     if not whole or 2 * long >= whole:
         return None
@@ -181,7 +182,7 @@ def _written(item: Any, write: Write) -> str | None:
 
 
 def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tuple[float, float]:
-    """Return the width of a value as text, and the width of its long texts.
+    """Return the width of a value as text, and the total width of its long texts.
 
     Messages and unread objects are not part of a record, so their width is infinite.
     """

@@ -20,10 +20,10 @@ _MOST_IDS = 1000
 
 
 class SampleTexts:
-    """Builds the values of a sample's fields, and notes which were cut.
+    """Builds the values of a sample's fields, and records the names of cut fields.
 
-    Redaction reads `MARGIN` characters beyond the limit, to recognize a value that crosses the
-    limit.
+    Redaction reads `MARGIN` characters beyond the limit. It then recognizes a value that crosses
+    the limit.
     """
 
     def __init__(self, limit: int, cut_texts: Set[str], session: Session, *, redacts: bool) -> None:
@@ -69,7 +69,7 @@ class SampleTexts:
         )
 
     def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return metadata with its texts cut. Values that are too large are dropped."""
+        """Return metadata with its texts cut, without values that are too large."""
         kept: dict[str, Any] = {}
         for key, value in values.items():
             name = f"{field}.{key}"

@@ -31,13 +31,13 @@ _NODES = 90
 LATE_NODES = 20_000
 """Maximum number of containers per copy in the background."""
 _ENTRIES = 15
-"""Factor from a copy's maximum number of containers to its maximum number of entries."""
+"""A copy may have this many times as many entries as containers."""
 _DEEP = 12
 """Maximum depth of a copy in the application's thread."""
 LATE_LEVELS = 50
 """Maximum depth of a copy in the background. No reader goes deeper."""
 _LONG = 1_000
-"""Minimum length of a text whose characters count once, however many copies share it."""
+"""Characters of a text with at least this length count once, however many copies share it."""
 _MOST_KINDS = 2_000
 """Maximum number of classes whose form is remembered."""
 _IMMUTABLE: tuple[type, ...] = (
@@ -64,7 +64,6 @@ class Record:
     shown: frozenset[str]
 
     def __repr__(self) -> str:
-        """Return the text that dataclasses and pydantic models have by default."""
         values = (f"{name}={self.held[name]!r}" for name in self.held if name in self.shown)
         return f"{self.kind.__qualname__.rpartition('.')[2]}({', '.join(values)})"
 

@@ -53,13 +53,13 @@ _FORMS: Final = {
 _MOST_WAITING: Final = 1000
 """Maximum number of requests whose spans may wait for the background thread."""
 _MOST_WAITING_CHARS: Final = 2_000_000
-"""Maximum number of characters in these spans, which take seconds to redact."""
+"""Maximum number of characters in the waiting spans. Their redaction takes seconds."""
 
 
 class _DeferredSpan:
     """A started RAG span whose content and children are not written yet.
 
-    The object keeps scores and end time until then. Thread-safe; the span ends exactly once.
+    The object keeps scores and end time until the content is written. Thread-safe.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class RequestSpan:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another instrumentor's span is held for its scores."""
+        """Whether another instrumentor's span is kept open for our scores."""
         return self.held is not None and self.deferred is None
 
     def complete(self) -> None:
@@ -162,9 +162,10 @@ def application_span(otel: OtelContext) -> RequestSpan:
 class SpanWriter:
     """Writes spans after a request has finished, with the original times.
 
-    The RAG span starts when the request ends, so that its ids are known. Its parent is the span
-    that was current at the root run's start. `drain` writes content and child spans later in a
-    background thread, unless building the sample does so first.
+    The RAG span is created as soon as the request ends, with the root run's start time. From then
+    on its trace id and span id are known. Its parent is the span that was current at the root run's
+    start. A background thread calls `drain` to write content and child spans, unless building the
+    sample has written them.
     """
 
     def __init__(

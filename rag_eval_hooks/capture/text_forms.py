@@ -26,7 +26,7 @@ _ENOUGH: Final = 400
 _RUN_WORDS: Final = 4
 _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
-"""Width of a wide character, because Chinese, Japanese and Korean words have two or three."""
+"""Width of a wide character. Most words in wide characters have two or three of them."""
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
 """Database rows printed as a list of tuples or dicts. Even one short value counts as rows."""
@@ -104,7 +104,7 @@ def run_offsets(folded: str) -> dict[str, int]:
 
 
 def _lowered(text: str) -> str:
-    """Return a text in lower case with the same offsets, although some letters become longer."""
+    """Return a text in lower case with the same offsets. Some lower-case letters are longer."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered

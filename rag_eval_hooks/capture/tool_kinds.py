@@ -39,7 +39,7 @@ _ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
 
 
 def tool_kind(name: str, description: str) -> ToolKind:
-    """Return a tool's kind from the first telling word in its name, or else its description."""
+    """Return a tool's kind, from its name or else from its description."""
     text = _SIGNATURE.sub("", description.strip())
     first = next((one for one in _SENTENCE.split(text) if one.strip()), "")
     for words in (_NAME_PART.findall(name), _NAME_PART.findall(first)):
