@@ -322,8 +322,10 @@ def outside(session: nox.Session, *arguments: str) -> None:
     """Run tests in a folder that has none of the package's sources, so that the wheel is tested."""
     folder = Path(session.create_tmp())
     for name in ("tests", "examples", "benchmarks"):
-        shutil.copytree(ROOT / name, folder / name, dirs_exist_ok=True)
-    shutil.copy(ROOT / "pyproject.toml", folder)
+        shutil.rmtree(folder / name, ignore_errors=True)
+        shutil.copytree(ROOT / name, folder / name)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, folder)
     session.chdir(folder)
     session.run("python", "-m", "pytest", "--import-mode=importlib", "-q", *arguments)
 

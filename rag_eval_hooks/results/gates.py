@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -245,8 +246,11 @@ class AlertSink:
         }
         data = json.dumps(body).encode()
         request = Request(self._url, data, {"Content-Type": "application/json"})
-        with self._opener.open(request, timeout=_TIMEOUT_S):
-            pass
+        try:
+            self._opener.open(request, timeout=_TIMEOUT_S).close()
+        except HTTPError as error:
+            error.close()
+            raise
 
     def close(self) -> None:
         pass

@@ -389,7 +389,7 @@ def test_settings_below_a_table_are_refused_by_its_name(
     file = tmp_path / "settings.toml"
     file.write_text(f"[{table}]\nsample_rate = 0.1\n")
     monkeypatch.setenv("RAG_EVAL_CONFIG_FILE", str(file))
-    with pytest.raises(ConfigError, match="without a table"):
+    with pytest.raises(ConfigError, match="there is no table"):
         RagEval()
 
 

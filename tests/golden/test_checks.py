@@ -113,7 +113,7 @@ def test_a_faulty_file_is_told_apart() -> None:
         ("[Q]\nkind = 'facts'\nfacts = {a={words=['!']}}", "f.toml: Q.facts.a.words.0", "letter"),
         ("[Q]\nkind = 'facts'\nfacts = {a={numbers=['x']}}", "f.toml: Q.facts.a.numbers.0", "one"),
         (CALCULATION + FACT, "f.toml: Q.correct", "required"),
-        (CALCULATION + "correct = {holds = ['b']}\n" + FACT, "f.toml: Q", "one of a"),
+        (CALCULATION + "correct = {holds = ['b']}\n" + FACT, "f.toml: Q", "among a"),
     ):
         with pytest.raises(ConfigError) as caught:
             parse_checks(text, "f.toml")
