@@ -41,7 +41,7 @@ _LAZY: Final = {
     "LangChainDecisionJudge": ("langchain_decision_judge", "langchain-core>=1.8"),
     "RagEvalMiddleware": ("middleware", "langchain>=1"),
 }
-"""Names that the oldest supported LangChain cannot import, with module and requirement."""
+"""Names that the oldest supported LangChain lacks, each with its module and requirement."""
 
 
 def __getattr__(name: str) -> Any:

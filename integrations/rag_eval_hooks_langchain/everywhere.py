@@ -1,7 +1,7 @@
-"""`enable`: captures every run of the process, including searches that no callback reports.
+"""`enable`: captures every run of the process, and searches that no callback reports.
 
 While enabled, the search methods of all vector store classes report to the handler like a
-retriever. A search inside a retriever only reports its `k`.
+retriever. A search inside a retriever reports only its `k`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _OTHER_USES = ("select_examples", "aselect_examples", "lookup", "alookup")
 """LangChain methods whose searches return examples or cached replies, not contexts."""
 _inside: ContextVar[bool] = ContextVar("rag_eval_search", default=False)
 _replaced: list[tuple[type, str, Any]] = []
-"""Replaced search methods, with their class and name."""
+"""Each replaced search method, with its class and name."""
 
 
 def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbackHandler:
     """Capture every run of the process without passing a handler.
 
-    Captures direct searches of a vector store, too. No callback reports such searches, so `enable`
-    replaces the stores' search methods until `disable`. A run with its own handler of the same
-    `evals` is captured once. Enabling again replaces the earlier handler.
+    `enable` also captures direct searches of a vector store, which no callback reports. It replaces
+    the stores' search methods until `disable`. A run with its own handler of the same `evals` is
+    captured once. Enabling again replaces the earlier handler.
 
     Args:
         evals: The evaluator that receives the requests.
@@ -135,7 +135,7 @@ def _reporting(method: Callable[..., Any], handler: RagEvalCallbackHandler) -> C
 def _reported(
     handler: RagEvalCallbackHandler, store: VectorStore, asked: Mapping[str, Any]
 ) -> Iterator[list[Any]]:
-    """Report a search and its documents, unless another search or a retriever contains it."""
+    """Report a search and its documents, unless another retrieval contains the search."""
     found: list[Any] = []
     if _inside.get() or not asked:
         yield found

@@ -1,7 +1,7 @@
 """Handles LangGraph: steps, turns of a conversation, resumed threads, documents in a state.
 
-A cached node does not run, a resumed run starts in the middle, and documents of another process
-exist only in the checkpoint. So each model call searches the state for documents.
+A cached node does not run. A resumed run starts in the middle, and the documents of another process
+exist only in the checkpoint. Each model call therefore searches the state for documents.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def state_of(run: Run | None) -> ChainState:
 def with_graph_events(kind: type[Any]) -> type[Any]:
     """Return a handler class to which LangGraph reports interrupts.
 
-    LangGraph reports only to its own handler class. Importing its module takes a quarter of a
-    second, so it is imported when a handler is created.
+    LangGraph reports only to its own handler class. Importing that class takes a quarter of a
+    second, so the import waits until a handler is created.
     """
     try:
         from langgraph.callbacks import GraphCallbackHandler
@@ -97,7 +97,6 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def resumes(inputs: Any) -> bool:
-    """Return whether an input continues an interrupted run."""
     if inputs is None:
         return True
     return type(inputs).__name__ == "Command" and getattr(inputs, "resume", None) is not None
@@ -110,10 +109,10 @@ def outermost(run: Run) -> Run:
 
 
 def begin_step(recorder: Recorder, run: Run, event: Mapping[str, Any]) -> None:
-    """Record LangGraph's information about a starting inner chain run and its graph.
+    """Record what LangGraph says about a starting inner chain run and its graph.
 
-    The step's checkpoint identifies an interrupted request, because LangGraph names the checkpoint
-    again when the request resumes.
+    The step's checkpoint identifies an interrupted request. LangGraph names the same checkpoint
+    when the request resumes.
     """
     parent, state, metadata = run.parent, state_of(run), event.get("metadata") or {}
     if parent is None:
@@ -153,7 +152,7 @@ def _begin_turn(recorder: Recorder, step: Run, graph: Run, *, first: bool) -> No
 
 
 def resume_at(recorder: Recorder, graph: Run, checkpoint: str | None) -> None:
-    """Continue the request that stopped at the checkpoint where a graph resumes."""
+    """Continue the request that stopped at this checkpoint."""
     conversation = thread_of(graph.name, graph.interaction.metadata)
     if conversation is None or not graph.outermost:
         return
@@ -177,13 +176,13 @@ def unseen_documents(
 ) -> Iterator[tuple[Run, Origin, Lists]]:
     """Yield lists of documents in the state of a model call, with the step of each list.
 
-    Without a thread, the state has nothing older than the run, so all documents count. Otherwise a
-    document may come from an earlier turn, and counts only if the answering call shows it.
+    Without a thread, every document in the state comes from this run. With a thread, a document may
+    come from an earlier turn, and is then a context only if the answering call shows it.
 
     Args:
         call: A model call. Outside a graph's steps there are no documents.
         messages: Input of a chat model. Empty for a plain model.
-        keys: State keys whose list counts as documents.
+        keys: State keys whose list is a list of documents.
         longest: Maximum number of characters kept per text.
     """
     step = next((run for run in call.ancestors() if run.checkpoint), None)
@@ -215,7 +214,7 @@ def _artifacts(messages: Sequence[Message], keys: Collection[str]) -> Iterator[t
 
 
 def _unknown(lists: Lists, interaction: Interaction, longest: int) -> Lists:
-    """Return the documents that are not known yet, possibly cut."""
+    """Return the documents that are new to the request. A known document's text may be cut."""
     seen = (found for found in interaction.lists if not found.is_guessed)
     known = {context.text for found in seen for context in found.contexts} if lists else set()
     new = (tuple(c for c in one if c.text[:longest] not in known) for one in lists)

@@ -222,7 +222,7 @@ def record_contexts(documents: Any) -> bool:
 
     Use this for retrieval that no event shows: a search in a middleware, a call to a service, or
     text from your code. Call it in a node, tool, middleware or lambda. A document becomes a context
-    only if the model's prompt shows it.
+    only if the model's prompt shows the document.
 
     In an `evals.interaction(...)` block outside any run, it is the same as `it.contexts`.
 
@@ -230,7 +230,7 @@ def record_contexts(documents: Any) -> bool:
         documents: One or several texts, LangChain documents, (document, score) pairs, or mappings.
 
     Returns:
-        Whether a handler or a block recorded them.
+        Whether a handler or a block recorded the documents.
     """
     run_id = current_run_id()
     ours = [h for h in current_handlers() if isinstance(h, RagEvalCallbackHandler)]

@@ -44,8 +44,8 @@ _UNSEEN: Final[RunnableConfig] = {"callbacks": []}
 class LangChainChat(ChatAdapter):
     """A LangChain chat model, copied without its callbacks and caches.
 
-    It requests structured output through `with_structured_output`: JSON Schema, then tool calls,
-    then JSON mode. If the model accepts none of them, it requests text.
+    The model gives structured output through `with_structured_output`: by JSON Schema, else by tool
+    calls, else by JSON mode. A model that accepts none of these gives text.
     """
 
     def __init__(self, model: _Model, limits: CallLimits) -> None:
@@ -79,7 +79,7 @@ class LangChainChat(ChatAdapter):
 async def unseen(
     adapter: ModelAdapter, model: _Model, request: Any, meter: Meter, *, blocks: bool
 ) -> Any:
-    """Call a model without callbacks. A model that blocks runs on the adapter's threads."""
+    """Call a model without callbacks. With `blocks`, call the model on the adapter's threads."""
     # Tracing by environment variables is off only for these calls.
     with tracing_context(enabled=False):
         async with meter.sending(adapter.timeout):
@@ -92,8 +92,8 @@ async def unseen(
 class LangChainJudge(LLMJudge):
     """Uses a LangChain chat model as the judge.
 
-    No callback sees its calls: neither the model's callbacks, nor a running chain's, nor LangSmith.
-    Global handlers of LangChain's debug mode still see them.
+    The judge's calls are hidden from the model's callbacks, from a running chain's callbacks, and
+    from LangSmith. Global handlers of LangChain's debug mode still see the calls.
 
     Args:
         model: A chat model, or any runnable from messages to a message or text. Only a chat model
@@ -127,7 +127,7 @@ def _model_name(model: _Model) -> str:
 
 
 def _blocks(model: _Model) -> bool:
-    """Return whether a model has no async call. LangChain would run it in its own thread pool."""
+    """Return whether a model has no async call. LangChain would then use its own thread pool."""
     if not isinstance(model, BaseChatModel):
         return False
     kind = type(model)
@@ -157,7 +157,7 @@ def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
 
 
 def _without_numbers(schema: Any) -> Any:
-    """Remove enums of numbers, which Gemini's tools reject. The prompt's text names them."""
+    """Remove enums of numbers, which Gemini's tools reject. The prompt's text lists the numbers."""
     if isinstance(schema, list):
         return [_without_numbers(part) for part in schema]
     if not isinstance(schema, Mapping):

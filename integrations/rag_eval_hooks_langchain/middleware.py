@@ -37,7 +37,7 @@ class _State(AgentState[Any]):  # type: ignore[misc]
 
 
 class RagEvalMiddlewareClass(ABCMeta):
-    """Metaclass that reports that `RagEvalMiddleware` was passed as a class, not an object."""
+    """Metaclass that raises if `RagEvalMiddleware` is passed as a class, not as an object."""
 
     wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")
 
@@ -112,7 +112,7 @@ class RagEvalMiddleware(
 
     @contextmanager
     def _inside(self, request: Any) -> Iterator[None]:
-        """Report the call to the handler as part of LangGraph's current step."""
+        """Report a call to the handler as part of LangGraph's current step."""
         root = request.state.get("rag_eval_run")
         step_id = getattr(current_manager(), "parent_run_id", None)
         if root is None or step_id is None:

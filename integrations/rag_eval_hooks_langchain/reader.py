@@ -62,7 +62,7 @@ class Reader(BaseReader):
             self.whole_input(run, inputs)
 
     def whole_input(self, run: Run, inputs: Any) -> None:
-        """Record the entire input of an outermost run, if still unknown."""
+        """Record the entire input of an outermost run, if the question is still unknown."""
         if not run.query:
             inputs = state_update(inputs)
             self._recorder.question(run, self._question_in(run, inputs))
@@ -70,7 +70,7 @@ class Reader(BaseReader):
             self._note_given_documents(run, inputs)
 
     def input_of_chain(self, run: Run, inputs: Any) -> None:
-        """Record rows and texts that a caller passed to a run and no step retrieved."""
+        """Record the rows and texts in a run's input that no step retrieved."""
         state, graph = state_of(run), run.parent
         state.given = inputs
         if graph is None:
@@ -111,12 +111,9 @@ class Reader(BaseReader):
         self._note_lists(run, filter(None, given_documents(values, self._keys(run))), Origin.GIVEN)
 
     def output_of_chain(self, run: Run, outputs: Any, *streamed: Any) -> None:
-        """Record the answer of an outermost run, and documents and texts of any run.
+        """Record the answer of an outermost run, and the documents and texts of any run.
 
-        Args:
-            run: The run.
-            outputs: Its output.
-            *streamed: Its input, which a stream reports at its end.
+        `streamed` is the run's input, which a stream reports only at its end.
         """
         state = state_of(run)
         given = streamed[0] if streamed else state.given
@@ -201,7 +198,7 @@ class Reader(BaseReader):
         self._recorder.documents(run, contexts)
 
     def prompt(self, run: Run, batches: Any) -> None:
-        """Record a model's prompt, and documents in it that no recorded retrieval returned."""
+        """Record a model's prompt, and its documents that no recorded retrieval returned."""
         if isinstance(batches, Opaque):
             run.interaction.left_out.add("prompt")
             return
@@ -264,7 +261,7 @@ def _has_retrieved_before(run: Run) -> bool:
 
 
 def _message_of(output: Any) -> Any:
-    """Return the message in a tool's output, else the output. None for a failure or handover."""
+    """Return the message in a tool's output, else the output. None for a failure or a handover."""
     update = state_update(output)
     if update is not output:
         messages = None if output.hands_over else (entries(update) or {}).get("messages")

@@ -45,7 +45,7 @@ _FRAMEWORKS_TAG = re.compile(
 
 
 def run_edge(method: F) -> F:
-    """Wrap a run's event. An exception is counted, and the request is marked as incomplete."""
+    """Wrap a run's event method. Exceptions are counted, and the request becomes incomplete."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **event: Any) -> None:
@@ -60,7 +60,7 @@ def run_edge(method: F) -> F:
 
 
 def end_edge(method: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the end of a run. The run ends even if its output cannot be copied."""
+    """Wrap the end of a run, so that the run ends even if its output cannot be copied."""
 
     @run_edge
     @functools.wraps(method)
@@ -78,7 +78,7 @@ def end_edge(method: Callable[..., None]) -> Callable[..., None]:
 
 
 class _NotIgnored:
-    """Handler attributes `ignore_*`: always false. If read from the class, a warning is logged."""
+    """A false handler attribute `ignore_*`. If read from the class, it logs a warning."""
 
     def __get__(self, handler: object, owner: type) -> bool:
         is_asked = "langchain" in str(sys._getframe(1).f_globals.get("__name__"))
@@ -89,8 +89,6 @@ class _NotIgnored:
 
 
 class RunHandler(OnePerProcess, BaseCallbackHandler):
-    """Callback handler that follows the runs for one evaluator."""
-
     wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")
     copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
     ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = _NotIgnored()
@@ -161,7 +159,7 @@ class RunHandler(OnePerProcess, BaseCallbackHandler):
             interaction.add_tags(_users_tags(tags))
 
     def _has_lost(self, parent_id: Hashable | None, tags: Sequence[str]) -> bool:
-        """Return whether a run started without an event that this handler should have received."""
+        """Return whether this handler missed the start of the enclosing run."""
         if not self._recorder.is_unknown(parent_id) or is_suppressed():
             return False
         if is_step(tags):
@@ -185,9 +183,9 @@ class RunHandler(OnePerProcess, BaseCallbackHandler):
 
 
 def _note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:
-    """Record session, user, reference and similar ids from a step, if the root lacks them.
+    """Add ids from a step that the root lacks, such as session, user and reference.
 
-    Inside a manual block, all metadata of a call counts. LangChain 1.0 and later omit
+    Inside a manual block, all metadata of a call is added. LangChain 1.0 and later omit
     `configurable` from the metadata, but a run's config has it.
     """
     interaction = run.interaction

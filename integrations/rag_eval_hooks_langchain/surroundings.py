@@ -59,15 +59,15 @@ def current_handlers() -> Sequence[BaseCallbackHandler]:
 
 
 class InlineUnlessWithheld:
-    """Handler attribute `run_inline`: true, except if LangChain would then skip other handlers.
+    """Handler attribute `run_inline`: true, unless LangChain would then skip other handlers.
 
     With an inline handler, an async run needs no worker thread for each event. But `on_llm_start`
-    of langchain-core's async manager calls inline handlers *instead of* all other handlers. For
-    this caller the value is false unless another handler is inline.
+    of langchain-core's async manager calls inline handlers *instead of* all other handlers. There
+    the value is false, unless another handler is inline.
     """
 
     def __get__(self, handler: Any, owner: type | None = None) -> bool:
-        """Return whether this caller should see the handler as inline."""
+        """Return whether the calling LangChain function should treat the handler as inline."""
         asking = sys._getframe(1)
         if asking.f_code.co_name in ("<listcomp>", "<genexpr>") and asking.f_back is not None:
             # Before Python 3.12 a comprehension has a separate frame.
@@ -84,9 +84,8 @@ class InlineUnlessWithheld:
 class _Ambient:
     """Replaces the context variable that LangChain reads at the start of every run.
 
-    Attributes:
-        everywhere: The handler for every run of the process, or None.
-        here: The handler for runs in the current context.
+    `everywhere` is the handler for the whole process. `here` is the handler for the current context
+    and has priority.
     """
 
     def __init__(self) -> None:
@@ -94,7 +93,6 @@ class _Ambient:
         self.here: ContextVar[BaseCallbackHandler | None] = ContextVar("rag_eval", default=None)
 
     def get(self) -> BaseCallbackHandler | None:
-        """Return the handler for a run that starts now, or None."""
         return self.here.get() or self.everywhere
 
 
@@ -103,7 +101,7 @@ AMBIENT = _Ambient()
 
 @functools.cache
 def ask_ambient() -> None:
-    """Make LangChain ask for our handler permanently, because a hook cannot be removed."""
+    """Make LangChain ask `AMBIENT` for a handler. LangChain cannot remove a hook again."""
     register_configure_hook(cast("ContextVar[Any]", AMBIENT), inheritable=True)
 
 
@@ -122,18 +120,17 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
         lambda handler, run_id: handler._runs[run_id]._otel_span
     ),
 }
-"""Functions that find another instrumentor's span by run id, by the handler's package and class.
+"""Functions that find another instrumentor's span, by the package and class of its handler.
 
-Only OpenInference's way is public, so a lookup may find nothing. Then the scores go to the
-evaluation span.
+Only OpenInference's lookup is public. If a private lookup fails, the scores go to the evaluation
+span.
 """
 
 
 def vendor_span(root: Run) -> tuple[bool, Span | None]:
     """Return whether another instrumentor is active for the current run, and its root span.
 
-    Args:
-        root: The outermost run that contains the current run. Its id is a UUID's integer.
+    `root` is the outermost run around the current run. Its id is a UUID's integer.
     """
     if not isinstance(root.id, int):
         return False, None

@@ -152,11 +152,7 @@ def _provider_id(message_id: str | None) -> str | None:
 def start_facts(
     kind: str, name: str, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
 ) -> Facts:
-    """Return a run's span attributes from its start event.
-
-    A model has its provider, name, temperature and server, a tool its name and call, a retriever
-    its store, and an outermost agent its name.
-    """
+    """Return a run's span attributes, such as a model's provider or a tool's name."""
     metadata = event.get("metadata") or {}
     facts: Mapping[str, Any]
     if kind == "model":

@@ -308,7 +308,7 @@ class RagEvalConfig(BaseSettings):
         super().__setattr__(name, value)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Omit sinks, whose URL may contain a key until the sink rejects it."""
+        """Mask sinks, whose URL may contain a key."""
         for name, value in super().__repr_args__():
             yield name, tuple(map(masked, value)) if name == "sinks" else value
 
@@ -329,7 +329,7 @@ class RagEvalConfig(BaseSettings):
 
     @property
     def budget_limits(self) -> dict[str, float]:
-        """Return limits by unit and period, such as `calls_per_hour`."""
+        """Return each limit by unit and period, such as `calls_per_hour`."""
         given: dict[str, Any] = {**self.budget}
         return {k: v for k, v in given.items() if k not in ("calls_per_second", "path")}
 

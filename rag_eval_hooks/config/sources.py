@@ -65,7 +65,7 @@ _ENDPOINT_VARIABLES: Final = {
     "openai-decisions": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "systemone": ("TYPESAFE_BASE_URL", "TYPESAFE_API_KEY"),
 }
-"""Variables of other software that set the URL and the key, by judge provider."""
+"""Variables of other software with the judge's URL and key, by judge provider."""
 
 
 class _Variables(EnvSettingsSource):
@@ -80,7 +80,7 @@ def merged(
     explicit: Mapping[str, Any],
     file: str | os.PathLike[str] | None = None,
 ) -> tuple[dict[str, Any], Origins]:
-    """Merge settings and return their values and origins by name.
+    """Return the values and the origins of all settings, by name.
 
     Arguments override `RAG_EVAL_*` variables, then the file, then the variables of other software.
 
@@ -105,8 +105,8 @@ def merged(
 def from_text(field: FieldInfo, text: str) -> object:
     """Parse a setting's text.
 
-    Commas separate a list, `name=value` pairs make a mapping, and a table is JSON. Unparsable text
-    is returned unchanged, and the setting's validation rejects it.
+    Commas separate a list's items, `name=value` pairs make a mapping, and a table is JSON. Other
+    text is returned unchanged, and the setting's validation rejects it.
     """
     kind, *inner = (typing.get_origin(field.annotation), *typing.get_args(field.annotation))
     if is_mapping(field):
@@ -190,7 +190,7 @@ def is_one_provider(judge: str, other: str) -> bool:
 
 
 def endpoint_of(judge: str) -> dict[str, tuple[str, str]]:
-    """Return the variable and value that set the URL or key of a judge's provider."""
+    """Return the URL and key of a judge's provider, each with its variable, by setting."""
     names = ("judge_base_url", "judge_api_key")
     found = zip(names, _endpoint_variables(judge), strict=True)
     return {name: (at, value) for name, at in found if (value := os.environ.get(at))}
@@ -206,8 +206,7 @@ def _endpoint_variables(judge: str) -> tuple[str, str]:
 def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     """Return variable and value by setting, from the variables of other software.
 
-    Args:
-        own: Our settings, which decide whether the judge may use a key of other software.
+    Our own settings decide whether the judge may use a key of other software.
     """
     judge = str(own.get("judge", ""))
     url, _ = _endpoint_variables(judge)
@@ -235,7 +234,7 @@ def otlp_endpoint() -> str | None:
 
 
 def model_environment() -> dict[str, str]:
-    """Return the environment of a model process, without variables that start tracers."""
+    """Return the environment of a model process, without the variables that start tracers."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)
     }

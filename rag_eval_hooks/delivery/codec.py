@@ -44,7 +44,7 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
     """Return the result in a text, without verdicts.
 
-    The result is redacted again if `lacks` says so.
+    If `lacks` is true, the redactor redacts the result again.
     """
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]
@@ -70,5 +70,5 @@ def _text(sample: Sample, mark: str, **more: Any) -> str:
 
 
 def lacks(redactor: Redactor, data: Mapping[str, Any]) -> bool:
-    """Return whether a stored sample lacks the redaction of the current settings."""
+    """Return whether a stored sample was redacted with other settings than the current settings."""
     return redactor.active and data["redaction"] != redactor.mark

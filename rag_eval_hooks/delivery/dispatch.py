@@ -44,12 +44,12 @@ AnySink: TypeAlias = Sink | FeedbackSink | PlatformSink | SinkFunction
 SinkSpec: TypeAlias = AnySink | str
 
 _CLOSE_TIMEOUT: Final = 1.5
-"""Maximum time for all sinks together to send their remaining results, in seconds."""
+"""Seconds in which all sinks together may send their remaining results."""
 _FLUSH_TIMEOUT: Final = 30.0
-"""Maximum time to export spans in a flush without a timeout, in seconds."""
+"""Seconds in which a flush without a timeout may export spans."""
 _OUTCOME_CHARS: Final = 500
 _FEEDBACK_CHARS: Final = 500
-"""Assumed number of characters in a feedback, or in an outcome without its explanation."""
+"""Assumed number of characters in one feedback, or in one outcome without its explanation."""
 
 
 class Dispatch:
@@ -123,16 +123,14 @@ class Dispatch:
         return True
 
     def check(self) -> None:
-        """Count calls that hang. A timer calls this a few times per second."""
+        """Report calls that hang. A timer calls this a few times per second."""
         for queue in self._queues.values():
             queue.check()
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until every result so far is sent, lost, or stored in the spool.
 
-        Return False on timeout.
-
-        Spans are exported first, because platforms need a score's span.
+        Spans are exported first, because platforms need a score's span. Returns False on timeout.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):
@@ -149,7 +147,7 @@ class Dispatch:
     def close(self) -> None:
         """Retry waiting results once, then close all sinks.
 
-        Undelivered results stay in the spool or count as lost.
+        Results that are still undelivered stay in the spool, or else are lost.
         """
         for queue in self._queues.values():
             queue.begin_close(_CLOSE_TIMEOUT)

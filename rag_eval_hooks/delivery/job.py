@@ -22,7 +22,7 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One sample to evaluate or one result for one sink, in memory and optionally in the file."""
+    """One sample to evaluate, or one result for one sink. Stored in the file if `encode` is set."""
 
     consumer: str
     """`EVALUATE`, or the key of a sink."""
@@ -42,7 +42,7 @@ class Job:
     text: str | None = None
     is_stored: bool = False
     is_left: bool = False
-    """Whether this process has counted the sample as `spooled` and must not count it again."""
+    """Whether this process has already counted the sample as `spooled`."""
     is_put: bool = False
     is_undurable: bool = False
     written: Future[bool] | None = None

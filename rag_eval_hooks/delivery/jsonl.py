@@ -101,16 +101,13 @@ class JsonlSink:
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
     """Return one line of a results file.
 
-    The keys are `schema`, `time`, `evaluated`, `package`, `sample`, `decision`, `passed`,
-    `verdicts`, `outcomes` and `result_id`. `time` is the start of the request and `evaluated` the
-    end of the evaluation, both in UTC (ISO 8601). `package` is our version. `decision` has
-    `probability` and `reason`. `passed` and `verdicts` exist only with thresholds. `outcomes` has
-    each metric's outcome with its probability, judge and versions. `result_id` comes last, so it
-    marks a complete line.
+    `time` is the start of the request and `evaluated` the end of the evaluation, both in UTC (ISO
+    8601). `package` is our version. `decision` has `probability` and `reason`. `passed` and
+    `verdicts` exist only with thresholds. `outcomes` has each metric's outcome with its
+    probability, judge and versions. `result_id` is the last key, so its presence shows that the
+    line is complete. The other keys are `schema` and `sample`.
 
-    Args:
-        evaluation: The evaluation.
-        content: Whether to include texts of the application.
+    Without `content`, the line has no texts of the application.
     """
     sample = evaluation.sample.to_dict()
     sample.pop("ended_at", None)
@@ -140,7 +137,7 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
 def rotated_files(path: Path) -> list[Path]:
     """Return the files into which a log rotator moved a results file, oldest first.
 
-    Their names are `<name>.<number or day>` or `<name>-<day>`, optionally compressed by gzip.
+    Their names are `<name>.<number or day>` or `<name>-<day>`, with an optional `.gz`.
     """
     found = path.parent.glob(f"{glob.escape(path.name)}[.-][0-9]*")
     return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
@@ -190,5 +187,5 @@ def _json(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a mapping as a JSON object, and types that JSON lacks as text."""
+    """Return a mapping as a JSON object, and other values that JSON lacks as text."""
     return dict(value) if isinstance(value, Mapping) else str(value)

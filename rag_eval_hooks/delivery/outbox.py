@@ -1,7 +1,8 @@
 """The outbox: samples to evaluate and results to deliver, stored in a SQLite file with a spool.
 
-A process works on its jobs in memory. The file mirrors the jobs under a lease, which the process
-keeps extending. If the process dies, its lease expires, and another process claims its jobs.
+A process works on its jobs in memory, and the file has a copy of each job. The process owns its
+jobs under a lease, which it keeps extending. If the process dies, the lease expires, and another
+process claims the jobs.
 
 One thread runs all SQL. No method blocks or raises. If the disk fails, jobs stay in memory.
 """
@@ -28,16 +29,16 @@ __all__ = ["PATIENCE_S", "Consumer", "Job", "Outbox"]
 T = TypeVar("T")
 
 PATIENCE_S: Final = 2.0
-"""Seconds after which a sample that is not yet on disk counts as undurable."""
+"""Seconds after which a sample that is not yet on disk is counted as undurable."""
 _GATHER_S: Final = 0.01
-"""Time to collect writes for one transaction, in seconds. A sample must be on disk in 50 ms."""
+"""Seconds in which writes join one transaction. A sample must be on disk in 50 ms."""
 _MOST_JOBS: Final = 256
 """Maximum number of jobs per transaction."""
 _POLL_S: Final = 1.0
 """Seconds between two searches for jobs of dead processes."""
 _NO_SINK: Final = "spool: results are lost, because their sink is no longer configured"
 _FIRST_POLL_S: Final = 2.0
-"""Seconds before the first search, so that a forking process leaves the jobs to its children."""
+"""Seconds before the first search. A forking process then leaves the jobs to its children."""
 _BUSY_PAUSE_S: Final = 0.1
 _ERROR_PAUSE_S: Final = 2.0
 """Seconds between two writes to a locked or failing file."""
@@ -55,7 +56,7 @@ class Consumer(NamedTuple):
 class Outbox:
     """Stores this process's jobs, and claims jobs of dead processes. Thread-safe.
 
-    Without a path, jobs exist only in memory. A file of `max_bytes` accepts no new job.
+    Without a path, jobs exist only in memory. At `max_bytes`, the file accepts no new job.
     """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
@@ -104,13 +105,13 @@ class Outbox:
     def done(self, job: Job, count: str = "", then: Sequence[Job] = ()) -> Future[bool]:
         """Remove a job, count its outcome and store its follow-up jobs, in one transaction.
 
-        The future is False if another process claimed the job. In this case nothing was written.
+        If another process claimed the job, nothing is written and the future is False.
         """
         job.count, job.then = count, then
         return self._change(job, State.DONE)
 
     def release(self, job: Job) -> bool:
-        """Let any process claim a job in the file. Return whether the file contains the job."""
+        """Let any process claim a job in the file. Return whether the job is in the file."""
         if job.is_stored:
             self._change(job, State.FREE)
         return job.is_stored
@@ -119,7 +120,7 @@ class Outbox:
         return self._read(outbox_file.read_counts, {})
 
     def measured(self) -> tuple[int | None, int | None]:
-        """Return number of samples and bytes in the file, or None if unreadable."""
+        """Return the file's number of samples and of bytes, or None if the file is unreadable."""
         unknown: tuple[int | None, int | None] = (None, None)
         return self._read(outbox_file.read_size, unknown)
 
@@ -251,7 +252,7 @@ class Outbox:
             self._stored.discard(job)
 
     def _failed(self, error: Exception, changes: Sequence[tuple[Job, State]] = ()) -> bool:
-        """Schedule the next write. Return whether to write immediately to a new file."""
+        """Schedule the next write. Return whether a new file allows an immediate write."""
         self._incidents.report("spool", error)
         if is_damage(error, is_read=not changes):
             is_first, self._is_anew = not self._is_anew, True
@@ -280,7 +281,8 @@ class Outbox:
     def _count_undurable(self, job: Job) -> None:
         """Count a sample or feedback as undurable, once. The caller holds the lock.
 
-        A sample that finishes before its first write needs no row, so its failed write is harmless.
+        A failed write is harmless if its sample is already finished, because such a sample needs no
+        row.
         """
         if job.is_put and not (job.is_stored or job.is_undurable):
             job.is_undurable = True

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 EVALUATE: Final = "evaluate"
-"""Consumer of samples. All other consumers except `FEEDBACK` are sinks."""
+"""Consumer of samples. Every other consumer is a sink, except `FEEDBACK`."""
 FEEDBACK: Final = "feedback"
 """Consumer of feedback on other processes' requests."""
 NAME: Final = "outbox.sqlite"
@@ -60,7 +60,7 @@ _SAMPLES: Final = "SELECT COUNT(DISTINCT coalesce(origin, id)) FROM jobs"
 
 
 class FileMovedError(ValueError):
-    """The file at the path was deleted or replaced since it was opened."""
+    """Another program deleted or replaced the open file."""
 
 
 class OutboxFile:
@@ -92,9 +92,9 @@ class OutboxFile:
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
         """Claim the oldest jobs of dead processes, up to each consumer's capacity.
 
-        The file is locked only for changes, because all processes poll every second and must not
-        delay a sample's write. Also returns the number of removed results whose sink no longer
-        exists.
+        All processes poll every second and must not delay a sample's write. The file is therefore
+        locked only for changes. The second result is the number of removed results whose sink no
+        longer exists.
         """
         self._check()
         now = time.time()
@@ -234,7 +234,7 @@ def check_spool(folder: Path) -> bool:
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
-    """Return counts of outcomes and waiting samples of all processes, or nothing without a file."""
+    """Return counts of outcomes and waiting samples of all processes. Empty without a file."""
     with _read(path) as db:
         if db is None:
             return {}

@@ -35,11 +35,11 @@ _WANTS = "a callable that takes one argument (evaluation) or two (sample, outcom
 class Sink(Protocol):
     """Receives results.
 
-    The evaluator calls a sink once per sample, in order, on the sink's own thread.
+    The evaluator calls a sink once per sample, in order, on the sink's own thread. Exceptions of
+    `deliver` are counted and never reach the application.
 
-    An exception of `deliver` is counted and not raised further. With a spool, `deliver` is called
-    again with the same evaluation until it succeeds. After a crash, it may receive a stored result
-    again, under the same `result_id`.
+    With a spool, `deliver` is called again with the same evaluation until the call succeeds. After
+    a crash, a sink may receive a stored result again, under the same `result_id`.
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
@@ -59,7 +59,7 @@ class FeedbackSink(Protocol):
     """Receives feedback. Called like `Sink.deliver`."""
 
     def feedback(self, feedback: Feedback) -> Awaitable[None] | None:
-        """Store one feedback, which names its sample and RAG span."""
+        """Store one feedback, which contains the ids of its sample and RAG span."""
         ...
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class SendError(Exception):
 
 
 class RetryLater(SendError):
-    """The platform cannot accept results now. It may ask for a pause of `wait` seconds."""
+    """The platform cannot accept results now. `wait` is the pause in seconds that it asks for."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -116,16 +116,16 @@ class Destination:
 
     batch_size = 1
     is_watched = False
-    """Whether a call has no time limit and may hang."""
+    """Whether a call has no timeout and may hang."""
     retries = True
-    """Whether failures are retried from memory if there is no spool."""
+    """Whether failed results are retried from memory if there is no spool."""
     place = ""
-    """Sentence on where the application defines the sink."""
+    """Sentence that says where the application defines the sink."""
 
     def __init__(self, name: str, key: str) -> None:
         self.name = name
         self.key = key
-        """The sink's name in the spool, stable across processes."""
+        """The sink's name in the spool. All processes use the same name."""
         self.counts: Counter[str] = Counter()
         """Counts of results: `taken`, `sent`, `lost` and `spooled`."""
 
@@ -133,18 +133,18 @@ class Destination:
         raise NotImplementedError
 
     def open(self, timeout: float) -> None:
-        """Prepare for sending. `timeout` limits one request, in seconds. Called once, first."""
+        """Prepare for sending. Called once, first. `timeout` limits one request, in seconds."""
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         """Deliver a batch in order of arrival. Must be idempotent.
 
-        `last` means that there will be no retry. Returns failures by index; all other results were
-        delivered. Raises if all results failed.
+        With `last`, there will be no retry. Returns the exceptions of failed results by index.
+        Raises if all results failed.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Flush and release resources. Called once, last."""
+        """Flush and release resources. Called once, after `send`."""
 
 
 class UserSink(Destination):

@@ -29,19 +29,19 @@ from rag_eval_hooks.threads import Wakeup
 __all__ = ["SinkQueue"]
 
 _FULL: Final = "outbox full"
-"""Reason for dropping a result because the waiting results exceed the memory limit."""
+"""Reason for refusing a result because the waiting results exceed the memory limit."""
 _LONGEST_ASKED: Final = 60.0
-"""Maximum honored `Retry-After`, in seconds."""
+"""Maximum number of seconds for which a `Retry-After` header is obeyed."""
 _LONGEST_LOOK: Final = 5.0
-"""Maximum pause between two attempts at a result with an unknown span, in seconds."""
+"""Maximum number of seconds between two attempts at a result whose span is unknown."""
 _DOWN: Final = 5
-"""Number of consecutive failures after which the sink is down and receives one probe at a time."""
+"""Number of consecutive failures after which the sink is down and gets one result at a time."""
 _GRACE: Final = 0.1
 """Seconds after the timeout in which a cancelled awaitable may still return."""
 _RECOVERED: Final = 64
 """Maximum number of results to claim from the spool at once."""
 _LONGEST_SLEEP: Final = 3600.0
-"""Maximum sleep of the thread in seconds. A lock's timeout must be finite."""
+"""Maximum number of seconds that the thread sleeps. A lock's timeout must be finite."""
 _POLL: Final = 0.05
 """Seconds between two checks for a hanging call during a flush."""
 _ALONE: Final = SendError("one of several failed")
@@ -52,11 +52,11 @@ class SinkQueue:
     """Accepts results immediately, and delivers them on a separate thread. Thread-safe.
 
     A failed result is retried alone after a growing pause, while other results proceed. After
-    several consecutive failures, the sink counts as down and receives one result at a time as a
-    probe. At any moment: taken = sent + lost + spooled + waiting.
+    several consecutive failures, the sink is down and receives one result at a time as a probe. At
+    any moment, taken = sent + lost + spooled + waiting.
 
     With a spool, a result that does not fit in memory stays on disk (`spooled`). Without a spool,
-    it is lost and counted with the reason, and a user's sink gets only one attempt per result.
+    such a result is lost, and a user's sink gets only one attempt per result.
     """
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
@@ -116,7 +116,7 @@ class SinkQueue:
             return _RECOVERED if is_empty or 2 * self._chars < self._most_chars else 0
 
     def check(self) -> None:
-        """Count a hanging call, and drop overdue results of a sink that is down.
+        """Report a hanging call, and drop overdue results of a sink that is down.
 
         Results in or behind the hanging call are lost if they are not on disk.
         """
@@ -137,10 +137,8 @@ class SinkQueue:
     def flush(self, timeout: float) -> bool:
         """Wait until every result so far is sent, lost, or stored in the spool.
 
-        Return False on timeout.
-
         Waiting retries run immediately. The call does not wait for a spooled result after its first
-        attempt, or while the sink is down.
+        attempt, or while the sink is down. Returns False on timeout.
         """
         now = time.monotonic()
         deadline = now + timeout
@@ -157,7 +155,7 @@ class SinkQueue:
         return True
 
     def begin_close(self, timeout: float) -> None:
-        """Accept no more results. Retry waiting results once more, for `timeout` seconds."""
+        """Accept no more results. For up to `timeout` seconds, retry waiting results once."""
         with self._lock:
             if self._closing is not None:
                 return
@@ -168,7 +166,7 @@ class SinkQueue:
             self._close_sink()
 
     def end_close(self) -> None:
-        """Wait until `begin_close` has finished. Unsent results stay in the spool or are lost."""
+        """Wait until the retries have finished. Unsent results stay in the spool or are lost."""
         thread = self._thread
         if thread is not None:
             thread.join(max(0.0, (self._closing or 0.0) - time.monotonic()))
@@ -205,7 +203,7 @@ class SinkQueue:
             self._incidents.report(f"{self._origin} close", error)
 
     def _next(self) -> bool:
-        """Wait for the next batch. Return False at the end."""
+        """Wait for the next batch. Return False when the queue is closed."""
         while True:
             with self._lock:
                 now = time.monotonic()
@@ -305,7 +303,7 @@ class SinkQueue:
         self._retry(job, now, lacks_span=isinstance(error, SpanUnknown))
 
     def _retry(self, job: Job, now: float, *, lacks_span: bool) -> None:
-        """Retry a job. A job with an unknown span gets a last attempt at its deadline."""
+        """Schedule a retry. A job whose span is unknown gets a last attempt at its deadline."""
         job.sends += 1
         pause = pause_after(job.sends)
         if self._closing is not None and lacks_span and not job.is_last:

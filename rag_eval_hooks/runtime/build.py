@@ -168,7 +168,6 @@ def parts_of(
     meter: MeterProvider | None,
     logger: LoggerProvider | None,
 ) -> Parts:
-    """Return the components for the settings and arguments."""
     if config.trace_judge and config.evaluation_span == "off":
         wants = "false if evaluation_span is 'off', because spans of judge calls need that span"
         raise ConfigError("trace_judge", True, wants)
@@ -223,7 +222,7 @@ def _check_alerts(sinks: Iterable[object], scales: Mapping[str, Scale]) -> None:
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:
-    """Return a provider, or a no-op provider if the given provider is broken."""
+    """Return the given provider, or a no-op provider if the given provider raises."""
     if own is not None and (isinstance(own, type) or not hasattr(type(own), ask.__name__)):
         name = f"{ask.__name__.removeprefix('get_')}_provider"
         raise ConfigError(name, kind_of(own), f"an object with {ask.__name__}(), or None")
@@ -240,7 +239,7 @@ def _chosen_metrics(
     config: RagEvalConfig,
     available: Sequence[Metric],
 ) -> tuple[Metric, ...] | None:
-    """Return the chosen metrics. None means the `ragas` metrics that a sample can feed."""
+    """Return the chosen metrics. None means the `ragas` metrics whose fields a sample has."""
     if metrics is None:
         return choose(config.metrics, available) if config.metrics else None
     asked = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["FeedbackDesk"]
 
 _UNREADABLE: Final = ("capture_failed", "redaction_failed")
-"""Drop reasons of requests without a sample."""
+"""Reasons for which a request is dropped without a sample."""
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CAPACITY: Final = 64
 _PAUSE_S: Final = 1.0
-"""Time for other processes to claim feedback that this process released, in seconds."""
+"""Seconds in which other processes may claim feedback that this process released."""
 _PATIENCE_S: Final = 60.0
-"""Time for the process that has the request to join the feedback, in seconds."""
+"""Seconds in which the process that has the request may join the feedback."""
 _MOST_WAITING: Final = 1000
-"""Maximum number of waiting feedback calls, so that invented ids cannot fill the spool."""
+"""Maximum number of waiting feedback calls. Without it, invented ids could fill the spool."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,7 @@ class _Item:
 class FeedbackDesk(Observer):
     """Joins feedback with remembered requests.
 
-    Thread-safe, except for methods of the worker thread.
+    Thread-safe, except for the methods that the worker thread calls.
 
     Feedback on an unknown request goes through the spool to the process that has the request.
     Without a spool, or after a minute, the feedback goes only to the sinks, with its id.
@@ -76,12 +76,10 @@ class FeedbackDesk(Observer):
         self._pipeline.outbox.consume(FEEDBACK, Consumer(self._capacity, self._take))
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
-        """Queue feedback until the request's own evaluation has finished, and count it.
+        """Count feedback, and queue it until the request's own evaluation has finished.
 
-        Never blocks.
-
-        Waiting feedback takes no slot in the worker's queue. `refusal` is a reason to reject all
-        feedback now. Returns whether the feedback is queued.
+        Never blocks. Waiting feedback takes no slot in the worker's queue. `refusal` is a reason to
+        reject all feedback now. Returns whether the feedback is queued.
         """
         try:
             feedback = Feedback(
@@ -107,7 +105,7 @@ class FeedbackDesk(Observer):
         return joined
 
     def _join(self, key: str, feedback: Feedback, refusal: str | None = None) -> bool | None:
-        """Queue feedback on the request with an id, or return None for an unknown id."""
+        """Queue feedback for the request with this id. Return None for an unknown id."""
         request = self._memory.find(key)
         if request is None:
             return None
@@ -136,7 +134,7 @@ class FeedbackDesk(Observer):
         )
 
     def _pass_on(self, name: str, feedback: Feedback) -> str:
-        """Pass feedback to other processes, or deliver it without a request. Return the result."""
+        """Pass feedback to other processes, or deliver it without a request. Return the outcome."""
         if not name:
             return "unknown"
         now = time.monotonic()
@@ -154,9 +152,9 @@ class FeedbackDesk(Observer):
         return _CAPACITY if time.monotonic() >= self._look_at else 0
 
     def _take(self, job: Job) -> bool:
-        """Join feedback from the spool, or deliver old feedback without a request.
+        """Join feedback from the spool, or deliver overdue feedback without a request.
 
-        Return False if another process has the request. Called in the outbox's thread.
+        Returns False if another process has the request. Called in the outbox's thread.
         """
         try:
             stored: dict[str, Any] = json.loads(job.payload)
@@ -264,7 +262,7 @@ class FeedbackDesk(Observer):
         self._pipeline.books.end(item)
 
     def _sample(self, request: Request) -> Sample | None:
-        """Return the request's sample, the same for each feedback. None if only ids are left."""
+        """Return the one sample that all feedback shares, or None if only its ids are left."""
         if not self._memory.keeps_text(request):
             return None
         try:

@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 __all__ = ["Intake"]
 
 _MOST_WAITING: Final = 1000
-"""Maximum number of waiting requests. Beyond it, application threads also drain the queue."""
+"""Maximum number of waiting requests. Above it, application threads also submit requests."""
 _MOST_STUCK: Final = 10_000
 """Maximum number of waiting requests while a rule of the application hangs."""
 _PATIENCE_S: Final = 0.5
 """Seconds after which a rule that runs in another thread counts as hanging."""
 _POLL_S: Final = 0.001
 _WITHOUT_THREAD: Final = ("shutdown", "no_thread")
-"""Drop reasons of requests whose spans no background thread will write."""
+"""Reasons for which a request is dropped when no background thread will write its spans."""
 
 
 class Intake:
     """Starts the span of each finished request, and submits the request later. Thread-safe.
 
-    Rules and sampling are too slow for the application's thread. Callers of `drain` submit the
-    requests. If the queue is full, the application's thread does so, and no request is lost. There
-    is no lock, because rules are the application's code and may hang or call `stats`.
+    Rules and sampling are too slow for the application's thread, so callers of `drain` submit the
+    requests. If the queue is full, the application's thread submits requests, and none is lost.
+    There is no lock, because a rule of the application may hang or call `stats`.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Intake:
         )
 
     def _is_left_out(self, interaction: Interaction) -> bool:
-        """Return whether a request that was not sampled at its start gets no span of ours."""
+        """Return whether to write no span, for a request that was not sampled at its start."""
         if self.leaves_out is None or interaction.status is not Status.OK:
             return False
         if interaction.sampling_key is None:

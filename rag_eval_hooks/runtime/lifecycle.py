@@ -21,7 +21,7 @@ __all__ = ["Clock", "ExitHook", "close_abandoned", "flush", "shutdown"]
 
 _TICK_S: Final = 0.25
 _STOP_TIMEOUT: Final = 2.0
-"""Maximum time for cancelled work, and for closing sinks and judges, in seconds."""
+"""Maximum number of seconds to wait for cancelled work, and to close sinks and judges."""
 
 
 class Clock:
@@ -36,7 +36,7 @@ class Clock:
         self._lock = threading.Lock()
 
     def start(self) -> bool:
-        """Start the thread once. Return False if it is stopped or no thread can start."""
+        """Start the thread once. Return False if the clock is stopped or no thread can start."""
         if self._is_stopped or self._thread is not None:
             return not self._is_stopped
         try:
@@ -55,9 +55,9 @@ class Clock:
         return self._thread is not None and not self._is_stopped
 
     def call(self, timeout: float | None) -> bool:
-        """Wait for a call that starts after this moment, and return whether the call ended.
+        """Wait for a call that starts after this moment. Return whether the call ended.
 
-        Without a thread, the caller calls the function.
+        If the clock has no thread, the calling thread makes the call.
         """
         if self._ticks and threading.current_thread() is not self._thread:
             return self._wakeup.ask(timeout)
@@ -91,9 +91,9 @@ class Clock:
 class ExitHook:
     """Finishes waiting samples at exit, within a time limit.
 
-    The first hook runs when the main thread ends, because judges can then still resolve names and
+    The first hook runs when the main thread ends. At that time judges can still resolve names and
     start threads. New samples are still accepted, because other threads may keep serving. The
-    second hook shuts the pipeline down at interpreter exit. Children of `multiprocessing` leave
+    second hook shuts the pipeline down at interpreter exit. Children of `multiprocessing` exit
     through `os._exit`, which runs no exit hooks, so they get a third hook.
     """
 
@@ -105,10 +105,10 @@ class ExitHook:
         self._finalizers: list[Any] = []
 
     def arm(self) -> None:
-        """Register the hooks once.
+        """Register the hooks at the first sample.
 
-        Called with the first sample. Exit hooks run in reverse order. Ours must run before the
-        tracer provider's hook, which the application registers earlier.
+        Exit hooks run in reverse order. Our hooks must run before the tracer provider's hook, which
+        the application registers earlier.
         """
         if self._is_armed:
             return
@@ -128,7 +128,7 @@ class ExitHook:
             self._finalizers.append(util.Finalize(None, self._at_child_end, exitpriority=0))
 
     def disarm(self) -> None:
-        """Disable the hooks after `shutdown` or in a forked child. The child registers its own."""
+        """Disable the hooks after `shutdown` or in a forked child. A child registers new hooks."""
         self._is_armed = False
         atexit.unregister(self._at_exit)
         for finalizer in self._finalizers:
@@ -204,7 +204,7 @@ def shutdown(pipeline: Pipeline, timeout: float) -> bool:
 
 
 def close_abandoned(pipeline: Pipeline) -> None:
-    """Finish and close an unreachable pipeline, on a separate thread."""
+    """Finish and close a pipeline to which nothing refers, on a separate thread."""
 
     def finish() -> None:
         while len(pipeline.recorder):

@@ -17,7 +17,7 @@ class Memory:
     """Remembers requests within `limits.FEEDBACK_*`. Thread-safe.
 
     The oldest requests are evicted first. If the texts exceed the limit, the oldest requests lose
-    their samples and keep their ids. Of requests with the same id, the latest is found.
+    their samples and keep their ids. `find` returns the latest request with an id.
     """
 
     def __init__(self) -> None:

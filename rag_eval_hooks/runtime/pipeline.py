@@ -41,8 +41,8 @@ __all__ = ["Pipeline"]
 class Pipeline:
     """Implementation of `RagEval`. Thread-safe.
 
-    A forked child creates locks and queues on first use, because gevent may replace them between
-    the fork and the first request. Threads start on first use in any process.
+    Threads start on first use. A forked child also creates locks and queues on first use, because
+    gevent may replace their classes between the fork and the first request.
     """
 
     parts: Parts
@@ -154,10 +154,7 @@ class Pipeline:
             self.holder.release_all(EvalStatus.FORK)
 
     def _after_fork(self) -> None:
-        """Leave threads, locks and requests to the parent.
-
-        The child creates its own on first use.
-        """
+        """Leave threads, locks and requests to the parent. The child creates new threads."""
         if self.is_ready:
             self._exit.disarm()
             self._inherited.append(self.outbox)
@@ -222,10 +219,7 @@ class Pipeline:
         return None if reason is None else Ending.dropped(reason)
 
     def refuse(self, reason: str, request: Request | None = None) -> None:
-        """Count a request that was not sampled, and end its span.
-
-        None means an unreadable request.
-        """
+        """Count a request that was not sampled, and end its span. None is an unreadable request."""
         self.ready()
         self.observers.settle(request or Request(key="", build=None), Ending.dropped(reason))
 
@@ -234,7 +228,7 @@ class Pipeline:
         return self._refusal() is None
 
     def _refusal(self) -> str | None:
-        """Start the threads. Return the reason if nothing can be accepted."""
+        """Start the threads. Return the reason for which no request can be accepted, or None."""
         if self.is_closed:
             return "shutdown"
         if self._has_threads:
@@ -248,12 +242,12 @@ class Pipeline:
         return None if self._has_threads else "no_thread"
 
     def _hold(self, held: HeldSpan) -> None:
-        """Hold another instrumentor's span whose request may still be submitted."""
+        """Hold another instrumentor's span, because its request may still be submitted."""
         self.watch()
         self.holder.hold(held)
 
     def _capacity(self) -> int:
-        """Return how many spooled samples may be queued: none while the broker is down."""
+        """Return how many spooled samples may be queued. While the broker is down, none may."""
         is_down = self.remote is not None and self.remote.is_down
         return 0 if is_down else self.worker.capacity()
 
@@ -286,7 +280,7 @@ class Pipeline:
         return replace(self.snapshot(), without_retrieval=self.recorder.ended.unretrieved)
 
     def snapshot(self) -> Stats:
-        """Return the statistics without checking for finished requests."""
+        """Return the statistics without looking for newly finished requests."""
         return self.books.snapshot(
             self.parts.incidents.counts(),
             recovered=self.processor.recovered,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Observers", "Processor", "RemoteEvaluator", "RemoteFleet", "evaluate_inline"]
 
 _MOST_TRIES: Final = 10
-"""Maximum number of processes that may crash on a sample. Then the sample counts as failed."""
+"""Maximum number of processes that may crash on a sample. Then the sample is failed."""
 
 
 class RemoteEvaluator(Protocol):
@@ -46,7 +46,7 @@ class RemoteEvaluator(Protocol):
     async def evaluate(
         self, blank: Evaluation, decision: Decision, accepted: float
     ) -> Evaluation | Ending:
-        """Fill an evaluation with a worker's outcomes, or return the ending of the sample."""
+        """Fill an evaluation with a worker's outcomes, or return how the sample ended."""
         ...
 
     def close(self) -> None: ...
@@ -54,13 +54,13 @@ class RemoteEvaluator(Protocol):
 
 Moment: TypeAlias = Literal["accepted", "begun", "evaluated", "settled"]
 RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
-"""Returns the evaluator of this process, whose samples carry a mark of redaction."""
+"""Returns this process's evaluator. The text identifies the redaction settings of its samples."""
 
 
 class Observers:
     """Calls all observers of a request, in order. Thread-safe.
 
-    An exception of an observer is counted; the next observer is still called.
+    If an observer raises, the exception is counted and the next observer is called.
     """
 
     def __init__(self, incidents: Incidents) -> None:
@@ -94,8 +94,8 @@ class Observers:
 class Processor(Observer):
     """Evaluates accepted requests in the worker's thread. Every request is settled.
 
-    As an observer it stores accepted requests in the outbox. Samples left by other processes return
-    to the pipeline.
+    The processor also stores accepted requests in the outbox, and queues samples that other
+    processes left.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -105,7 +105,7 @@ class Processor(Observer):
         self._limit = RateLimit(pipeline.parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
-        """Apply a final decision and the rate limit. Return the ending of a rejected request."""
+        """Apply the sampling decision and the rate limit. Return how a rejected request ends."""
         request.decision = decision
         self._pipeline.books.note("decisions", decision.reason)
         if not decision.sampled:
@@ -143,7 +143,7 @@ class Processor(Observer):
             self._pipeline.outbox.done(entry, ending.entry)
 
     async def process(self, request: Request) -> None:
-        """Evaluate and settle a request. Our own exceptions fail only this request."""
+        """Evaluate and settle a request. An exception of ours fails only this request."""
         if request.ending is not None:
             # The application's signal handler interrupted the submission.
             return
@@ -169,7 +169,7 @@ class Processor(Observer):
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
-        """Evaluate the metrics that feedback requests, as a new request. None if rejected."""
+        """Evaluate the metrics that feedback requests, as a new request. None if it is rejected."""
         request = Request(
             key=next(iter(ended.ids), ""),
             build=lambda: sample,
@@ -190,7 +190,7 @@ class Processor(Observer):
         return None if request.ending is None else request.ending.evaluation
 
     def recover(self, job: Job) -> bool:
-        """Queue a sample that another process left. Return False if there is no slot.
+        """Queue a sample that another process left. Return False if the queue has no slot.
 
         Called in the outbox's thread.
         """
@@ -250,7 +250,7 @@ class Processor(Observer):
     async def _keep(self, request: Request, evaluation: Evaluation) -> bool:
         """Replace a sample on disk by its results for the sinks, before they are published.
 
-        Return False if another process claimed the sample and publishes the results.
+        Returns False if another process claimed the sample, and so publishes the results.
         """
         entry = request.entry = request.entry or Job(EVALUATE)
         entry.then = self._pipeline.delivery.jobs(evaluation, request.accepted_at)
@@ -260,7 +260,7 @@ class Processor(Observer):
         return await self._within_patience(self._pipeline.outbox.done(entry, count, entry.then))
 
     async def _within_patience(self, written: Future[bool]) -> bool:
-        """Return the result of a write, or True at once while the disk hangs."""
+        """Return the result of a write. Return True at once while the disk hangs."""
         if self._pipeline.outbox.is_stalled:
             return True
         try:
@@ -310,7 +310,7 @@ class Processor(Observer):
 async def evaluate_inline(
     parts: Parts, sample: Sample, chosen: Container[str] | None = None
 ) -> Outcomes:
-    """Return the outcomes of all or the chosen metrics, as in the background."""
+    """Return the outcomes of the chosen metrics, or of all metrics, as in the background."""
     with suppressed(), parts.call_context():
         # A metric requested by name reports its missing input.
         named = chosen is not None

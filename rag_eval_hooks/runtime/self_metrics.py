@@ -80,7 +80,7 @@ _GAUGES: Final = (
     (semconv.METRIC_SPOOL_USAGE, "By", "Size of the spool."),
     (semconv.METRIC_SPOOL_LIMIT, "By", "Maximum size of the spool."),
 )
-"""Instruments with equal values in all processes that share a spool. Do not sum them."""
+"""Instruments that report the same value in all processes with the same spool. Do not sum them."""
 
 
 def observe(meter: Meter, pipeline: Pipeline) -> None:

@@ -12,7 +12,7 @@ __all__ = ["AdmittedShare", "RateLimit"]
 
 _SECONDS: Final = {"second": 1.0, "minute": 60.0}
 _REMEMBERED: Final = 60.0
-"""Seconds for which later requests also represent earlier rejected requests."""
+"""Seconds for which later requests may represent a rejected request."""
 _PAID: Final = 0.1
 _NOTHING: Final = 0.01
 
@@ -20,10 +20,9 @@ _NOTHING: Final = 0.01
 class RateLimit:
     """Sliding-window limit on samples per `second` and `minute`. Thread-safe, O(1).
 
-    No interval of a window's length contains more samples than allowed. At ten times the load, a
-    limit of n admits n / (1 + 1 / 10n). We do not use a library, because common libraries have
-    fixed windows or use the wall clock. A fixed window admits twice the limit across a boundary,
-    and the wall clock may be set back.
+    No interval as long as a window contains more samples than allowed. At ten times the load, a
+    limit of n admits n / (1 + 1 / 10n). Common libraries have fixed windows or use the wall clock.
+    A fixed window admits twice the limit across a boundary, and the wall clock may be set back.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class RateLimit:
         return bool(self._windows)
 
     def admit(self) -> float | None:
-        """Admit a sample if no window is full. The result is that of `AdmittedShare.count`."""
+        """Admit a sample if no window is full. Return the result of `AdmittedShare.count`."""
         with self._lock:
             now = self._clock()
             admitted = all(
@@ -56,9 +55,9 @@ class AdmittedShare:
     """Estimates the fraction of requests that a limit or a full queue admits. Thread-safe.
 
     The inverse fractions of admitted requests add up to the number of requests. Each admitted
-    request represents itself and a tenth of the rejected requests that are not represented yet. In
-    simulations with bursty load, the error is a quarter of a one-minute moving average's. With
-    steady load, both errors are equal.
+    request represents itself and a tenth of the rejected requests that nothing represents yet. In
+    simulations with bursty load, a one-minute moving average has four times the error. With steady
+    load, both errors are equal.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -67,9 +66,9 @@ class AdmittedShare:
         self._owed = self._since = 0.0
 
     def count(self, *, admitted: bool) -> float | None:
-        """Return the fraction for an admitted request, in (0, 1]. 1 means no recent rejections.
+        """Return the fraction for an admitted request, in (0, 1], or None for a rejected request.
 
-        Returns None for a rejected request.
+        1 means that no request was rejected recently.
         """
         with self._lock:
             now = self._clock()

@@ -32,14 +32,14 @@ Rules: TypeAlias = Sequence[tuple[RuleSettings, Rates]]
 
 _SALT: Final = b"rag-eval"
 _SEARCHED: Final = 4000
-"""Maximum number of characters that patterns search, so that a long text delays no request."""
+"""Maximum number of characters that patterns search. A long text must not delay its request."""
 
 
 def position(key: str) -> int:
     """Return a key's position: an integer in [0, 2**64), uniformly distributed.
 
-    Every process computes the same position. The hash has a salt, so that it is independent of
-    tracing samplers, which compare trace ids with a threshold.
+    Every process computes the same position. The hash has a salt. Without the salt, our decisions
+    would correlate with tracing samplers, which compare trace ids with a threshold.
     """
     text = key.encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=_SALT).digest(), "big")
@@ -48,8 +48,8 @@ def position(key: str) -> int:
 class MetricNames:
     """Names of metrics and suites in settings.
 
-    A known metric that the user did not choose is a valid name that selects nothing. So one
-    settings file fits several choices of metrics.
+    A metric that exists but was not chosen is a valid name that selects nothing. One settings file
+    then fits several choices of metrics.
     """
 
     def __init__(self, chosen: Sequence[Metric], known: Sequence[Metric]) -> None:
@@ -57,7 +57,7 @@ class MetricNames:
         self._known = {name for m in (*chosen, *known) for name in (m.id, m.suite)} | {"all"}
 
     def ids_of(self, field: str, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the ids of the chosen metrics that the names select."""
+        """Return the ids of the chosen metrics with these names, or in suites with these names."""
         wanted = set(names)
         for name in wanted - self._known:
             raise ConfigError.unknown(field, name, self._known)
@@ -129,8 +129,8 @@ _QUESTIONS = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 class TailRule:
     """A tail rule from the settings.
 
-    Conditions are deterministic. So the rule's rate is the inclusion probability of its metrics for
-    every matching sample, including samples that the sampler would have chosen anyway.
+    Conditions are deterministic. The rule's rate is therefore the inclusion probability of its
+    metrics for every matching sample, even if the sampler had already chosen the sample.
     """
 
     settings: TailSettings
@@ -173,7 +173,7 @@ def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
 def tail_scorer(
     config: RagEvalConfig, known: Mapping[str, Metric], incidents: Incidents
 ) -> Scorer | None:
-    """Return a scorer with the heuristic judge for metrics in conditions, or None."""
+    """Return a scorer with the heuristic judge, for the metrics in conditions, or None."""
     asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
     if not asked:
         return None
@@ -189,7 +189,7 @@ def tail_scorer(
 
 
 def cheap_metrics(metrics: Sequence[Metric], incidents: Incidents) -> dict[str, Metric]:
-    """Return, by id, the metrics whose findings the heuristic judge makes."""
+    """Return, by id, the metrics that need only the heuristic judge's findings."""
     from rag_eval_hooks.judges.heuristic import HeuristicJudge
 
     cheap = {}

@@ -27,7 +27,7 @@ from rag_eval_hooks.score import Outcome, Outcomes
 __all__ = ["Selection", "by_rates"]
 
 _REFERENCE: Final = "reference"
-"""Sampling reason for metrics that feedback with a reference adds."""
+"""Sampling reason of metrics that are evaluated because feedback has a reference."""
 
 
 class Selection:
@@ -59,11 +59,11 @@ class Selection:
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
-        """Return whether a starting request is sampled out, given sampling key, tags and metadata.
+        """Function that returns whether a starting request is sampled out.
 
-        Returns None if all rates are 1, or if the decision needs later information. Later
-        information means rules on question, answer, latency or errors, and tail rules. Returns
-        False if a rule compares metadata that the request does not have yet.
+        The function receives sampling key, tags and metadata. It returns False if a rule compares
+        metadata that the request does not have yet. There is no function if all rates are 1, or if
+        a rule needs the finished request: its question, answer, latency or error, or a tail rule.
         """
         rules = [*self._rules, *self._error_rules]
         late = ("question", "answer", "latency_above", "latency_below", "error")
@@ -118,7 +118,7 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision] | None:
-        """Return the sample and the metrics that feedback adds to its evaluation, or None.
+        """Return the metrics that feedback adds to a sample's evaluation, with the sample, or None.
 
         A sample without a reference gets the feedback's reference. Metrics that the reference adds
         keep their probability. Other metrics have the rate 0, because they were not sampled.

@@ -26,11 +26,11 @@ SpanEvent: TypeAlias = tuple[str, Attributes | None, int | None]
 V = TypeVar("V")
 _MAX_VALUES: Final = 50
 _MAX_OURS: Final = 100
-"""Maximum number of our attributes per span. The SDK keeps 128 by default and drops the oldest."""
+"""Maximum number of our attributes per span. By default, the SDK keeps 128 and drops the oldest."""
 
 
 def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
-    """Return the attributes that have a value. Enum members become plain values for exporters."""
+    """Return the attributes that have a value, with enum members as plain values for exporters."""
     return {
         key: value.value if isinstance(value, Enum) else value
         for key, value in attributes.items()
@@ -48,15 +48,15 @@ def attribute_room(span: object) -> int | None:
 
 
 def longest_text(span: object) -> int | None:
-    """Return the length at which the SDK cuts an attribute, or None without a limit."""
+    """Return the length to which the SDK cuts an attribute's text, or None without a limit."""
     limit = getattr(getattr(span, "_limits", None), "max_span_attribute_length", None)
     return None if limit is None else int(limit)
 
 
 def fitting(span: object, attributes: Attributes) -> Attributes:
-    """Return the first attributes that fit, and the number of omitted attributes.
+    """Return the first attributes that fit, and an attribute with the number of omitted attributes.
 
-    If none fits, the result is empty. Otherwise the SDK would drop the user's own attributes.
+    If a span has no room, the result is empty, because the SDK would drop the user's attributes.
     """
     room = attribute_room(span)
     left = _MAX_OURS if room is None else min(room, _MAX_OURS)
@@ -79,7 +79,6 @@ def complete(
     links: Sequence[SpanContext] = (),
     events: Sequence[SpanEvent] = (),
 ) -> None:
-    """Add attributes, links and events to a span, up to its limits."""
     span.set_attributes(fitting(span, attributes))
     for link in links[: _room(span, "max_links", "links")]:
         span.add_link(link)
@@ -88,13 +87,12 @@ def complete(
 
 
 class ValueLimit:
-    """Bounds a metric's time series: an attribute has at most 50 values, and then `other`."""
+    """Limits an attribute of a metric to 50 values. Further values become `other`."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {}
 
     def of(self, attribute: str, value: str) -> str:
-        """Return the value, or `other` once the attribute has too many values."""
         seen = self._seen.setdefault(attribute, set())
         if value not in seen and len(seen) >= _MAX_VALUES:
             return "other"

@@ -57,14 +57,10 @@ _DECISION_SYSTEMS: Final = {"openai-decisions": "openai", "systemone": "typesafe
 class EvaluationSpans:
     """Writes spans `evaluation <workflow>`, each with one link to the RAG span.
 
-    Without a recorded RAG span, no span is written.
-
-    Args:
-        provider: Tracer provider. None means the global provider, even if it is set later.
-        mode: `late`: below the RAG span, if its scores arrive late. `child`: below every RAG span.
-            `trace`: in a separate trace. `off`: never. A span below the RAG span has the request's
-            end time, so that the trace is not longer than its request.
-        content: Whether explanations may quote the application's texts.
+    Without a recorded RAG span, no span is written. In the mode `late`, the span is below the RAG
+    span, if its scores arrive late. In the mode `child`, the span is below every RAG span, and in
+    the mode `trace` in a separate trace. `off` writes no span. A span below the RAG span has the
+    request's end time, so that the trace is not longer than its request.
     """
 
     def __init__(self, provider: TracerProvider | None, *, mode: str, content: bool) -> None:
@@ -79,8 +75,8 @@ class EvaluationSpans:
     def start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
         """Start the spans of an evaluation. The first span has the RAG span's attributes.
 
-        Each span has up to 20 results, or fewer if its limit is lower. Without a recorded RAG span,
-        or in mode `off`, there is no span.
+        A span has up to 20 results, or fewer if the span's own limit is lower. Without a recorded
+        RAG span, or in the mode `off`, there is no span.
         """
         target = rag_span_of(evaluation.sample)
         if self._mode == "off" or target is None:
@@ -99,7 +95,7 @@ class EvaluationSpans:
         return spans
 
     def end(self, spans: Sequence[Span], evaluation: Evaluation) -> None:
-        """Write the judge calls of an evaluation below its first span, and end its spans."""
+        """Write the judge calls below the first span, and end all spans of an evaluation."""
         with ExitStack() as ends:
             for span in reversed(spans):
                 ends.callback(span.end, self._times(evaluation)[1])
@@ -113,7 +109,7 @@ class EvaluationSpans:
         return at, at
 
     def _write_calls(self, calls: Iterable[Call], below: Span) -> None:
-        """Write a span for each call, such as `chat <model>`, below a span.
+        """Write a span for each call, such as `chat <model>`.
 
         The spans contain no prompts, because prompts quote the application's texts.
         """
@@ -236,11 +232,11 @@ def score_details(score: Score) -> dict[str, Any]:
 
 
 class FeedbackSpanSink:
-    """Records each feedback as a span and a log event, if its RAG span was recorded.
+    """Records feedback as a span and a log event, if the request's RAG span was recorded.
 
-    The RAG span has ended and accepts no more attributes. So a span `evaluation user_feedback` in a
-    separate trace links to the RAG span. The log event has the RAG span's context. Neither contains
-    the reference, which is text of the application.
+    The RAG span has ended and accepts no attributes. A span `evaluation user_feedback` in a
+    separate trace therefore links to the RAG span. The log event has the RAG span's context. The
+    reference is in neither, because it is text of the application.
     """
 
     def __init__(

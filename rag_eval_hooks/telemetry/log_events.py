@@ -19,7 +19,7 @@ from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
 __all__ = ["USER_FEEDBACK", "EventEmitter"]
 
 USER_FEEDBACK = "user_feedback"
-"""Evaluation name under which feedback appears."""
+"""Evaluation name of feedback in spans and log events."""
 
 
 class EventEmitter:
@@ -45,7 +45,7 @@ class EventEmitter:
             self._send(feedback.time, context, present(told))
 
     def _is_taken(self, context: Context) -> bool:
-        """Return whether events are exported. May change at any time."""
+        """Return whether the SDK exports events. The answer may change at any time."""
         # The API of 1.38 and 1.39 cannot tell.
         enabled = getattr(self._logger, "enabled", None)
         return enabled is None or bool(

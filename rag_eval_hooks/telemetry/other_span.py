@@ -25,9 +25,9 @@ Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 class OtherSpan:
     """A span of another instrumentor. Thread-safe. Can be held like our own spans.
 
-    Its owner ends the span at an unknown time. In the application's `RagEvalSpanProcessor`, the
-    finished span waits for scores, or the scores wait for the span's end. Without that processor,
-    scores can be set only while the span is open.
+    The instrumentor ends its span at an unknown time. In the application's `RagEvalSpanProcessor`,
+    a span that ends early waits for its scores, and early scores wait for the span's end. Without
+    that processor, scores can be set only while the span is open.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class OtherSpan:
         """Do nothing, because only our own spans have events."""
 
     def keep(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return the additions for the finished span, or None if it is held until `end`."""
+        """Return what to add to the finished span, or None if the span is held until `end`."""
         with self._lock:
             if self._done:
                 return self._attributes, self._links
@@ -80,7 +80,7 @@ class OtherSpan:
             return None
 
     def end(self, end_time: int | None = None) -> None:
-        """Accept no more attributes or links, and pass on the held spans. Idempotent."""
+        """Accept no more attributes or links, and export the held spans. Idempotent."""
         with self._lock:
             if self._done:
                 return
@@ -104,7 +104,7 @@ def _never() -> bool:
 class OtherSpans:
     """Spans of other instrumentors that may receive scores, by id. Thread-safe.
 
-    `hold` is called to hold a finished span. Beyond `most` spans, the oldest is dropped.
+    `hold` is called to hold a finished span. Above `most` spans, the oldest is dropped.
     """
 
     def __init__(self, *, most: int, hold: Callable[[HeldSpan], None]) -> None:
@@ -127,7 +127,7 @@ class OtherSpans:
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
         """Add an open span that will receive scores.
 
-        When the span ends, `waits` returns whether the span waits for scores.
+        When the span ends, `waits` returns whether its scores are still expected.
         """
         other = OtherSpan(span, waits, self, processed=self._processors > 0)
         if not self._processors:
@@ -142,7 +142,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return the additions for a finished span now, or None if `export` is called later."""
+        """Return what to add to a finished span, or None if the span is exported later."""
         other = self._take(span.get_span_context())
         if other is None:
             return {}, ()
@@ -161,13 +161,13 @@ class OtherSpans:
             self._changed.notify_all()
 
     def kept(self, wait: float = 0.0) -> list[OtherSpan]:
-        """Wait up to `wait` seconds until no span is held. Return the held spans."""
+        """Wait up to `wait` seconds until no span is held. Return the spans that are still held."""
         with self._kept_lock:
             self._changed.wait_for(lambda: not self._kept, wait)
             return list(self._kept)
 
     def _take(self, context: SpanContext | None) -> OtherSpan | None:
-        """Return the span. Remove it when the last processor asks."""
+        """Return the span with this context. Remove the span when the last processor asks."""
         key = (0, 0) if context is None else _key(context)
         with self._lock:
             other, processors = self._spans.get(key, (None, 0))

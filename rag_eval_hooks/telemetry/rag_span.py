@@ -29,10 +29,7 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 class SpanHolder:
-    """Holds at most `max_held` spans, each for at most `hold_timeout` seconds. Thread-safe.
-
-    Every span ends exactly once.
-    """
+    """Holds at most `max_held` spans, each for at most `hold_timeout` seconds. Thread-safe."""
 
     def __init__(self, *, hold_timeout: float, max_held: int, incidents: Incidents) -> None:
         self._hold_timeout = hold_timeout
@@ -47,7 +44,7 @@ class SpanHolder:
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:
-        """Hold a span once. If too many are held, or after `close`, end the span."""
+        """Hold a span once. After `close`, or if too many are held, end the span."""
         with self._lock:
             if held in self._held:
                 return
@@ -65,10 +62,7 @@ class SpanHolder:
         attributes: Attributes,
         links: Sequence[SpanContext] = (),
     ) -> bool:
-        """Set attributes and links on a held span and end it.
-
-        Return False if it had already ended.
-        """
+        """Add attributes and links to a held span and end it. Return False if it is not held."""
         with self._lock:
             if held not in self._held:
                 return False
@@ -78,7 +72,7 @@ class SpanHolder:
         return takes
 
     def expire(self) -> None:
-        """End the spans that have waited too long, with the status `timeout`."""
+        """End the spans that exceeded `hold_timeout`, with the status `timeout`."""
         if not self._held:
             return
         now = time.monotonic()
@@ -94,7 +88,6 @@ class SpanHolder:
             self.end(held, {semconv.EVAL_STATUS: EvalStatus.TIMEOUT.value})
 
     def release_all(self, status: EvalStatus) -> None:
-        """End all held spans immediately, with a status that explains why."""
         with self._lock:
             held_spans = list(self._held)
             self._held.clear()
@@ -102,7 +95,6 @@ class SpanHolder:
             self.end(held, {semconv.EVAL_STATUS: status.value})
 
     def close(self) -> None:
-        """End all held spans as `shutdown`, and hold no more."""
         with self._lock:
             self._closed = True
         self.release_all(EvalStatus.SHUTDOWN)

@@ -1,4 +1,4 @@
-"""Converts scores to span attributes: main result, verdicts, values, reasons of failures."""
+"""Converts scores to span attributes: the main result, verdicts, values and reasons of failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _FIELDS: Final = ("score", "pass", "label", "screening", "normalized", "sample_r
 class Thresholds:
     """Compares scores with thresholds, on the scale of each metric.
 
-    A score passes if it reaches its threshold. If lower values are better, it must not exceed it.
+    If higher values are better, a score passes from its threshold upward. If lower values are
+    better, a score passes up to its threshold.
     """
 
     def __init__(self, limits: Mapping[str, float], metrics: Iterable[Metric]) -> None:
@@ -37,7 +38,7 @@ class Thresholds:
             check_limit("thresholds", metric_id, limit, self._scales)
 
     def reason(self, metric_id: str, score: Score, *, content: bool) -> str:
-        """Return one line with the first failure, value and threshold, such as `at least 0.80`."""
+        """Return one line about the first failure, with value and threshold."""
         value, limit = f"{score.value:.2f}", self._limits.get(metric_id)
         if limit is not None:
             least = "least" if self._scales[metric_id].higher_is_better else "most"
@@ -46,7 +47,10 @@ class Thresholds:
         return f"{words or metric_id} ({value})"
 
     def missed_by(self, metric_id: str, score: Score) -> float:
-        """Return the share of the scale that a score lacks to pass; at most 0 if it passes."""
+        """Return how far a score misses its threshold, as a fraction of the scale.
+
+        A score that passes gives 0 or less.
+        """
         scale = self._scales[metric_id]
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance
@@ -55,7 +59,7 @@ class Thresholds:
         return self._scales.get(metric_id, UNIT) != UNIT
 
     def verdicts(self, outcomes: Outcomes) -> dict[str, bool]:
-        """Return pass (True) or fail (False) for each scored metric that has a threshold."""
+        """Return whether each scored metric with a threshold passes."""
         return {
             name: self.missed_by(name, outcome) <= 0.0
             for name in self._limits
@@ -63,10 +67,10 @@ class Thresholds:
         }
 
     def passed(self, outcomes: Outcomes, verdicts: Mapping[str, bool]) -> bool | None:
-        """Return True if the sample passes, False if it fails, None if unknown.
+        """Return whether the sample passes, or None if unknown.
 
-        One failing metric fails the sample. The result is unknown if a metric with a threshold
-        lacks a score that was possible, or if no such metric has a score.
+        A sample fails if one metric fails. The result is unknown if a metric with a threshold lacks
+        a score that was possible, or if no metric with a threshold has a score.
         """
         if not all(verdicts.values()):
             return False
@@ -137,8 +141,8 @@ class ScoreAttributes:
     def _first_to_read(self, evaluation: Evaluation) -> str | None:
         """Return the result to show first: the worst failure, the groundedness, or the first score.
 
-        Undecided groundedness comes before passing scores. Without any score, any undecided metric
-        is first.
+        Undecided groundedness comes before scores that pass. Without scores, the first undecided
+        metric is shown.
         """
         scores = evaluation.scores
         if failed := [name for name, passes in evaluation.verdicts.items() if not passes]:
@@ -152,7 +156,7 @@ class ScoreAttributes:
         return self._thresholds.reason(name, score, content=self._content)
 
     def _by_metric(self, evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-        """Yield attributes by field: all scores, then all passes and so on, reasons last."""
+        """Yield attributes by field: all scores, then all passes, and so on. Reasons are last."""
         rows = {name: self._row(evaluation, name) for name in evaluation.scores}
         for field in _FIELDS:
             yield from ((semconv.eval_key(name, field), row[field]) for name, row in rows.items())

@@ -28,7 +28,7 @@ __all__ = ["resource_of", "set_further_providers", "tracer_provider"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _NOT_TAKEN = (404, 405, 501)
-"""HTTP statuses of a receiver without this signal, such as most trace viewers."""
+"""HTTP statuses of a receiver that does not accept a signal, such as most trace viewers."""
 
 
 def resource_of(service_name: str | None) -> Resource:
@@ -41,7 +41,7 @@ def resource_of(service_name: str | None) -> Resource:
 
 
 def tracer_provider(resource: Resource, endpoint: str | None, console: bool) -> TracerProvider:
-    """Return a provider with the requested exporters. Does not set the global provider."""
+    """Return a provider with the requested exporters. The global provider stays unchanged."""
     provider = TracerProvider(resource=resource)
     if endpoint is not None or not console:
         traces = None if endpoint is None else traces_at(endpoint)
@@ -52,10 +52,7 @@ def tracer_provider(resource: Resource, endpoint: str | None, console: bool) -> 
 
 
 def set_further_providers(resource: Resource, endpoint: str | None) -> list[Any]:
-    """Set the global metric and log providers that the application lacks.
-
-    Return the new providers.
-    """
+    """Set and return the global metric and log providers that the application has not set."""
     session = requests.Session()
     session.hooks["response"].append(_accept)
     base = None if endpoint is None else traces_at(endpoint).removesuffix("traces")
@@ -76,7 +73,7 @@ def set_further_providers(resource: Resource, endpoint: str | None) -> list[Any]
 
 
 def _accept(response: Any, *_: Any, **__: Any) -> Any:
-    """Treat a response as success if the receiver does not support this signal."""
+    """Treat a response as success if the receiver does not accept this signal."""
     if response.status_code in _NOT_TAKEN:
         _logger.debug("%s does not accept this signal (%d)", response.url, response.status_code)
         response.status_code = 200

@@ -34,8 +34,8 @@ __all__ = ["Telemetry"]
 class Telemetry(Observer):
     """Holds RAG spans, and publishes evaluations as spans, log events and metrics.
 
-    An exception in one signal is counted and does not stop the others. If a provider is None, the
-    global provider is used, even if it is set later.
+    An exception in one signal is counted, and the other signals are still sent. If a provider is
+    None, the global provider is used, even if it is set later.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Telemetry(Observer):
         attributes: Attributes,
         links: Sequence[SpanContext],
     ) -> bool:
-        """End the held RAG span with the scores. Return whether it was still held."""
+        """End the held RAG span with the scores. Return False if it had already ended."""
         if request.span is None:
             return False
         ending = _attributes_of(request, Ending.of(evaluation))
@@ -152,7 +152,7 @@ class Telemetry(Observer):
     def _publish_late(self, evaluation: Evaluation) -> None:
         """Publish an evaluation that feedback requested, as spans, log events and metrics.
 
-        The metrics exclude its scores, because they describe only sampled requests.
+        The metrics of the scores describe only sampled requests, so these scores are excluded.
         """
         self._end(evaluation, self._start(evaluation, self._attributes.of(evaluation)))
         drawn = {k: v for k, v in evaluation.outcomes.items() if v.probability is not None}

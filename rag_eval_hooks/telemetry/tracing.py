@@ -79,8 +79,8 @@ def global_providers() -> list[Any]:
 def flush_providers(timeout: float, providers: Iterable[Any] | None = None) -> bool:
     """Flush providers in parallel. A provider without a flush method needs none.
 
-    Exporters may exceed their timeout, so the wait has its own limit. The default is the providers
-    of `setup_tracing`. Returns whether all finished in time.
+    Exporters may exceed their timeout, so the wait has its own limit. By default, flush the
+    providers that `setup_tracing` set. Returns whether all finished in time.
     """
     deadline = time.monotonic() + timeout
     if providers is None:

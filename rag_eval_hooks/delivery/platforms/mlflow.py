@@ -28,8 +28,8 @@ _Key: TypeAlias = tuple[str, str, str | None]
 class MlflowSink(PlatformSink):
     """Writes each score as feedback on the trace, with one request per score.
 
-    MLflow assigns its own assessment ids, so the sink reads the trace first. It updates an
-    assessment with the same name, source and span, and otherwise adds one.
+    MLflow assigns its own assessment ids, so the sink reads the trace first. An assessment with the
+    same name, source and span is updated. Otherwise the sink adds an assessment.
 
     Args:
         url: URL of the tracking server, such as `http://localhost:5000`.
@@ -47,7 +47,6 @@ class MlflowSink(PlatformSink):
         super().__init__("mlflow", url, content, key=token)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Add or update the assessments of several traces at once."""
         waiting, errors = deque(enumerate(payloads)), dict[int, SendError]()
 
         def work() -> None:

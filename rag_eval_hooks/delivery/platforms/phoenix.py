@@ -35,7 +35,7 @@ class PhoenixSink(PlatformSink):
         super().__init__("phoenix", url, content, key=api_key)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Post the annotations. If Phoenix lacks one span, it names the span and rejects all."""
+        """Post the annotations. If Phoenix lacks one span, it rejects all and names the span."""
         try:
             self._post(payloads, sync=True)
         except SpanUnknown as error:

@@ -84,7 +84,7 @@ class PlatformSink(Destination):
     def books(self) -> Mapping[str, int]:
         """Return counts of samples: taken, sent, lost, waiting, and without a recorded span.
 
-        With a spool, `spooled` counts samples left on disk for any process.
+        With a spool, `spooled` is the number of samples on disk that any process may send.
         """
         ends = ("sent", "lost", *(["spooled"] if "spooled" in self.counts else []))
         books = {name: self.counts[name] for name in ("taken", *ends)}
@@ -92,7 +92,7 @@ class PlatformSink(Destination):
         return {**books, "waiting": waiting, "no_span": self._no_span}
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
-        """Return whether a result has scores, and a recorded span to which they belong."""
+        """Return whether a result has scores and a recorded span."""
         if isinstance(payload, Feedback) or not payload.scores:
             return False
         has_span = payload.sample.trace_id is not None and payload.sample.span_id is not None
@@ -157,10 +157,7 @@ class PlatformSink(Destination):
 
 
 def identifier(score: Score) -> str:
-    """Return the name of a score's judge.
-
-    Span, metric and judge together identify a repeated score.
-    """
+    """Return the name of a score's judge. Span, metric and judge identify a repeated score."""
     return score.annotator or semconv.TRACER_NAME
 
 
