@@ -146,7 +146,8 @@ class RagEvalConfig(BaseSettings):
         "heuristic",
         "`heuristic`: rules decide, without a network. `nli:<model>`: rules and an entailment "
         "model on this machine decide. `openai:<model>`: a language model decides. "
-        "`openai-decisions:<model>` and `systemone:<model or url>`: a decision model decides.",
+        "`openai-decisions:<model>` and `systemone:<model or url>`: a [decision model]"
+        "(decision-models.md), which answers typed questions with probabilities, decides.",
     )
     judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
     judge_api_key: Secret = setting(None, "API key of the judge's endpoint. It is never printed.")
@@ -173,8 +174,12 @@ class RagEvalConfig(BaseSettings):
         "none",
         "Model for `graphrag.bert_score_f1`. `bert-score`: microsoft/deberta-xlarge-mnli.",
     )
-    thresholds: Annotated[NumberByName, Expected("metric id = number on that metric's scale")] = (
-        setting({}, "Score at which a metric passes, such as `ragas.faithfulness=0.8`.")
+    thresholds: Annotated[
+        NumberByName, Expected("metric ids with numbers, such as ragas.faithfulness=0.8")
+    ] = setting(
+        {},
+        "Score at which a metric passes, on the metric's own scale, such as "
+        "`ragas.faithfulness=0.8`.",
     )
     references: Path = setting(
         None, "JSONL or CSV file with golden questions. See [feedback](feedback.md)."
@@ -225,9 +230,10 @@ class RagEvalConfig(BaseSettings):
         Expected("'auto', 'all', 'sampled', 'root' or 'none'"),
     ] = setting(
         "auto",
-        "Request spans to write. `auto`: all. If another instrumentor writes spans, none or only "
-        "the RAG span. `all`: all. `sampled`: like `auto`, but none for a request that is sampled "
-        "out at its start. `root`: only the RAG span. `none`: none.",
+        "Request spans to write. `auto`: all. If another instrumentor already writes a span for "
+        "the whole request, none, because its span takes the scores. If its span cannot take them, "
+        "only the RAG span. `all`: all. `sampled`: like `auto`, but none for a request that is "
+        "sampled out at its start. `root`: only the RAG span. `none`: none.",
     )
     evaluation_span: Annotated[
         Literal["late", "child", "trace", "off"], Expected("'late', 'child', 'trace' or 'off'")
@@ -258,7 +264,9 @@ class RagEvalConfig(BaseSettings):
     sink_keys: Annotated[SecretByName, Expected(_KEYS)] = setting(
         {}, "API keys of platforms, by sink name. They are never printed."
     )
-    spool: Annotated[Path, Expected("a folder, or a path in a folder that exists")] = setting(
+    spool: Annotated[
+        Path, Expected("a folder, or the path of a new folder inside an existing folder")
+    ] = setting(
         None,
         "Folder that stores samples and scores until delivery. Processes on one machine may share "
         "it. See [production](production.md).",

@@ -220,14 +220,14 @@ def _claimed(owner: str, consumer: str, row: int, *columns: Any) -> Job:
 
 def check_spool(folder: Path) -> bool:
     """Check a spool folder and make it private. Return whether it contains an outbox file."""
-    wants = "a folder, or a path in a folder that exists"
+    wants = "a folder, or the path of a new folder inside an existing folder"
     try:
         if folder.parent.is_dir() and (folder.is_dir() or not folder.exists()):
             if os.name == "posix" and folder.exists() and folder.stat().st_mode & 0o077:
                 folder.chmod(0o700)
             return (folder / NAME).exists()
     except PermissionError:
-        wants = "a folder that this user owns, or a path in a folder that exists"
+        wants = "a folder of this user, or the path of a new folder inside an existing folder"
     except OSError:
         pass
     raise ConfigError("spool", str(folder), wants)

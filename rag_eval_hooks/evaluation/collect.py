@@ -155,11 +155,10 @@ def findings_read(
 
 
 class FindingsCollector:
-    """Collects the findings of one sample in two rounds.
+    """Collects the findings of one sample in at most three rounds, as `Judge.make` describes.
 
-    The first round asks for claims, entities and findings without dependencies. The second round
-    asks for verdicts about claims and entities. Some findings are known without a judge and are
-    never requested: a blank text has no claims, and without chunks nothing is supported.
+    The collector never requests findings that are known without a judge. A blank text has no
+    claims, and without chunks no claim is supported.
     """
 
     def __init__(

@@ -23,8 +23,8 @@ class Judge(Protocol):
     decisions and only suggests samples to review, like the heuristic judge.
 
     `one_call = True` marks a judge that finds claims and entities without a request. Then the first
-    `make` asks only for claims and entities, and the second for all other findings. A third asks
-    for findings that a metric needs only because of another finding.
+    `make` asks only for claims and entities, and the second for all other findings. A third `make`
+    asks for findings that a metric turns out to need after it saw the verdicts of the second.
     """
 
     @property

@@ -59,7 +59,11 @@ class ModelJudge(ABC):
         self._window, self._secret = window, secrets.token_bytes(16)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings. A finding whose text the sample lacks is absent as `missing_input`."""
+        """Make findings.
+
+        If the sample lacks a text that a finding needs, the finding is absent with the cause
+        `missing_input`.
+        """
         possible = without_missing_texts(wanted & self.makes, sample)
         findings = Findings.absent(wanted - self.makes, self.not_made)
         findings = findings.merged(Findings.absent((wanted & self.makes) - possible, _NO_TEXT))

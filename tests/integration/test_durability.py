@@ -255,7 +255,7 @@ def test_sample_that_ends_its_processes_is_given_up_after_ten(
 def test_path_of_a_file_is_refused_as_spool_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "spool"
     path.write_text("notes of mine")
-    with pytest.raises(ConfigError, match="a folder that exists"):
+    with pytest.raises(ConfigError, match="inside an existing folder"):
         RagEval(spool=str(path))
     assert path.read_text() == "notes of mine"
 
