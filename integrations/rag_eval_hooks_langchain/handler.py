@@ -71,7 +71,6 @@ class RagEvalCallbackHandler(RunHandler):
 
     @run_edge
     def on_chain_start(self, serialized: dict[str, Any] | None, inputs: Any, **event: Any) -> None:
-        """Start a chain run. The input of an outermost run contains the question."""
         run = self._start(RunKind.CHAIN, serialized, event)
         if run is None:
             return
@@ -148,7 +147,6 @@ class RagEvalCallbackHandler(RunHandler):
     def on_chat_model_start(
         self, serialized: dict[str, Any] | None, messages: list[Any], **event: Any
     ) -> None:
-        """Start a chat model call with batches of messages."""
         run = self._start(RunKind.MODEL, serialized, event)
         if run is not None:
             self._reader.defer(run, "on_llm_start", self._reader.prompt, messages)

@@ -212,7 +212,6 @@ class Reader(BaseReader):
             self._note_lists(step, lists, origin)
 
     def reply(self, run: Run, replies: Sequence[Generation]) -> None:
-        """Record the first reply of a model."""
         reply = next(iter(replies), None)
         calls = vocabulary.tool_calls(reply)
         self._recorder.answer(run, vocabulary.reply_text(reply))

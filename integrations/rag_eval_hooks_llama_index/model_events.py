@@ -61,7 +61,6 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
         return cls.__name__
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        """Handle an event of a call. Events of single tokens are ignored."""
         method = _METHODS.get(type(event).__name__)
         if method is not None:
             getattr(self, method)(event)

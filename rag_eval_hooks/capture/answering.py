@@ -20,10 +20,10 @@ _MIN_OUTPUT = 3
 
 @dataclass(frozen=True, slots=True)
 class AnsweringCalls:
-    # Prompts of the answering calls, then of the calls whose outputs they quote.
+    # Prompts of the answering calls, then prompts of the quoted calls.
     calls: Sequence[Run]
     prompts: Sequence[str]
-    # These calls' prompts, without model texts of earlier turns.
+    # The same prompts without model texts of earlier turns.
     fresh: Sequence[str]
     # Prompts of all other successful calls outside retrievers and rerankers.
     others: Sequence[str]

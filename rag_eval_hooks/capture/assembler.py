@@ -68,7 +68,6 @@ class Assembler:
         self.text_chars = config.max_text_chars + MARGIN * redactor.active
 
     def session(self) -> Session:
-        """Return a redaction session for the sample and the spans of one request."""
         return self._redactor.session()
 
     def sample(

@@ -42,7 +42,7 @@ def _written(value: Content, longest: int) -> str | int | float | bool:
         return value
     if isinstance(value, str | CutText):
         return str(_shortened(value, longest))
-    # Ever shorter texts, then fewer items, so that any length is valid JSON.
+    # Shorten the texts, then drop items, so that the JSON is valid at any length.
     each = longest
     while len(written := _json(value, each)) > longest and each:
         each //= 2
@@ -115,7 +115,7 @@ def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None)
     for index, document in enumerate(documents):
         fields = _document(index, document, cut_texts)
         if most is not None and len(content) + len(fields) > most:
-            # One more attribute would evict the span's first ones.
+            # Another attribute would evict the span's first attributes.
             break
         content |= fields
     return content

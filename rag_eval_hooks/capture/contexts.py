@@ -194,7 +194,7 @@ class _Search:
         missing = [p for p, text in known.items() if text is None]
         shown = Prompts(self._calls.others).place(missing)
         texts = list(merged)
-        # After the source before it; leading sources come first.
+        # A source that no prompt shows follows the source before it, or comes first.
         at = min((texts.index(text) for text in known.values() if text), default=len(texts))
         for p, text in known.items():
             if text is not None:

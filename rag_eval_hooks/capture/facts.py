@@ -26,7 +26,6 @@ _SCALARS = (str, int, float, bool)
 
 
 def facts_of(values: Mapping[str, Any]) -> Facts:
-    """Return the values that a span accepts: scalars, enum values, and lists of texts."""
     plain = {key: one.value if isinstance(one, Enum) else one for key, one in values.items()}
     return {key: one for key, one in plain.items() if _is_attribute(one)}
 

@@ -49,10 +49,10 @@ class ManualInteraction(PublicNames):
     """One manually recorded request, from `RagEval.interaction`. A sync and async context manager.
 
     Inside the block, a framework's outermost runs become part of this request. Inside a framework's
-    run, or inside a block with the same question, the block joins the outer request. Then its
-    contexts and metadata go to the outer request, and so does its answer if the outer request has
-    none. Inside a block with another question, it stays a separate request, because the outer block
-    may belong to a suspended generator.
+    run, or inside a block with the same question, the block joins the outer request. The
+    outer request then gets the contexts and metadata, and the answer if it has none. Inside a block
+    with another question, the request stays separate, because the outer block may belong to a
+    suspended generator.
 
     If no span is current when the block opens, the request joins the trace in which the object was
     created. A server may end its span before the response generator runs.

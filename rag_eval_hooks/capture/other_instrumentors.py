@@ -14,7 +14,7 @@ from rag_eval_hooks.telemetry.other_span import OtherSpans
 __all__ = ["Find", "OtherInstrumentors"]
 
 Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
-"""Returns whether another instrumentor is active for a run, and its span if that is open."""
+"""Returns whether another instrumentor is active for a run, and that instrumentor's open span."""
 
 
 class OtherInstrumentors:

@@ -143,7 +143,7 @@ class Prompts:
     def _add_parts(self, placed: dict[Passage, Location], passages: Sequence[Passage]) -> None:
         """Add passages that a prompt shows only through word sequences.
 
-        Passages found in another prompt are moved to the answering prompt if it shows them, too.
+        A passage from another prompt moves to the answering prompt, if that prompt shows it, too.
         """
         looked_for = [
             p for p in passages if (placed[p].prompt if p in placed else p.is_distinctive)
@@ -209,8 +209,6 @@ def _part(number: int, p: Passage, hits: Mapping[str, int]) -> Location:
 
 
 def _outermost(placed: Mapping[Passage, Location]) -> dict[Passage, Location]:
-    """Drop texts that another text contains."""
-
     def order(item: tuple[Passage, Location]) -> tuple[int, int, int, int]:
         return item[1].prompt, item[1].start, -item[1].end, -len(item[0].folded)
 

@@ -84,7 +84,7 @@ class Provenance:
     @cached_property
     def _queries(self) -> set[str]:
         lists = self._interaction.lists_of(Origin.TEXT)
-        # Older graphs pass a tool's result through their own steps; it counts as the tool's.
+        # Older graphs pass a tool's result through a step. The result is still the tool's.
         texts = {fold(context.text) for found in lists for context in found.contexts}
         return texts | {fold(run.query) for run in self._interaction.runs if run.query}
 
@@ -108,7 +108,7 @@ class Provenance:
         said = {text for _, text in self._said_before(p, with_arguments=is_step)}
         if any(p.folded in text for text in said):
             return True
-        # The words of a reply that a step split and joined again count, too.
+        # A step may split a reply and join the parts again.
         shared = set[str]().union(*(p.runs & runs_of(text) for text in said))
         return bool(p.runs) and 2 * len(shared) >= len(p.runs)
 

@@ -31,7 +31,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     if interaction.asked:
         return _used_input(interaction, asked)
     if left := _left_in_state(interaction, asked):
-        # Among several texts the question is unknown; a query is not a question.
+        # With several texts the question is unknown, and a query is not a question.
         return left[0] if len(left) == 1 else "", "input"
     return next(iter(asked), ""), "query"
 

@@ -48,12 +48,11 @@ _MAX_RUNS = 10_000
 class Recorder(Notes):
     """Follows runs by id, and reports each request once, after its root run finishes.
 
-    Event methods are O(1), lock-free, and may be called from any thread. Events of one run arrive
-    in order; events of different runs arrive in any order. Late and repeated events are ignored.
-    `sweep` interprets deferred events later.
+    Event methods are O(1), lock-free, and may be called from any thread. Events of one run
+    must arrive in order. Late and repeated events are ignored. `sweep` interprets deferred events.
 
     `on_end` receives every finished request, outside the application's thread. `on_wait` is called
-    when `sweep` has work. It returns whether a thread will call `sweep`; otherwise the finishing
+    when `sweep` has work, and returns whether a thread will call `sweep`. If not, the finishing
     thread reports the request. Texts are kept up to `max_text_chars`.
     """
 
@@ -147,7 +146,6 @@ class Recorder(Notes):
         return run if run is not None and run.end is None else None
 
     def knows(self, run_id: Hashable) -> bool:
-        """Return whether a run belongs to an open or sampled-out request."""
         return run_id in self._runs or run_id in self.left_out
 
     def is_unknown(self, run_id: Hashable) -> bool:

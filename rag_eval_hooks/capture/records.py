@@ -82,7 +82,7 @@ class Run:
     span_content: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     # The framework's name for this step, equal when it runs again after a stop.
     checkpoint: str | None = None
-    # The model calls below always belong together, like those of one synthesizer.
+    # The model calls inside belong together, like the calls of one synthesizer.
     joins: bool = False
     # Name of the batch of concurrent steps.
     batch: str | None = None

@@ -97,7 +97,6 @@ def setting(default: Any, description: str) -> Any:
 
 
 def expected_by(field: FieldInfo) -> str:
-    """Describe the values that a setting accepts."""
     words = [each.text for each in field.metadata if isinstance(each, Expected)]
     return words[-1] if words else "a value of another type"
 

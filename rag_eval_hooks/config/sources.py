@@ -227,7 +227,6 @@ def traces_at(base: str) -> str:
 
 
 def otlp_endpoint() -> str | None:
-    """Return the URL to which OpenTelemetry's SDK exports spans."""
     traces = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     return traces or (f"{base.rstrip('/')}/v1/traces" if base else None)

@@ -1,4 +1,4 @@
-"""Delivers results. One outbox stores samples and results; one dispatcher serves all sinks."""
+"""Delivers results. One outbox stores samples and results. One dispatcher serves all sinks."""
 
 from rag_eval_hooks.delivery.dispatch import AnySink, Dispatch, SinkSpec, sink_list
 from rag_eval_hooks.delivery.jsonl import JsonlSink

@@ -29,7 +29,6 @@ def sample_of(data: Mapping[str, Any]) -> tuple[Sample, Decision]:
 
 
 def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
-    """Return a result as ASCII JSON, with the outcomes in their order."""
     return _text(
         evaluation.sample,
         mark,

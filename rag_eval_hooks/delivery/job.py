@@ -64,7 +64,7 @@ class Job:
 
     def resolve(self, *, is_ours: bool = True) -> None:
         """Tell waiting callers whether the last change is on disk."""
-        # The caller may have run out of patience and cancelled the future.
+        # The caller may have timed out and cancelled the future.
         with suppress(InvalidStateError):
             if self.written is not None:
                 self.written.set_result(is_ours)

@@ -56,7 +56,6 @@ class JsonlSink:
 
     @property
     def place(self) -> str:
-        """`jsonl:` and the full path of the file."""
         return f"jsonl:{self._path}"
 
     def deliver(self, evaluation: Evaluation) -> None:

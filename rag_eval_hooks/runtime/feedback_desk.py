@@ -256,7 +256,6 @@ class FeedbackDesk(Observer):
         self._memory.update(request, evaluation.sample)
 
     def _end(self, item: _Item) -> None:
-        """Count feedback as lost if it reached no sink."""
         if not item.is_delivered:
             self._parts.incidents.count("feedback is lost")
         self._pipeline.books.end(item)

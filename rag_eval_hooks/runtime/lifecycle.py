@@ -166,7 +166,7 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
     outbox = pipeline.outbox
     written = pipeline.clock.call(left())
     pipeline.recorder.report_unmet()
-    # The disk first: it takes milliseconds, and its samples survive a timeout.
+    # Write to the disk first: samples on disk survive a timeout.
     outbox.drain(left())
     finished = pipeline.books.wait(left()) and outbox.drain(left())
     parts = pipeline.parts

@@ -247,7 +247,6 @@ class Pipeline:
         self.holder.hold(held)
 
     def _capacity(self) -> int:
-        """Return how many spooled samples may be queued. While the broker is down, none may."""
         is_down = self.remote is not None and self.remote.is_down
         return 0 if is_down else self.worker.capacity()
 

@@ -137,7 +137,6 @@ def around(span: SpanContext | None) -> Context:
 
 
 def context_of(sample: Sample) -> Context:
-    """Return a fresh context in which the sample's RAG span, if any, is current."""
     return Context() if sample.span_id is None else around(rag_span_of(sample))
 
 

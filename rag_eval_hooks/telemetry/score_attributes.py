@@ -122,7 +122,6 @@ class ScoreAttributes:
         return present(about)
 
     def _result(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
-        """Return one outcome under the names of the GenAI conventions."""
         about = {semconv.GEN_AI_EVALUATION_NAME: name}
         if (score := evaluation.scores.get(name)) is not None:
             return about | {

@@ -123,7 +123,7 @@ class Telemetry(Observer):
 
     def _publish_spans(self, request: Request, evaluation: Evaluation) -> None:
         attributes = self._attributes.of(evaluation)
-        # First, because the RAG span links to them and accepts no link after its end.
+        # Start evaluation spans first: the RAG span links to them, and only until it ends.
         spans = [] if self._spans.only_late else self._start(evaluation, attributes)
         links = [span.get_span_context() for span in spans]
         takes = self._finish(request, evaluation, attributes, links)
