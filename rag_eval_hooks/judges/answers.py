@@ -1,4 +1,4 @@
-"""A model's answers about one finding. Long contexts need several groups of chunks."""
+"""Collects a model's answers about one finding."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Answers:
     ask: Ask
     values: dict[str, Any] = field(default_factory=dict)
     flawed: set[str] = field(default_factory=set)
-    """Items whose reply had a warning. The judge asks about them a second time."""
+    """Items whose reply had a warning. The judge asks about these items again."""
     failure: NotScored | None = None
-    """Reason if the judge stopped asking, else None."""
+    """Why the judge stopped asking, or None."""
     problem: str = ""
     """Defect of the last reply, without the reply's text."""
     usage: Usage = field(default_factory=Usage)
@@ -40,14 +40,17 @@ class Answers:
         return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Add valid replies. A second reply about an item is final, even with a warning."""
+        """Add valid replies. The second reply about an item is final, even with a warning."""
         for key, content in values.items():
             is_new = bool(getattr(content, "warning", "")) and key not in self.values
             (self.flawed.add if is_new else self.flawed.discard)(key)
             self.values[key] = content
 
     def charge(self, usage: Usage, problem: str, failure: NotScored | None) -> None:
-        """Add one request's usage, and the problem or failure that explains missing contents."""
+        """Add one request's usage and its problem or failure.
+
+        The problem explains items without content.
+        """
         self.usage += usage
         self.problem = problem or self.problem
         self.failure = failure or self.failure
@@ -55,8 +58,7 @@ class Answers:
     def finding(self, advice: str = "") -> Findings:
         """Return the finding with its value, or the cause of its absence.
 
-        If only some items have a verdict, the others become unsure. Each metric decides whether the
-        sure items suffice.
+        Items without a verdict become unsure if other items have a verdict.
         """
         ask, kind, asked = self.ask, self.ask.kind, self.ask.items()
         missing = sum(key not in self.values for key in asked)
@@ -83,9 +85,9 @@ def _is_enough(unit: Unit, valid: int, asked: int) -> bool:
 
 
 def chunk_groups(sample: Sample, budget: int, most: int = 10**6) -> list[tuple[int, ...]]:
-    """Split chunk numbers into consecutive groups of at most `most` chunks within a token budget.
+    """Group chunks in order, each group within a token budget and at most `most` chunks.
 
-    Chunks are never cut. A chunk longer than the budget is its own group.
+    A chunk longer than the budget is its own group.
     """
     groups: list[tuple[int, ...]] = []
     left = 0
@@ -103,7 +105,7 @@ def chunk_groups(sample: Sample, budget: int, most: int = 10**6) -> list[tuple[i
 def about_group(asks: Iterable[Ask], group: tuple[int, ...]) -> list[Answers]:
     """Return empty answers about a group of chunks.
 
-    A finding that is not split belongs to the first group, so that the judge asks once.
+    Only the first group includes findings that are not split, so that the judge asks once.
     """
     is_first = group[:1] in ((), (1,))
     return [
@@ -114,7 +116,6 @@ def about_group(asks: Iterable[Ask], group: tuple[int, ...]) -> list[Answers]:
 
 
 def joined(ask: Ask, parts: Sequence[Answers]) -> Answers:
-    """Merge the answers of all groups: contents by item, usage, problems and failures."""
     whole = Answers(ask, _contents(ask.kind, parts))
     for part in parts:
         whole.charge(part.usage, part.problem, part.failure)
@@ -122,10 +123,10 @@ def joined(ask: Ask, parts: Sequence[Answers]) -> Answers:
 
 
 def _contents(kind: Finding, parts: Sequence[Answers]) -> dict[str, Any]:
-    """Merge contents by item. A claim needs content from each group.
+    """Merge contents by item.
 
-    A claim is unsure if chunks of several groups state parts of the claim. An entity is found if
-    any group mentions the entity.
+    A claim is unsure if only several groups together state it. One group that mentions an entity
+    suffices.
     """
     contents: dict[str, Any] = {}
     for key in {key: None for part in parts for key in part.values}:
@@ -144,7 +145,7 @@ def _contents(kind: Finding, parts: Sequence[Answers]) -> dict[str, Any]:
 
 
 def _union(one: Support, other: Support) -> Support:
-    """Merge two groups' verdicts on a claim. Support overrides any other verdict."""
+    """Merge two groups' verdicts on a claim. Support overrides other verdicts."""
     better, worse = sorted((one, other), key=lambda each: _RANK.index(each.verdict))
     weighed = (better, worse) if better.verdict is worse.verdict else (better,)
     probabilities = (one.probability, other.probability)

@@ -90,7 +90,7 @@ class TokenScorer(Protocol):
         """Return precision, recall and F1 of a candidate against a reference.
 
         Raises:
-            JudgeError: The model cannot be loaded.
+            JudgeError: The model cannot be loaded or failed on this pair.
         """
         ...
 

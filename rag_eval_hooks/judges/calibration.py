@@ -22,7 +22,7 @@ _STEPS: Final = 50
 _BINS: Final = 10
 _EDGE: Final = 1e-4
 _RIDGE: Final = 0.1
-"""Weight of the prior, which keeps probabilities nearly unchanged if there are few labels."""
+"""Weight of the prior. With few labels, the prior keeps probabilities nearly unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,6 @@ class Calibration:
 
     @classmethod
     def read(cls, path: Path) -> Calibration:
-        """Read a calibration file."""
         try:
             values = json.loads(path.read_text("utf-8"))
             if values.pop("schema") != SCHEMA:
@@ -87,13 +86,13 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How well probabilities agree with human labels.
+    """Measures how well probabilities agree with human labels.
 
-    `auroc` is the chance that a true claim has a higher probability than a false claim; ties count
-    half. `low` and `high` bound its 95 % interval (Hanley and McNeil 1982). `cut` maximizes the
-    balanced accuracy, and `kappa` is Cohen's kappa at that cut. `error` is the expected calibration
-    error over ten bins of equal size. `curve` lists each bin's mean probability, share of true
-    labels, and size.
+    `auroc` is the chance that a true claim has a higher probability than a false claim. A tie counts
+    as half. `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982). `cut`
+    maximizes the balanced accuracy, and `kappa` is Cohen's kappa at `cut`. `error` is the expected
+    calibration error over ten bins of equal size. `curve` lists mean probability, share of true
+    labels, and size for each bin.
     """
 
     labels: int
@@ -109,7 +108,7 @@ class Agreement:
 
 
 def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreement:
-    """Measure how well probabilities agree with labels, which must include true and false."""
+    """Measure the agreement. The labels must include true and false."""
     positives = sorted(p for p, label in zip(probabilities, labels, strict=True) if label)
     negatives = sorted(p for p, label in zip(probabilities, labels, strict=True) if not label)
     if not positives or not negatives:
@@ -167,7 +166,7 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
 def cross_fitted(
     probabilities: Sequence[float], labels: Sequence[bool], groups: Sequence[int]
 ) -> tuple[list[float], list[bool]]:
-    """Return calibrated probabilities and verdicts. Each fit excludes the group that it judges."""
+    """Return calibrated probabilities and verdicts. The fit for a group excludes that group."""
     calibrated, verdicts = list(probabilities), [p >= 0.5 for p in probabilities]
     for fold in range(_FOLDS):
         seen = [i for i, group in enumerate(groups) if group % _FOLDS != fold]

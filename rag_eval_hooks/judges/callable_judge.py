@@ -16,7 +16,6 @@ from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt
 
 Messages: TypeAlias = list[dict[str, str]]
-"""`[{"role": "system", "content": ...}, {"role": "user", "content": ...}]`."""
 Function: TypeAlias = Callable[[Messages], Awaitable[str]] | Callable[[Messages], str]
 _WANTS = "a function of one argument, the messages, that returns the reply's text"
 

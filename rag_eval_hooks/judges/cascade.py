@@ -23,7 +23,7 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 _logger = logging.getLogger("rag_eval_hooks")
 
 Positions: TypeAlias = dict[Finding, list[int]]
-"""Positions of the items of each finding for the second judge. Empty means all items."""
+"""Positions of the items for the second judge, by finding. An empty list means all items."""
 
 
 class Cascade:
@@ -56,14 +56,14 @@ class Cascade:
     annotator_kind = AnnotatorKind.LLM
 
     incidents: Incidents | None = None
-    """Counts failures of the first judge, which the second judge would hide."""
+    """Counts the first judge's failures, which the second judge would hide."""
 
     def __init__(self, first: str | Judge, second: str | Judge, *, floor: float = 0.02) -> None:
         if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 <= floor <= 1:
             raise ConfigError("floor", floor, "a probability from 0 to 1")
         self.first, self.second = first, second
         self.second_name = second if isinstance(second, str) else None
-        """Name of the second judge in the setting `judge`, or None if it is an object."""
+        """Name of the second judge, or None if `second` is an object."""
         self.name = " > ".join(one if isinstance(one, str) else one.name for one in (first, second))
         self.version = "+".join(
             one if isinstance(one, str) else one.version for one in (first, second)
@@ -73,13 +73,13 @@ class Cascade:
         self._floor = float(floor)
 
     def resolved(self, choose: Callable[[str], Judge]) -> Cascade:
-        """Return a cascade in which `choose` has replaced names by judges."""
+        """Replace judge names by the judges that `choose` returns."""
         given = (self.first, self.second)
         first, second = (choose(one) if isinstance(one, str) else one for one in given)
         return Cascade(first, second, floor=self._floor)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Return the first judge's findings, completed by the second judge."""
+        """Ask the first judge, then ask the second judge about unsure items."""
         judges = _made(self.first), _made(self.second)
         first = await _tried(judges[0], sample, wanted, known)
         if self.incidents is not None:

@@ -59,13 +59,11 @@ class OutputMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """Request features that a model accepts."""
-
     mode: int = 0
     temperature: bool = True
 
     def without(self, refused: RequestRefusedError, modes: int) -> _Dialect | None:
-        """Return the dialect without the rejected feature, or None if no feature was rejected."""
+        """Drop the rejected feature. Return None if the model rejected no known feature."""
         complaint = refused.complaint
         if self.temperature and "temperature" in complaint and refused.status != 404:
             return replace(self, temperature=False)
@@ -142,7 +140,7 @@ class ChatAdapter(ModelAdapter, ABC):
 
         Raises:
             ReplyError: The reply cannot be parsed.
-            ModeMissingError: The client lacks this output mode, so nothing was sent.
+            ModeMissingError: The client lacks this output mode. No request was sent.
         """
 
     async def _asked(self, prompt: Prompt, dialect: _Dialect) -> str:
@@ -167,8 +165,7 @@ class ChatAdapter(ModelAdapter, ABC):
 def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
     """Reject a reply that a filter ended, or a truncated reply that the client has parsed.
 
-    From a truncated text, the reader keeps the complete items. Parsed replies hide the place of the
-    cut.
+    A truncated text still has complete items. A parsed reply hides where it was truncated.
     """
     word = str(reason).lower()
     if word in _FILTERED:
@@ -180,7 +177,6 @@ def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
 
 
 REASONS: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
-"""Keys under which providers report the finish reason."""
 
 
 def reply_text(content: object, calls: Sequence[object], reasons: Iterable[object]) -> str:

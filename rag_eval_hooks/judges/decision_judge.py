@@ -50,7 +50,7 @@ _BY_RULES: Final = frozenset(
     {Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.ENTITIES_FOUND}
 )
 _Item: TypeAlias = tuple[Answers, str, list[Question]]
-"""One item of a finding with its questions, which stay together in one request."""
+"""One item with its questions, which one request must contain together."""
 _VERDICTS: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 _HALF: Final = 0.5
 _NO_ANSWER: Final = "the model rejected a question, or its answer is invalid"
@@ -58,8 +58,6 @@ _TOO_LONG: Final = "the contexts are rated as a whole but exceed one request"
 
 
 class DecisionOptions(ModelKeywords, total=False):
-    """Keywords of a judge over a decision model."""
-
     band: tuple[float, float]
     window: int
 
@@ -112,10 +110,6 @@ class DecisionJudge(ModelJudge):
         self._band, self._rules = band, HeuristicJudge()
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings.
-
-        A finding is absent if it needs free text or if the sample lacks a text.
-        """
         by_rules = without_missing_texts(wanted & _BY_RULES, sample)
         findings = await super().make(sample, wanted - by_rules, known)
         if not by_rules:
@@ -128,7 +122,10 @@ class DecisionJudge(ModelJudge):
         return int(not wanted.isdisjoint(_DECIDED))
 
     async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
-        """Ask about a group of chunks, or about each half if the model finds it too long."""
+        """Ask about a group of chunks.
+
+        If the model finds the group too long, ask about each half.
+        """
         answers, state = about_group(asks, group), _state(asks[0], group)
         requests = _requests(answers, is_whole=len(group) == len(asks[0].sample.contexts or ()))
         were_long = await gathered(self._decide(state, items) for items in requests)
@@ -184,7 +181,7 @@ class DecisionJudge(ModelJudge):
 
 
 def _requests(parts: Iterable[Answers], *, is_whole: bool) -> list[list[_Item]]:
-    """Return the items of each request. One request holds all questions about an item."""
+    """Return the items of each request. All questions about an item share a request."""
     items: list[_Item] = []
     for answers in parts:
         ask = answers.ask
@@ -239,7 +236,10 @@ def _question(kind: str, text: str, options: Any = None) -> Question:
 
 
 def _support(ask: Ask, verdict: Verdict, answers: Sequence[Answer]) -> Support:
-    """Return a verdict on a claim with its chunks. A single chunk has no separate question."""
+    """Return a verdict on a claim.
+
+    If there is a single chunk, the verdict also applies to the chunk.
+    """
     against, others = answers[0][1:], answers[1:]
     chunks = [int(number) for number in ask.chunks()]
     stating = {n for n, (p,) in zip(chunks, others, strict=False) if p >= _HALF}

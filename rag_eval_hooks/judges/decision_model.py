@@ -18,16 +18,16 @@ from rag_eval_hooks.judges.chat import ModelAdapter
 from rag_eval_hooks.prompts import ReplyError
 
 Question: TypeAlias = dict[str, Any]
-"""A question in the format of System One, containing no text of the sample."""
+"""A question in System One's format, without texts of the sample."""
 Answer: TypeAlias = tuple[float, ...]
-"""Probability of a statement. For a choice or a score, the probability of each option in order."""
+"""Probability of a statement, or of each option of a choice or score, in order."""
 Questions: TypeAlias = Mapping[str, Question]
 _Probability: TypeAlias = Annotated[float, Field(strict=True, ge=0, le=1)]
 _PROBABILITIES: Final = TypeAdapter(tuple[_Probability, ...])
 _STATEMENTS: Final = {"noul": "noul", "predicate": "probability"}
 """Key of the probability in an answer, by the answer's type."""
 _ROUNDING: Final = 0.05
-"""Tolerance for a sum of probabilities, and for the chosen probability, which are rounded."""
+"""Tolerance for rounded probabilities."""
 _ABOUT_LENGTH: Final = re.compile(r"too (?:long|large)|max_tokens|context.length")
 _TYPESAFE: Final = "https://api.typesafe.ai/v1"
 
@@ -60,7 +60,7 @@ class DecisionModel(ModelAdapter, ABC):
 
     @abstractmethod
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
-        """Send one request through the meter, and return its answers as a list or mapping."""
+        pass
 
 
 class DecisionEndpoint(DecisionModel):
@@ -125,7 +125,7 @@ def _root(keywords: Mapping[str, Any], model: str) -> str | None:
 
 
 def _read(question: Question, answer: Any) -> Answer | None:
-    """Return the probabilities, or None if the model rejected or confused the question."""
+    """Return the probabilities, or None if the answer does not fit the question."""
     kind, options = question["type"], [*question.get("criteria", ())]
     try:
         if kind == "noul":

@@ -19,8 +19,6 @@ Vector: TypeAlias = "array[float]"
 
 
 class VectorCache:
-    """Caches vectors by a hash of their text, and embeds missing texts."""
-
     def __init__(self, name: str, size: int) -> None:
         self._name = name
         self._size = size
@@ -63,7 +61,7 @@ class VectorCache:
 
 
 async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-    """Return one valid vector per text from any embedder, and the reported tokens."""
+    """Return one valid vector per text, and the usage that the embedder reports."""
     with in_call_context(tally=(tally := Tally())):
         vectors = await embedder.embed(texts)
     if len(vectors) != len(texts) or len(set(map(len, vectors))) > 1:

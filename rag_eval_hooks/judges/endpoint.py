@@ -69,11 +69,11 @@ class EndpointKeywords(CallKeywords, total=False):
 
 
 class _ConnectionFailedError(DescribedError, ConnectionError):
-    """The connection failed or broke."""
+    pass
 
 
 class _UnreadableError(DescribedError, ValueError):
-    """The reply is not JSON, or is too long."""
+    pass
 
 
 class _StoppedError(openai.OpenAIError):
@@ -81,7 +81,7 @@ class _StoppedError(openai.OpenAIError):
 
 
 _post: ContextVar[tuple[bytes, Meter] | None] = ContextVar("rag_eval_hooks_post", default=None)
-"""Body and meter of the call in flight, for the HTTP client's hooks."""
+"""Body and meter of the call in flight. The HTTP client's hooks read them."""
 
 
 class Endpoint:
@@ -135,7 +135,7 @@ class Endpoint:
             _post.reset(token)
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop. A later call opens new connections."""
+        """Close the connections of the running event loop. A later call reconnects."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()

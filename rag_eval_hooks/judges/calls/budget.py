@@ -25,16 +25,16 @@ from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
 
 _Periods: TypeAlias = list[tuple[str, int]]
-"""Name and start time of each limited period, in seconds since the epoch."""
+"""Name of each limited period, and its start in seconds since the epoch."""
 _SECONDS: Final = {"hour": 3600, "day": 86_400}
 _UNITS: Final = ("calls", "tokens", "cost")
 _FIRST_REPLY: Final = 256.0
-"""Estimated tokens in a reply before the first reply has arrived."""
+"""Estimated tokens per reply until the first reply arrives."""
 _FREE: Final = Price(0.0, 0.0)
 _BUSY_S: Final = 2.0
-"""Maximum wait for another process's lock, in seconds. A process holds it under a millisecond."""
+"""Maximum seconds to wait for another process's lock, which normally lasts under 1 ms."""
 _KEPT_S: Final = 7 * 86_400
-"""Seconds for which the file keeps finished periods."""
+"""Seconds after which the file deletes a finished period."""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
     "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
@@ -49,7 +49,7 @@ _FORGET: Final = "DELETE FROM rag_eval_budget WHERE start < ?"
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """Number of calls, tokens (prompts and replies together), and cost."""
+    """Number of calls, tokens of prompts and replies, and cost."""
 
     calls: float = 0.0
     tokens: float = 0.0
@@ -112,7 +112,7 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Reserve the calls of one sample. At the end of the block, release the unused amount.
+        """Reserve the calls of one sample. After the block, release the unused amount.
 
         Raises:
             BudgetError: The budget does not cover the sample.
@@ -143,7 +143,7 @@ class Budget:
         return reservation
 
     def spent(self) -> Mapping[str, Spend]:
-        """Return the amounts spent in this hour and day. Calls in flight count with their estimate.
+        """Return the amounts spent in this hour and day, with the estimates of calls in flight.
 
         Raises:
             OSError: The file cannot be used.
@@ -160,7 +160,7 @@ class Budget:
             self._file.close()
 
     def spend(self, input_tokens: float, output_tokens: float, *, embedding: bool) -> Spend:
-        """Return the amount of one call. Later estimates use its reply's tokens."""
+        """Return the amount of one call, and update the mean tokens per reply."""
         if not embedding:
             with self._lock:
                 self._replies += 1
@@ -211,10 +211,7 @@ class Budget:
         return Reservation(self, periods, amount, embedding)
 
     def _full(self, periods: _Periods, amount: Spend) -> str | None:
-        """Add an amount to every period at once.
-
-        Return the period that would exceed its limit, if any.
-        """
+        """Add an amount to every period, or return the period whose limit the amount would exceed."""
         with self._transaction() as db:
             for period in periods:
                 total = _read(db, period).plus(amount)
@@ -242,7 +239,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Amount reserved for a sample or for one call in flight. Must be closed at most once."""
+    """Amount reserved for a sample or for one call in flight. Close it at most once."""
 
     budget: Budget = field(repr=False)
     periods: _Periods
@@ -250,10 +247,7 @@ class Reservation:
     embedding: bool = False
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
-        """Replace the estimate by the real amount.
-
-        Keep the estimate if the token count is unknown.
-        """
+        """Replace the estimate by the real amount, unless the token count is unknown."""
         if input_tokens or output_tokens:
             self.replace(self.budget.spend(input_tokens, output_tokens, embedding=self.embedding))
 

@@ -46,14 +46,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """Settings and observer of the evaluation to which a call belongs."""
-
     observer: Any = None
-    """Records calls and gates through `called` and `passes`, which never raise or block."""
+    """Records calls and gates. Its methods `called` and `passes` never raise or block."""
     log: CallLog | None = None
     budget: Budget | None = None
     hold: Reservation | None = None
-    """Rest of the current sample's reservation, which its next calls use."""
+    """Unused part of the current sample's reservation."""
     deadline: float | None = None
     tally: Tally | None = None
 
@@ -70,7 +68,7 @@ def call_context() -> CallContext:
 
 @contextmanager
 def in_call_context(**changes: Any) -> Iterator[CallContext]:
-    """Change fields of the context in the block and in tasks that start there."""
+    """Change the context in the block and in tasks that start in the block."""
     changed = replace(_context.get(), **changes)
     token = _context.set(changed)
     try:
@@ -80,7 +78,6 @@ def in_call_context(**changes: Any) -> Iterator[CallContext]:
 
 
 def is_in_time() -> bool:
-    """Return whether time remains before the deadline."""
     deadline = _context.get().deadline
     return deadline is None or asyncio.get_running_loop().time() < deadline
 
@@ -94,7 +91,7 @@ async def isolated(call: Coroutine[Any, Any, T]) -> T:
 
 
 class Meter:
-    """One call in progress. Checks the budget, counts usage, and records the call."""
+    """Checks the budget for one call, adds up its usage, and records the call."""
 
     def __init__(self, caller: Caller, texts: Sequence[str]) -> None:
         self.record = Call(caller, start=time.time_ns())
@@ -102,7 +99,11 @@ class Meter:
         self._reserved: Reservation | None = None
 
     async def send(self) -> None:
-        """Count one attempt before it is sent. Raise `BudgetError` if the budget forbids it."""
+        """Count one attempt before sending.
+
+        Raises:
+            BudgetError: The budget forbids the attempt.
+        """
         self._reserved = None
         embedding = self.record.caller.operation is Operation.EMBEDDINGS
         if (budget := call_context().budget) is not None:
@@ -111,10 +112,7 @@ class Meter:
 
     @asynccontextmanager
     async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """Count the block as one attempt, like `send`.
-
-        An attempt that times out may have used tokens.
-        """
+        """Count the block as one attempt. A timed-out attempt may have used tokens."""
         await self.send()
         try:
             async with asyncio.timeout(timeout):
@@ -125,7 +123,7 @@ class Meter:
             raise
 
     def fail(self) -> None:
-        """Record that the endpoint rejected the attempt, so that it used no tokens."""
+        """Record a rejected attempt, which used no tokens."""
         if self._reserved is not None:
             self._reserved.fail()
             self._reserved = None
@@ -139,7 +137,7 @@ class Meter:
         id: object = None,
         prices: Prices | None = None,
     ) -> None:
-        """Count the usage that a reply reports. Values of a wrong type count as unknown."""
+        """Add the usage that a reply reports. A value of a wrong type is unknown."""
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
         if prices is not None and used.input_tokens:
             used = prices.priced(used, self.record.caller.name)
@@ -157,7 +155,7 @@ class Meter:
 def observed_call(
     caller: Caller, texts: Sequence[str] = (), *, is_request: bool = True
 ) -> Iterator[Meter]:
-    """Report the block to the observer as one call. A sent request also goes to the log."""
+    """Report the block to the observer as one call. If a request was sent, also log the call."""
     meter, began = Meter(caller, texts), time.monotonic_ns()
     call, outcome = meter.record, None
     try:
@@ -199,7 +197,7 @@ _UNRELATED: Final = frozenset({401, 403, 408, 429})
 
 
 class ModelCalls:
-    """Makes the calls to one model. Several event loops may use it."""
+    """Makes the calls to one model. Several event loops may use the object."""
 
     def __init__(self, caller: Caller, limits: CallLimits) -> None:
         self._caller = caller

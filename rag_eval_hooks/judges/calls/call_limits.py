@@ -19,11 +19,10 @@ _logger = logging.getLogger("rag_eval_hooks")
 MAX_FAILURES = 20
 """Number of consecutive failures that open the breaker.
 
-The number exceeds the default concurrency, so that one outage of all calls in flight does not open
-the breaker.
+The default concurrency is lower, so one outage of all calls in flight does not open the breaker.
 """
 FIRST_PAUSE = 10.0
-"""Length of the first pause, in seconds. Later pauses double, up to six times this value."""
+"""Seconds of the first pause. Each pause doubles, up to 60 seconds."""
 _LONGEST_PAUSE: Final = 6
 _UNAVAILABLE: Final = "the judge failed too often in a row; calls resume after a pause"
 
@@ -92,14 +91,17 @@ class Breaker:
         return BreakerState.HALF_OPEN if due else BreakerState.OPEN
 
     def probe(self) -> bool:
-        """Claim the probe call of an open breaker. Return False if another call has claimed it."""
+        """Claim the probe call of an open breaker.
+
+        Return False if another call has claimed the probe.
+        """
         if self._probing or self.state is not BreakerState.HALF_OPEN:
             return False
         self._probing = True
         return True
 
     def ended(self, *, answered: bool | None, probe: bool) -> None:
-        """Update the breaker after a call. `answered` is None if the call proves nothing."""
+        """Update the breaker after a call. `answered` is None if the judge's state is unknown."""
         if probe:
             self._probing = False
         if answered:
@@ -122,7 +124,7 @@ class Breaker:
 
 
 class Gate:
-    """Concurrency limit with a circuit breaker, for one event loop.
+    """Limits concurrency in one event loop, with a circuit breaker.
 
     A pause requested by `Retry-After` applies to all calls. While the breaker is open, calls fail
     immediately. Any thread may read the attributes.

@@ -18,7 +18,7 @@ from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause, NotScored
 
 _LONGEST_WAIT: Final = 60.0
-"""Maximum pause between attempts, in seconds. If a server asks for more, this value applies."""
+"""Maximum pause between attempts in seconds, even if a server requests a longer pause."""
 _NO_CREDIT: Final = "insufficient_quota"
 _ADVICE: Final[dict[object, str]] = {
     401: (
@@ -41,11 +41,11 @@ _ABOUT_THE_REQUEST: Final = (
 
 
 class DescribedError(Exception):
-    """An error with our own one-line message, which quotes no sample and is safe to show."""
+    """An error whose one-line message we wrote, without texts of the sample."""
 
 
 class RequestRefusedError(JudgeError):
-    """The provider rejected a request; another output mode may work."""
+    """The provider rejected a request. Another output mode may work."""
 
     def __init__(self, line: str, status: int | None, complaint: str) -> None:
         super().__init__(line)
@@ -54,7 +54,7 @@ class RequestRefusedError(JudgeError):
 
 
 class TooLongError(ReplyError):
-    """The request is too long for the model; a part of it may fit."""
+    """The request is too long for the model. A part of the request may fit."""
 
 
 class ModeMissingError(RequestRefusedError):
@@ -63,7 +63,6 @@ class ModeMissingError(RequestRefusedError):
 
 
 def cause_of(error: JudgeError) -> Cause:
-    """Return the cause for findings whose call raised this error."""
     if isinstance(error, BudgetError):
         return Cause.OVER_BUDGET
     if isinstance(error, JudgeUnavailable):
@@ -72,10 +71,7 @@ def cause_of(error: JudgeError) -> Cause:
 
 
 def absence_of(error: JudgeError) -> NotScored:
-    """Return the reason for missing findings.
-
-    The reason is our message, or the class and line of a user's error.
-    """
+    """Return the reason for missing findings: our message, or class and line of a user's error."""
     if is_ours(error):
         return NotScored(cause_of(error), str(error))
     place = place_in_application(error)
@@ -86,7 +82,6 @@ def absence_of(error: JudgeError) -> NotScored:
 def report_failure(
     incidents: Incidents, source: Any, kinds: frozenset[Finding], findings: Findings
 ) -> None:
-    """Count a failure of a judge, embedder or token scorer."""
     outcomes = [getattr(findings, kind) for kind in sorted(kinds)]
     failed = [one for one in outcomes if isinstance(one, NotScored) and one.cause.is_failure]
     if failed:
@@ -115,9 +110,9 @@ def outcome_of(error: BaseException) -> CallOutcome | None:
 
 
 def answers(error: BaseException) -> bool | None:
-    """Return whether the judge is reachable after this exception, or None if unknown.
+    """Return whether the judge is reachable, or None if unknown.
 
-    A judge that rejects the request, or asks for fewer requests, is reachable.
+    A judge that rejects a request, or asks for fewer requests, is reachable.
     """
     outcome = outcome_of(error)
     if outcome is None or outcome is CallOutcome.CANCELLED:
@@ -130,8 +125,7 @@ def answers(error: BaseException) -> bool | None:
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status of an exception, or None.
 
-    Clients store the status as `status_code` or `code`, on the response, or on the exception's
-    cause.
+    Clients differ in where they store the status.
     """
     for holder in _holders(error):
         for name in _STATUS:
@@ -142,7 +136,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_time_out(error: BaseException) -> bool:
-    """Return whether a call timed out. The exception names of all known clients decide."""
+    """Return whether a call timed out, by the exception names of all known clients."""
     return any(kind.__name__.endswith(_TIME_OUT) for kind in type(error).__mro__)
 
 
@@ -154,7 +148,7 @@ def is_cut_off(error: BaseException) -> bool:
 def describe(error: BaseException) -> str:
     """Describe an exception in one line: status, code and advice, or its type.
 
-    The client's own message is not used, because it may quote the request or a key.
+    The client's own message may quote the request or a key.
     """
     if isinstance(error, DescribedError):
         return str(error)
@@ -170,7 +164,7 @@ def describe(error: BaseException) -> str:
 
 
 def requested_pause(error: BaseException) -> float:
-    """Return the pause in seconds that an overloaded server requests, from 0 (none) to 60."""
+    """Return the seconds that an overloaded server asks to wait, 0 to 60."""
     if status_of(error) not in _OVERLOADED:
         return 0.0
     for holder in _holders(error):
