@@ -88,11 +88,11 @@ class Calibration:
 class Agreement:
     """Measures how well probabilities agree with human labels.
 
-    `auroc` is the chance that a true claim has a higher probability than a false claim. A tie counts
-    as half. `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982). `cut`
-    maximizes the balanced accuracy, and `kappa` is Cohen's kappa at `cut`. `error` is the expected
-    calibration error over ten bins of equal size. `curve` lists mean probability, share of true
-    labels, and size for each bin.
+    `auroc` is the chance that a true claim has a higher probability than a false claim. A tie
+    counts as half. `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982).
+    `cut` maximizes the balanced accuracy, and `kappa` is Cohen's kappa at `cut`. `error` is the
+    expected calibration error over ten bins of equal size. `curve` lists mean probability, share of
+    true labels, and size for each bin.
     """
 
     labels: int

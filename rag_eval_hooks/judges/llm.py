@@ -32,12 +32,10 @@ _AFTER: Final = r"[.,;:!?)\"'\]]*(?:\s|$)"
 _MOST_LEADS: Final = 256
 """Maximum number of prompt prefixes to remember."""
 _LONGEST_LEAD: Final = 5.0
-"""Maximum time that the other calls wait for the first reply to start, in seconds."""
+"""Maximum seconds that other calls wait for the first reply to start."""
 
 
 class ModelOptions(ModelKeywords, total=False):
-    """Keywords of judges over a language model."""
-
     attempts: int
     stagger: bool
     verify_tokens: int
@@ -91,11 +89,10 @@ class LLMJudge(ModelJudge):
 
     @property
     def output_mode(self) -> OutputMode | None:
-        """The model's mode of structured output, or None for the user's own chat."""
         return getattr(self._chat, "output_mode", None)
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
-        """Return the number of calls for these findings if every reply is valid."""
+        """Return the number of calls if every reply is valid."""
         calls = [SPECS[kind].call for kind in wanted & SPECS.keys()]
         return sum(len(TEMPLATES) if call is Call.GRADE else 1 for call in calls)
 
@@ -113,9 +110,9 @@ class LLMJudge(ModelJudge):
     async def _ask(self, answers: Answers, keys: Sequence[str], left: int) -> None:
         """Ask about items until each has a valid reply.
 
-        The judge asks again about invalid items. It asks once more about an item with a warning,
-        such as a quote that no chunk has, and then keeps the reply. After a truncated reply, it
-        asks about the remaining items in two halves.
+        The judge asks again about an item with a warning, such as a quote that no chunk has, and
+        then keeps the reply. After a truncated reply, the judge asks about the remaining items in
+        two halves.
         """
         ask = answers.ask
         problems: tuple[str, ...] = ()
@@ -142,7 +139,7 @@ class LLMJudge(ModelJudge):
 
 
 def _requests(answers: Answers) -> list[tuple[str, ...]]:
-    """Return the open items of each request: one template, or at most ten claims, or all items."""
+    """Group open items by request: one template, or at most ten claims, or all items."""
     keys = answers.open(tuple(answers.ask.items()))
     most = {Unit.ITEM: _MOST_CLAIMS, Unit.TEMPLATE: 1}.get(answers.ask.spec.unit, len(keys) or 1)
     count = -(-len(keys) // most)
@@ -151,10 +148,10 @@ def _requests(answers: Answers) -> list[tuple[str, ...]]:
 
 
 def _literal(ask: Ask) -> dict[str, Verdict]:
-    """Return the entities that appear in a chunk as whole words, ignoring case and accents.
+    """Return the entities that a chunk contains as whole words, ignoring case and accents.
 
-    Only white space and sentence punctuation end a word. So "-36", "36.5" and "1,036" do not
-    contain "36". The judge is asked about the remaining entities.
+    Only white space and sentence punctuation end a word, so "-36", "36.5" and "1,036" do not
+    contain "36".
     """
     chunks = [fold(context.text) for context in ask.sample.contexts or ()]
     names = {key: fold(entity) for key, entity in ask.items().items()}
@@ -166,10 +163,10 @@ def _literal(ask: Ask) -> dict[str, Verdict]:
 
 
 class Stagger:
-    """Sends the first of several calls with the same prompt prefix before the others.
+    """Sends the first call with a prompt prefix before other calls with this prefix.
 
-    A provider caches a prefix once the first reply has started. Calls before that moment pay the
-    full price. If the first call fails, the other calls proceed.
+    A provider caches a prefix once the first reply has started. Earlier calls pay the full price.
+    If the first call fails, the other calls proceed.
     """
 
     def __init__(self) -> None:

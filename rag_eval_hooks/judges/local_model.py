@@ -26,21 +26,20 @@ from rag_eval_hooks.threads import DaemonExecutor, at_fork
 I = TypeVar("I", bound=Hashable)  # noqa: E741 - item
 R = TypeVar("R")
 InProcess: TypeAlias = Literal["auto"] | bool
-"""Whether to run a model in a child process. `auto`: if a process can start, else on a thread."""
+"""Whether to run a model in a child process. `auto`: yes, where a child process can start."""
 
 _logger = logging.getLogger("rag_eval_hooks")
 
 _CLOSE_TIMEOUT: Final = 1.0
-"""Seconds to wait for the running batch at close."""
+"""Seconds to wait at close for the running batch."""
 
 
 def short_name(source: str) -> str:
-    """Return the last two parts of a model's name or path."""
     return "/".join(source.rstrip("/\\").replace("\\", "/").split("/")[-2:])
 
 
 class LocalModel(Generic[I, R]):
-    """Loads a model once, on first use, and runs one batch at a time.
+    """Loads a model on first use, and runs one batch at a time.
 
     Items that arrive during a batch form the next batch, without duplicates. If loading fails,
     every later call fails immediately with the same message.
@@ -64,10 +63,7 @@ class LocalModel(Generic[I, R]):
         at_fork(in_child=self._waiting_anew)
 
     async def run(self, items: Sequence[I]) -> list[R | JudgeError]:
-        """Return one result per item, in order.
-
-        An item's own error takes the place of its result.
-        """
+        """Return one result or error per item, in order."""
         if self._closed:
             raise JudgeError(f"{self._source}: the model is closed")
         future: Future[list[R | JudgeError]] = Future()

@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 _FILE: Final = "replies.sqlite"
 _BUSY_S: Final = 0.5
-"""Maximum wait for another process's lock, in seconds. Then the memo counts as empty."""
+"""Maximum seconds to wait for another process's lock. After that, the memo skips the disk."""
 _PATIENCE_S: Final = 2.0
-"""Maximum delay by a hanging disk, in seconds."""
+"""Maximum seconds to wait for a hanging disk."""
 _MOST_FAILURES: Final = 5
 """Number of consecutive failures after which the memo stops using the disk."""
 _TABLE: Final = (
@@ -82,7 +82,7 @@ class Memo:
         return text
 
     def keep(self, key: bytes, text: str) -> None:
-        """Store a text in memory, and on disk in the background."""
+        """Store a text in memory now, and on disk in the background."""
 
         def put(db: sqlite3.Connection) -> None:
             db.execute(_PUT, (key, text))
@@ -138,7 +138,7 @@ class Memo:
 
 
 def memo_key(model: str, scope: str, asked: object) -> bytes:
-    """Return the key of a reply: a hash of the model and the complete request as JSON."""
+    """Hash the model and the complete request as JSON."""
     whole = json.dumps([model, scope, asked])
     return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
 

@@ -46,9 +46,7 @@ class ModelKeywords(CallKeywords, total=False):
 class ModelJudge(ABC):
     annotator_kind = AnnotatorKind.LLM
     makes: ClassVar[frozenset[Finding]]
-    """Findings that the model can make."""
     not_made: ClassVar[NotScored]
-    """Reason for the absence of all other findings."""
     most_chunks = 10**6
     """Maximum number of chunks in one request."""
 
@@ -79,14 +77,17 @@ class ModelJudge(ABC):
             await self._memo.aclose()
 
     async def _answers(self, asks: Sequence[Ask]) -> list[Answers]:
-        """Ask about all findings of one sample, in groups of chunks within the token budget."""
+        """Ask about all findings, in groups of chunks within the token budget."""
         groups = chunk_groups(asks[0].sample, self._window, self.most_chunks) or [()]
         parts = [*chain(*await gathered(self._about(asks, group) for group in groups))]
         return [joined(ask, [one for one in parts if one.ask.kind is ask.kind]) for ask in asks]
 
     @abstractmethod
     async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
-        """Ask about a group of chunks. Findings that are not split belong to the first group."""
+        """Ask about a group of chunks.
+
+        Only the first group includes findings that are not split.
+        """
 
     async def _request(
         self,
@@ -116,7 +117,7 @@ class ModelJudge(ABC):
         complete: Callable[[], Awaitable[str]],
         read: Callable[[str], Reading],
     ) -> Reading:
-        """Parse the memo's reply or a new reply. The memo stores replies without problems."""
+        """Parse the memo's reply or a new reply. Store a new reply only if it has no problems."""
         if not is_in_time():
             raise JudgeTimeout(OUT_OF_TIME)
         memo, scope = self._memo, getattr(self._model, "memo_scope", "")
@@ -181,7 +182,7 @@ async def _made(
 
 
 def expected_calls(judge: Judge, wanted: frozenset[Finding]) -> int:
-    """Return the number of calls that a budget must cover before the judge starts."""
+    """Return the number of calls to reserve in the budget before the judge starts."""
     if _hides_calls(judge):
         # One call for items, and one for verdicts about them.
         return len({kind in ABOUT for kind in wanted & SPECS.keys()})

@@ -1,8 +1,8 @@
 """Runs one local model in a child process.
 
-`python -c` starts the child with a socket pair. `multiprocessing` would import the application's
-main module, so that a script without a main guard would run twice. It also forbids children of
-daemonic processes, such as Celery workers.
+With `multiprocessing`, the child would import the application's main module, and a script without a
+main guard would run twice. Daemonic processes, such as Celery workers, could start no child. So
+`python -c` starts the child, with a socket pair.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from rag_eval_hooks.threads import at_fork
 I = TypeVar("I")  # noqa: E741 - item
 R = TypeVar("R")
 Run: TypeAlias = Callable[[Sequence[I]], Sequence[R]]
-"""A loaded model: returns one result per item, in order."""
+"""Returns one result per item, in order."""
 Load: TypeAlias = Callable[[], Run[I, R]]
-"""Loads a model. A child process needs a picklable function that imports its own libraries."""
+"""Loads a model. For a child process, the function must be picklable and import its libraries."""
 
 _logger = logging.getLogger("rag_eval_hooks")
 _LOAD_TIMEOUT: Final = 600.0
-"""Maximum time to start the interpreter and load the model, in seconds."""
+"""Maximum seconds to start the interpreter and load the model."""
 _MOST_ENDS: Final = 5
-"""Maximum number of exits within `_ENDS_WITHIN` seconds. Further batches fail immediately."""
+"""Maximum number of exits within `_ENDS_WITHIN` seconds before batches fail immediately."""
 _ENDS_WITHIN: Final = 60.0
 _CODE: Final = """
 import os, sys
@@ -62,7 +62,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class ModelLoadError(JudgeError):
-    """The model cannot be loaded, and a retry will not help."""
+    """Loading failed, and a retry will not help."""
 
 
 def load_model(source: str, load: Load[I, R]) -> Run[I, R]:
@@ -86,7 +86,6 @@ def run_model(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | Jud
 
 
 def serve(connection: Connection) -> None:
-    """Load a model and run batches until the parent closes the socket. Runs in the child."""
     _end_with_parent()
     # Ctrl-C signals the whole process group, but the application still finishes its samples.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -105,7 +104,10 @@ def serve(connection: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """Make Linux kill this process when the parent dies. Elsewhere, the closed socket ends it."""
+    """Make Linux kill this process when the parent dies.
+
+    Elsewhere, the closed socket ends this process.
+    """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -125,7 +127,7 @@ class _ProcessEndedError(JudgeError):
 
 
 def obstacle() -> str | None:
-    """Return the reason if no child process can start here, else None."""
+    """Return why no child process can start here, or None."""
     if os.name != "posix":
         return "child processes need a POSIX system"
     if getattr(sys, "frozen", False) or _interpreter() is None:
@@ -189,7 +191,7 @@ class ModelProcess(Generic[I, R]):
             self._end(self._child)
 
     def _forget(self) -> None:
-        """Drop the inherited handles in a forked child, because the model belongs to the parent."""
+        """Drop the inherited handles in a forked child. The model belongs to the parent."""
         if (child := self._child) is not None:
             # An open copy would hide the parent's exit from the model process.
             child.connection.close()
@@ -212,7 +214,6 @@ class ModelProcess(Generic[I, R]):
         return found
 
     def _exchange(self, child: _Child, message: object, timeout: float) -> Any:
-        """Send a message and return the reply, or raise `_ProcessEndedError`."""
         try:
             child.connection.send(message)
             if child.connection.poll(timeout):
@@ -256,7 +257,7 @@ class ModelProcess(Generic[I, R]):
         )
 
     def _end(self, child: _Child, how: str | None = None) -> str:
-        """Kill the child if it still runs, and return how it exited."""
+        """Kill the child if needed, and return how the child exited."""
         if how is None:
             # The child may exit shortly after its socket closes.
             with contextlib.suppress(subprocess.TimeoutExpired):

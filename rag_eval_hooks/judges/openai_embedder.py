@@ -16,7 +16,7 @@ from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeyw
 from rag_eval_hooks.judges.prices import Prices
 
 _BATCH = 128
-"""Maximum number of texts per request, which every known endpoint accepts."""
+"""Maximum number of texts per request. Every known endpoint accepts this number."""
 
 
 class OpenAIEmbedder:

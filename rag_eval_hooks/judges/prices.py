@@ -24,20 +24,20 @@ _logger = logging.getLogger("rag_eval_hooks")
 
 _PER: Final = 1_000_000
 _CALL: Final = 1_000
-"""Number of tokens for which to ask a price. Some providers charge more for long prompts."""
+"""Number of tokens in a price query. Some providers charge more for long prompts."""
 _OPENAI: Final = "https://api.openai.com/v1"
 _FORM: Final = (
     "{'models': {'<model>': {'input': <price>, 'output': <price>}}}, prices per million tokens"
 )
 _LISTED: Final = frozenset({"openai", "openai-decisions", "azure"})
-"""Judges and embedders whose endpoint is known from the settings."""
+"""Judges and embedders whose endpoint the settings name."""
 _CLOSED: Final = ConfigDict(extra="forbid")
 _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True, config=_CLOSED)
 class Price:
-    """Price of a million prompt tokens and of a million reply tokens, in the table's currency."""
+    """Prices of a million prompt tokens and a million reply tokens, in the table's currency."""
 
     input: _Amount
     output: _Amount
@@ -106,10 +106,6 @@ class Prices:
         return self._priced[model]
 
     def priced(self, usage: Usage, model: str) -> Usage:
-        """Return the usage with its cost.
-
-        The cost is None if the model has no price or the endpoint reported no tokens.
-        """
         price = self.of(model)
         if price is None or (usage.calls and not usage.input_tokens):
             return usage

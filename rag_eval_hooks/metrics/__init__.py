@@ -28,7 +28,6 @@ __all__ = [
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
-    """Return all suites with the user's options, and the user's question checks."""
     return (
         *ragas.METRICS,
         *graphrag.build(options),
@@ -75,7 +74,7 @@ def choose(
 
 
 def chosen_by_default(available: Sequence[Metric]) -> tuple[Metric, ...]:
-    """Return the default metrics: the suite `ragas` and the question checks.
+    """Return the suite `ragas` and the question checks.
 
     For a sample without a reference, `context_precision_without_reference` replaces
     `context_precision`.

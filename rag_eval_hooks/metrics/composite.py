@@ -15,10 +15,10 @@ from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score, Unavai
 def composite(
     parts: Mapping[str, Metric], weights: Mapping[str, float], scale: Scale
 ) -> dict[str, Any]:
-    """Return `score`, `findings` and `reads` of a metric that averages other metrics.
+    """Build `score`, `findings` and `reads` for a metric that averages other metrics.
 
-    The mean excludes parts without a value, and a warning names them. The papers that define these
-    metrics treat NaN the same way.
+    The mean excludes parts without a value, and a warning names these parts. The papers treat NaN
+    the same way.
 
     A part has no value if the sample lacks an input, the formula is undefined or the judge failed.
     If the judge is unsure about a part, the mean is undefined. Parts of weight 0 are not computed.

@@ -23,7 +23,6 @@ from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Unavailable
 
 
 def share(flags: Sequence[bool]) -> float | None:
-    """Return the share of true flags in [0, 1], or None without flags."""
     return sum(flags) / len(flags) if flags else None
 
 
@@ -32,7 +31,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def average_precision(relevant: Sequence[bool]) -> float | None:
-    """Return the mean of precision@k over the ranks k of relevant items, best rank first.
+    """Return the mean of precision@k over the ranks k of relevant items.
 
     The value is 1 if all relevant items come first, 0 without a relevant item, and None without
     items.
@@ -44,10 +43,7 @@ def average_precision(relevant: Sequence[bool]) -> float | None:
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
-    """Return the cosine of two vectors of equal length, in [-1, 1].
-
-    Returns None if a vector is empty, all zeros, or not finite.
-    """
+    """Return the cosine in [-1, 1], or None if a vector is empty, all zeros or not finite."""
     pairs = list(zip(left, right, strict=True))
     norms = math.hypot(*left) * math.hypot(*right)
     # Comparisons with NaN are False, so clamping would return 1.
@@ -66,7 +62,7 @@ _DETAILS: Final = {
     UNREAD: "the judge gave no readable verdict for {}",
     "": "the judge is unsure about {}",
 }
-"""Detail of an undefined outcome, by the reason for the unsure verdicts."""
+"""Explanation of an undefined outcome, by the reason for unsure verdicts."""
 
 
 def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence[Support]]:
@@ -85,11 +81,11 @@ def supported_share(
     empty: float | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Return the share of supported claims among the claims that the judge is sure about.
+    """Return the share of supported claims among the claims with a sure verdict.
 
-    In the score's parts, `contradicted` and `not_stated` are shares of the sure claims. `unsure`
-    is a share of all claims, and `raw` is the returned share. `top` is the value of 100 %.
-    `empty` is the value of a text without claims. `by` comes first in the explanation.
+    In the score's parts, `contradicted` and `not_stated` are shares of the sure claims, `unsure` is
+    a share of all claims, and `raw` is the returned share. `top` is the value of 100 %. `empty` is
+    the value of a text without claims. `by` comes first in the explanation.
     """
     claims, support = claims_of(findings, whose)
     explanation = {**(by or {}), "claims": claim_rows(claims, support)}
@@ -113,9 +109,9 @@ def supported_share(
 def useful_share(
     relevance: Sequence[ChunkRelevance], formula: Callable[[Sequence[bool]], float | None]
 ) -> tuple[float | None, dict[str, Any]]:
-    """Return the formula's value for the chunks that the judge is sure about.
+    """Apply the formula to the chunks with a sure verdict.
 
-    The mapping contains the warnings and the explanation of the score.
+    The mapping contains the score's warnings and explanation.
     """
     rows = [
         {
@@ -131,7 +127,11 @@ def useful_share(
 
 
 def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
-    """Return the sure verdicts. Raise `Unavailable` if fewer than two thirds are sure."""
+    """Return the sure verdicts.
+
+    Raises:
+        Unavailable: Fewer than two thirds of the verdicts are sure.
+    """
     reasons = [one.reason for one in verdicts if not one.sure]
     require_sure([one.sure for one in verdicts], reasons, explanation)
     return [verdict for verdict in verdicts if verdict.sure]
@@ -140,7 +140,7 @@ def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
 def require_sure(
     sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
 ) -> None:
-    """Raise `Unavailable` (undecided) if fewer than two thirds of the items are sure."""
+    """Raise an undecided `Unavailable` if fewer than two thirds of the items are sure."""
     if 3 * sum(sure) < 2 * len(sure):
         counted = f"{len(sure) - sum(sure)} of {len(sure)} items"
         detail = _DETAILS[next((r for r in reasons if r in _DETAILS), "")].format(counted)
@@ -150,18 +150,17 @@ def require_sure(
 
 
 def not_counted(sure: Sequence[bool]) -> tuple[str, ...]:
-    """Return a warning with the number of unsure items, if any."""
     left = len(sure) - sum(sure)
     return (f"{left} of {len(sure)} verdicts are unsure and do not count",) if left else ()
 
 
 def unsure(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
-    """Return warnings about unsure verdicts, and the warnings of single verdicts."""
+    """Warn about unsure verdicts, and repeat the verdicts' own warnings."""
     return (*not_counted([one.sure for one in verdicts]), *flaws(verdicts))
 
 
 def flaws(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
-    """Return the distinct warnings of single verdicts, each with its count."""
+    """Return each distinct warning with its count."""
     warned = [text for one in verdicts if (text := getattr(one, "warning", ""))]
     counted = (f"{text} ({warned.count(text)} of {len(verdicts)})" for text in warned)
     return tuple(dict.fromkeys(counted))
@@ -194,7 +193,7 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str, Any]]]:
-    """Return the mean cosine of question and generated questions in [0, 1], and their rows."""
+    """Return the mean of the questions' cosines in [0, 1], with a row per question."""
     texts, similarities = made(findings.questions).texts, made(findings.question_similarity)
     value = mean(similarities)
     rows: list[Mapping[str, Any]] = [

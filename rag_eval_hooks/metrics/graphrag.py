@@ -71,10 +71,7 @@ def _answer_relevance_reads(sample: Sample, findings: Findings) -> frozenset[Fin
 
 
 def _has_no_questions(findings: Findings) -> bool:
-    """Return whether a model generated no questions, or no model generates or embeds questions.
-
-    If the judge failed to generate questions, the metric has no substitute.
-    """
+    """Return whether the substitute applies: no questions exist, and no judge call failed."""
     questions = findings.questions
     if isinstance(questions, NotScored):
         return questions.cause is Cause.MISSING_INPUT

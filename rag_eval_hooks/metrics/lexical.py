@@ -68,7 +68,7 @@ def _exact_match(answer: str, reference: str) -> Score:
 def _found(
     answer: str, expected: Sequence[Keyword], also: Container[Keyword] = frozenset()
 ) -> Score:
-    """Return the share of expected items that the answer contains.
+    """Return the share of expected items in the answer.
 
     A note lists the items that the answer states in another form.
     """
@@ -102,7 +102,7 @@ def _number_match(answer: str, reference: str) -> Outcome:
 
 
 def _said_otherwise(answer: str, reference: str) -> frozenset[Keyword]:
-    """Return the reference's numbers that the answer states in words, other units or date forms."""
+    """Return the reference's numbers that the answer states in another form."""
     said = measures(answer)
     stated = [
         one

@@ -50,7 +50,6 @@ class Metric:
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Reject invalid values here, before they fail in the evaluator."""
         check_type("id", self.id, str, "'<suite>.<metric>'")
         check_type("scale", self.scale, Scale, "a Scale, such as Scale(0, 5)")
         object.__setattr__(self, "needs", _members("needs", Field, self.needs))
@@ -61,7 +60,7 @@ class Metric:
         return self.id.partition(".")[0]
 
     def findings_for(self, sample: Sample, known: Findings) -> frozenset[Finding]:
-        """Return the findings that the metric reads for this sample, given the known findings."""
+        """Return the findings that the metric reads, given the known findings."""
         if self.reads is None:
             return self.findings
         try:
@@ -96,7 +95,7 @@ class AskedMetric(Metric):
 
 
 def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotScored]:
-    """Return the reason for each metric whose required field the sample lacks, by metric id."""
+    """Return, by metric id, why the sample lacks the metric's input."""
     lacking = Field.lacking(sample)
     keys = tuple(key for key in sample.metadata if isinstance(key, str))
     return {
@@ -111,9 +110,10 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
 
 
 def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
-    """Return which of contexts and answer are missing, with a similar metadata key as a hint.
+    """Return whether contexts and answer are missing, with a similar metadata key as a hint.
 
-    A missing field counts if a metric needs it or if a metadata key resembles its name.
+    A field is reported if a metric needs the field, or if a metadata key resembles the field's
+    name.
     """
     needed = {name for metric in metrics for name in metric.needs}
     keys = tuple(key for key in sample.metadata if isinstance(key, str))
@@ -126,12 +126,12 @@ _SYNONYMS: Final = {
     "contexts": ("documents", "docs", "chunks", "passages", "sources", "source_documents"),
     "answer": ("reply", "output", "result", "completion", "generation", "actual_output"),
 }
-"""Other libraries' names of the fields."""
+"""Other libraries' names for the fields."""
 
 
 @lru_cache
 def _with_hint(field: str, keys: tuple[str, ...]) -> str:
-    """Return a missing field, and the metadata key that may be its misspelling."""
+    """Name a missing field and the metadata key that may be a misspelling."""
     near = nearest(field, keys) or next((k for k in _SYNONYMS.get(field, ()) if k in keys), None)
     return f"{field} (but metadata {near!r}, which may be meant)" if near else field
 
@@ -149,7 +149,6 @@ def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:
 SUITES: Final[Mapping[str, Any]] = tomllib.loads(
     files("rag_eval_hooks.metrics").joinpath("suites.toml").read_text("utf-8")
 )
-"""The suites' TOML tables, by suite name."""
 
 
 def metric(
@@ -159,7 +158,7 @@ def metric(
     reads: Callable[[Sample, Findings], frozenset[Finding]] | None = None,
     findings: frozenset[Finding] = frozenset(),
 ) -> Metric:
-    """Return a metric of a suite, from its functions and its TOML row."""
+    """Build a metric of a suite from its functions and its TOML row."""
     table = SUITES[suite]
     row = table["metrics"][name]
     low, high = table["scale"]

@@ -54,7 +54,7 @@ class MetricOptions:
     question_checks: tuple[Check, ...] = ()
 
     def __post_init__(self) -> None:
-        """Reject weights without a mean, and checks that would have the same id."""
+        """Reject weights without a mean, and checks with equal ids."""
         _refuse_weights("graphrag_weights", self.graphrag_weights, GRAPHRAG_WEIGHTS)
         _refuse_weights("whitepaper_weights", self.whitepaper_weights, WHITEPAPER_WEIGHTS)
         ids = [check.question_id for check in self.question_checks]

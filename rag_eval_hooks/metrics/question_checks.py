@@ -65,7 +65,7 @@ class _Table(BaseModel):
 
 
 class Evidence(_Table):
-    """Evidence that an answer states a fact. One word, number or sign is enough."""
+    """Words, numbers or signs that each prove that an answer states a fact."""
 
     words: list[_Words] = []  # words or phrases, matched as whole words in any case
     numbers: list[_Number] = []  # matched in any notation; sign and percent sign count
@@ -250,7 +250,7 @@ def _shown(held: Mapping[str, bool], label: str | None = None, **value: float) -
 def _computes(sign: str, answer: str) -> bool:
     """Return whether an arithmetic sign appears between numbers, or alone between words.
 
-    The letter x in a word and Markdown's asterisks do not count.
+    The letter x in a word and Markdown's asterisks are not signs.
     """
     sign = re.escape(sign)
     between_numbers = rf"[0-9)%]\s?{sign}\s?[-+$\u20ac\u00a3(]*[0-9]"

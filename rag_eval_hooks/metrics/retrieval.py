@@ -17,7 +17,7 @@ from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 
 _Measure = Callable[[Sequence[bool], int], float]
-"""Computes a value from relevance flags in rank order and the number of relevant chunks."""
+"""Computes a value from relevance flags in rank order, and the number of relevant chunks."""
 
 
 def _hit_rate(hits: Sequence[bool], _relevant: int) -> float:

@@ -88,7 +88,7 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> _Kinds:
 
 
 def _compared(sample: Sample, findings: Findings) -> Whose | None:
-    """Return the text whose claims count: the answer or, if indistinct, the reference."""
+    """Return the text with claims to compare: the answer or, if indistinct, the reference."""
     if not made(findings.stance).answer:
         return "answer"
     return None if sample.reference is None else "reference"

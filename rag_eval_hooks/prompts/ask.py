@@ -41,21 +41,21 @@ from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.text.sentences import sentences
 
 TEMPLATES: Final = ("1", "2")
-"""Keys of a rating's two prompt templates."""
+"""Keys of the two prompt templates for a rating."""
 _WHOLE: Final = "whole"
 _ROLES: Final = ("answer", "reference")
-"""Candidate and standard in the first template for accuracy. The second template swaps them."""
+"""Candidate and standard in the first template for accuracy. The second template swaps the two."""
 _MOST_PROBLEMS: Final = 6
 _WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
-"""Findings whose prompts show contexts. They share one reply schema, because a provider may place
-the schema before the system text.
+"""Findings whose prompts show contexts. These prompts share a reply schema, because a provider
+may place the schema before the system text.
 """
 _Group: TypeAlias = dict[str, Any]
-"""Value of each item, or the `ReplyError` for which the judge asks again."""
+"""Values by item, or the `ReplyError` for which the judge asks again."""
 
 
 class Reading(NamedTuple):
-    """A parsed reply: values by item, problems without sample texts, and whether it was cut."""
+    """A parsed reply. `problems` contains no sample texts."""
 
     values: Mapping[Any, Any]
     problems: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Ask:
 
     @property
     def is_partial(self) -> bool:
-        """Whether other prompts show more chunks. Then verdicts name chunks that state a part."""
+        """Whether other prompts show more chunks. If so, verdicts name chunks that state a part."""
         shown, chunks = self.shown, self.sample.contexts or ()
         return self.has_contexts and shown is not None and len(shown) < len(chunks)
 
@@ -116,7 +116,7 @@ class Ask:
         return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
 
     def question(self, key: str) -> str:
-        """Return the questions to a decision model about one item, without text of the sample."""
+        """Return a decision model's question about one item, without text of the sample."""
         text = self._purposed(self.spec.question or self._instruction([key]))
         if self.kind is Finding.ACCURACY_RATINGS:
             candidate, standard = _ROLES[:: 1 if key == TEMPLATES[0] else -1]
@@ -167,7 +167,7 @@ class Ask:
         return Reading(values, ("it was cut off",) if cut else listed, cut)
 
     def content(self, values: Mapping[str, Any]) -> Any:
-        """Build the finding from the values of its items. An item without a value is unsure."""
+        """Build the finding. An item without a value is unsure."""
         spec = self.spec
         if spec.unit is Unit.TEMPLATE:
             return tuple(map(values.get, TEMPLATES))
@@ -184,7 +184,7 @@ class Ask:
         return tuple(values.get(key, unread) for key in self.items())
 
     def _group(self, group: Any, keys: Sequence[str]) -> _Group:
-        """Parse the finding's part of a reply.
+        """Parse one finding in a reply.
 
         An invalid or missing element affects only its own item. A duplicate or unknown id
         invalidates the whole group, because the model may have renumbered all elements.

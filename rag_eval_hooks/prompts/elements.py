@@ -37,7 +37,7 @@ NO_QUOTE: Final = "the judge gave no quote"
 NO_REASON: Final = "the judge gave no reason"
 _QUESTION_COUNT: Final = 3
 _MOST_ITEMS: Final = 500
-"""Maximum length of a list. Only a runaway reply is longer, because of the limits on text."""
+"""Maximum length of a list. Because texts are limited, only a runaway reply is longer."""
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
 _ELLIPSIS: Final = re.compile(r"\[?(?:\.{3,}|…)\]?")
 _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
@@ -111,8 +111,8 @@ class View:
     def quoted(self, quote: str) -> frozenset[int]:
         """Return the numbers of the texts that contain at least one part of the quote.
 
-        Returns nothing if some part is in no text. Case, accents, white space, quotation marks and
-        Markdown make no difference.
+        The result is empty if no text contains some part. Case, accents, white space, quotation
+        marks and Markdown make no difference.
         """
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
         holding = [{n for n, text in self._plain.items() if part in text} for part in parts]
@@ -128,7 +128,7 @@ def _closed(schema: dict[str, Any]) -> None:
 
 
 class ReplyElement(BaseModel):
-    """Base class of elements. Rejects unknown keys, since the reply may answer another call."""
+    """Rejects unknown keys, since the reply may answer another call."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_closed)
 
@@ -142,7 +142,7 @@ class ReplyElement(BaseModel):
 
     @staticmethod
     def unread(_chunks: int) -> Any:
-        """Return the value of an item whose element could not be parsed, given all chunks."""
+        """Return the value for an element that could not be parsed."""
         return Verdict(False, UNREAD, sure=False)
 
 
@@ -181,7 +181,7 @@ class EntityList(ReplyElement):
 
 
 class QuestionList(EntityList):
-    """Three generated questions or none, and a flag for an evasive answer."""
+    """Three generated questions or none. A flag marks an evasive answer."""
 
     noncommittal: Flag
 

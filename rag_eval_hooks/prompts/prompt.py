@@ -30,7 +30,7 @@ _PLACEHOLDERS: Final = {
 }
 _SAYS_NOTHING: Final = re.compile(r"[\s.\u2026_-]*")
 _KEPT: Final = ("type", "enum", "required", "additionalProperties")
-"""Keywords of JSON Schema that every strict endpoint accepts."""
+"""JSON Schema keywords that every strict endpoint accepts."""
 
 
 class ReplyError(Exception):
@@ -56,12 +56,12 @@ class Prompt:
 
     @property
     def prefix(self) -> str | None:
-        """Shared start of all prompts about the same contexts, or None without contexts."""
+        """Start that all prompts about the same contexts share, or None without contexts."""
         return f"{self.system}\n{self.user[: self.shared]}" if self.shared else None
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """All inputs that determine the reply, as JSON values. The prompt must not be sealed."""
+        """Inputs that determine the reply, as JSON values. Do not call on a sealed prompt."""
         return (self.version, self.name, self.system, self.user, self.example)
 
     @property
@@ -83,7 +83,7 @@ class Prompt:
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Replace the delimiters' token by a token that is keyed by the secret."""
+    """Replace the delimiters' token by a token that the secret keys."""
 
     def seal(match: re.Match[str]) -> str:
         token = hashlib.blake2b(match[2].encode(), key=secret, digest_size=6).hexdigest()
@@ -117,7 +117,7 @@ def numbered(prefix: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def is_empty(text: str) -> bool:
-    """Return whether a text says nothing: blank, dots, or a repeated placeholder."""
+    """Return whether a text is blank, dots, or a repeated placeholder."""
     return text in _PLACEHOLDERS.values() or _SAYS_NOTHING.fullmatch(text) is not None
 
 
@@ -170,10 +170,10 @@ _DIGITS: Final = 300  # more than any float has; Python cannot parse thousands o
 
 
 def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
-    """Return the JSON objects in a reply, and whether the last object is cut off.
+    """Return the JSON objects in a reply, and whether the last object is truncated.
 
-    Thoughts, prose and fences are ignored. A cut object keeps its complete elements. No nested
-    object may start with the key `name`.
+    Thoughts, prose and fences are ignored. A truncated object keeps its complete elements. No
+    nested object may start with the key `name`.
 
     Raises:
         ReplyError: The text has no object. Or an object is malformed, repeats a key, has NaN or
@@ -200,7 +200,7 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _without_thoughts(text: str) -> str:
-    """Remove thoughts whose opening mark was in the prompt."""
+    """Remove thoughts. The prompt may contain their opening mark."""
     end = _THOUGHT.search(text)
     if end is None or _BEGINNING.search(text, 0, end.start()):
         return text
@@ -210,7 +210,7 @@ def _without_thoughts(text: str) -> str:
 def _extent(text: str, start: int) -> tuple[int | None, str]:
     """Return the end and the text of an object.
 
-    A cut object has no end. Its text is closed after the last complete element.
+    A truncated object has no end. Its text is closed after the last complete element.
     """
     open_marks: list[str] = []
     complete = "{}"

@@ -50,7 +50,7 @@ class Unit(StrEnum):
 
     @property
     def key(self) -> str | None:
-        """Key of the id in an element. None if the reply has one element."""
+        """Key of an element's id, or None if the reply has one element."""
         if self in (Unit.WHOLE, Unit.TEMPLATE):
             return None
         return self.value if self in (Unit.SENTENCE, Unit.CHUNK) else "id"
@@ -64,7 +64,7 @@ class Spec:
     element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
     """Model of one element of the reply."""
     shows: tuple[Field, ...]
-    """Fields that the judge may see. The finding splits or compares the last field."""
+    """Fields that the judge may see. The last field is split or compared."""
     optional: frozenset[Field] = frozenset()
     unit: Unit = Unit.WHOLE
     about: Finding | None = None
@@ -79,17 +79,19 @@ class Spec:
 
     @property
     def needs(self) -> frozenset[Field]:
-        """Fields that the sample must have. Otherwise the finding is `missing_input`."""
+        """Fields that the sample must have.
+
+        Without any of these fields, the finding is `missing_input`.
+        """
         return frozenset(self.shows) - self.optional - {Field.QUESTION}
 
     @property
     def splits(self) -> bool:
-        """Whether groups of chunks can be judged one by one."""
+        """Whether the judge can judge groups of chunks separately."""
         return self.call is Call.VERIFY and Field.CONTEXTS in self.shows
 
     @property
     def is_decision(self) -> bool:
-        """Whether a decision model can make the finding."""
         return bool(self.question or self.levels)
 
     @property
@@ -103,16 +105,16 @@ SPECS: Final[Mapping[Finding, Spec]] = {
 }
 """Definitions in the order of the calls.
 
-Short replies about the contexts come first, so that the prompt cache serves the others.
+Short replies about the contexts come first. The prompt cache then serves the other calls.
 """
 
 ABOUT: Final[Mapping[Finding, Finding]] = {
     Finding.QUESTION_SIMILARITY: Finding.QUESTIONS,
     **{kind: spec.about for kind, spec in SPECS.items() if spec.about is not None},
 }
-"""Findings that give a verdict on each item of another finding, in order."""
+"""Maps a finding with verdicts to the finding with the judged items, in the same order."""
 
 
 def with_bases(kinds: frozenset[Finding]) -> frozenset[Finding]:
-    """Return the findings together with the findings whose items they judge."""
+    """Add the findings whose items the given findings judge."""
     return kinds | {ABOUT[kind] for kind in kinds if kind in ABOUT}

@@ -211,7 +211,7 @@ class Budget:
         return Reservation(self, periods, amount, embedding)
 
     def _full(self, periods: _Periods, amount: Spend) -> str | None:
-        """Add an amount to every period, or return the period whose limit the amount would exceed."""
+        """Add an amount to every period, or return the period that the amount would overrun."""
         with self._transaction() as db:
             for period in periods:
                 total = _read(db, period).plus(amount)

@@ -30,7 +30,7 @@ _Path: TypeAlias = Sequence[int]
 
 
 class Alignment(NamedTuple):
-    """Match of a claim in a sentence: the pairs of differing values, and any negation."""
+    """Match of a claim in a sentence, with the pairs of differing values and any negation."""
 
     others: Sequence[tuple[Measure, Measure]]
     denied: bool
@@ -66,16 +66,16 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
 
 
 def anchors(claim: Sentence, code: str) -> Sequence[str]:
-    """Return words that a sentence must contain before `align` can match."""
+    """Return words that a sentence needs before `align` can match."""
     needed = _needed(claim.items(code), (), code)
     return [VALUE if isinstance(item, Measure) else item for item in needed]
 
 
 def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
-    """Return whether a sentence repeats most words of a long claim, and every refutable detail.
+    """Return whether a sentence repeats most words of a long claim.
 
-    Details are values, names, limiting words and the number of negations. Nearly all shared words
-    must have the same order.
+    The sentence must also repeat each detail that could make the claim false: values, names,
+    limiting words and the number of negations. Nearly all shared words must have the same order.
     """
     words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
     if not code or max(len(claimed), len(stated)) > 2 * _LONGEST:
@@ -102,7 +102,7 @@ def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
 
 
 def _exchanges(match: SequenceMatcher[str], stated: _Items) -> bool:
-    """Return whether the sentence replaces one or two words of the claim by one or two others.
+    """Return whether the sentence exchanges one or two words of the claim.
 
     Sentences that differ only in such a pair ("approved", "rejected") usually differ in meaning.
     """
@@ -153,7 +153,6 @@ def _kind(measure: Measure) -> str:
 
 
 def is_year(measure: Measure) -> bool:
-    """Return whether a number without a unit may be a year."""
     return not measure.unit and 1500 <= measure.value <= 2100 and measure.value % 1 == 0
 
 
@@ -184,7 +183,7 @@ def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int])
 
 
 def _is_close(stated: _Items, path: _Path, most: int) -> bool:
-    """Return whether only a few words, and no other statement, interrupt a match."""
+    """Return whether only a few words interrupt a match, and no other statement."""
     skipped = 0
     for before, at in pairwise(path):
         gap = stated[before + 1 : at]
@@ -196,7 +195,7 @@ def _is_close(stated: _Items, path: _Path, most: int) -> bool:
 
 
 def _is_limited(stated: _Items, path: _Path, words: Lexicon) -> bool:
-    """Return whether a word outside the match limits its clauses."""
+    """Return whether a word outside the match limits the matched clauses."""
     limiting, behind = words.limiting | words.weak, words.behind | words.weak
     return any(
         at not in path and item in (limiting if at < path[-1] else behind)

@@ -26,7 +26,7 @@ from rag_eval_hooks.text.measures import Measure, measures
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
 Item: TypeAlias = "str | Measure"
-"""A word, a value, or a mark: `!` is a negation, `,`, `;` and `&` ("and") are breaks."""
+"""A word, a value or a mark. `!` is a negation. `,`, `;` and `&` ("and") are breaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,6 @@ def _term_of(word: str) -> str:
 
 
 def is_small(item: Item) -> bool:
-    """Return whether an item is a function word, such as a preposition."""
     return isinstance(item, str) and item not in BREAKS and not is_content(item)
 
 
@@ -98,7 +97,7 @@ class Sentence:
 
     @cached_property
     def names(self) -> dict[str, frozenset[str]]:
-        """Terms of each name, address and placeholder, by text."""
+        """Terms by name, address or placeholder."""
         found = [*self._capitalized(), *_ADDRESS.findall(self.text)]
         found += PLACEHOLDER.findall(self.text)
         return {name: frozenset(terms(name)) & self.terms for name in found}
@@ -108,10 +107,7 @@ class Sentence:
         return frozenset[str]().union(*self.names.values())
 
     def items(self, code: str) -> Sequence[Item]:
-        """Return words, breaks and values in order.
-
-        Words that the language may omit are removed.
-        """
+        """Return words, breaks and values in order, without words that the language may omit."""
         if code not in self._items:
             at, found = 0, list[Item]()
             for measure in self.measures:
@@ -134,7 +130,7 @@ class Sentence:
 
 
 def _opens(text: str, word: str) -> bool:
-    """Return whether a word may have a capital only because the word comes first."""
+    """Return whether a word may have a capital only because the sentence starts with it."""
     before = text[: text.find(word)].rstrip()
     return not word.isupper() and (not before or before[-1] in _OPENERS)
 
@@ -203,7 +199,7 @@ class SplitText:
         return "\n".join(one.text.casefold() for one in self.sentences)
 
     def candidates(self, words: Sequence[str], code: str) -> Sequence[Sentence]:
-        """Return the sentences that contain the rarest of some items. `VALUE` matches any value."""
+        """Return the sentences that contain the rarest item. `VALUE` matches any value."""
         if code not in self._by_item:
             self._by_item[code] = defaultdict(list)
             for at, sentence in enumerate(self.sentences):
@@ -222,8 +218,6 @@ class SplitText:
 
 
 class Chunks(tuple[SplitText, ...]):
-    """All chunks of a sample, with their shared words and values."""
-
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
         return frozenset().union(*(passage.pairs for passage in self))
@@ -250,7 +244,7 @@ class Chunks(tuple[SplitText, ...]):
 
 
 class Closest(NamedTuple):
-    """The sentence of a chunk that covers a claim best, or None if no sentence shares a term."""
+    """Sentence that covers a claim best, or None if no sentence shares a term."""
 
     score: float
     sentence: Sentence | None
@@ -261,7 +255,7 @@ class Closest(NamedTuple):
 
 
 def closest(wanted: Collection[str], passage: SplitText) -> Closest:
-    """Return the sentence with the most of these distinct terms, and the fraction of terms."""
+    """Return the sentence with most of the terms, and the fraction of terms in the sentence."""
     held = Counter(at for term in wanted for at in passage.index.get(term, ()))
     if not held:
         return Closest(0.0, None)

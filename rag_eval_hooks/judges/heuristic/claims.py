@@ -48,7 +48,7 @@ def _bare(sentence: str) -> str:
 
 
 def _clauses(sentence: str) -> list[str]:
-    """Return the clauses of a sentence. A very short clause is joined to the clause before."""
+    """Split a sentence into clauses. Join a very short clause to the previous clause."""
     if _JOINTS.isdisjoint(sentence):
         return [sentence.strip()]
     cuts = [0, *(cut for match in PATTERNS["clause"].finditer(sentence) for cut in match.span())]

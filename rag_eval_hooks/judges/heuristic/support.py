@@ -27,7 +27,7 @@ FEATURES: Final = (
     "coverage", "pairs", "lacks_terms", "lacks_pairs", "lacks_values", "lacks_names", "length",
     "stated",
 )  # fmt: skip
-"""Inputs of the probability model: fractions in [0, 1] and counts of missing items."""
+"""Inputs of the probability model: fractions in [0, 1] and numbers of missing items."""
 _MODEL: Final = json.loads(
     files("rag_eval_hooks.judges.heuristic").joinpath("weights", "support.json").read_text("utf-8")
 )
@@ -46,8 +46,6 @@ _SCALES: Final = frozenset(("fahrenheit", "celsius", "kelvin"))
 
 
 class ClaimReading(NamedTuple):
-    """Comparison of one claim with all chunks."""
-
     claim: Sentence
     support: Support
     features: Sequence[float]
@@ -70,9 +68,9 @@ def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> ClaimRead
 
 class _Lacking(NamedTuple):
     differing: Sequence[Measure]
-    """Quantities of the claim that equal no quantity in the chunks."""
+    """Quantities that the claim has and no chunk has."""
     values: Sequence[Measure]
-    """Differing quantities whose number is neither in the question nor in any chunk."""
+    """Differing quantities whose number appears neither in the question nor in any chunk."""
     names: Sequence[str]
     terms: int
 
