@@ -1,4 +1,4 @@
-"""Celery applications for both sides: the application that sends samples, and the workers."""
+"""Creates the Celery applications that send samples and that evaluate samples."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
     tries = meta["result"]["tries"] if meta["status"] == states.STARTED else 0
     if not tries:
         return _evaluate(task, text, tries)
-    # The sample may have crashed a worker. Alone, it makes no other sample suspect.
+    # The sample may have crashed a worker, so evaluate such samples one at a time.
     with _one_suspect:
         if tries >= _MOST_TRIES:
             return result_to_text(Ending.dropped("gave_up"))
@@ -71,7 +71,7 @@ def _evaluate(task: Task[Any, Any], text: str, tries: int) -> str:
         reason = "redaction_failed" if is_redaction else "unreadable"
         return result_to_text(Ending.dropped(reason))
     accepted = _evals().take(request)
-    # With a spool, results are safe without a sink that hangs.
+    # With a spool, results are on disk, so do not wait for a sink that hangs.
     patience = limits.SINK_SECONDS if _config.spool else visibility_timeout(_config)
     until = time.monotonic() + patience
     while accepted and not _evals().flush(1.0):

@@ -91,7 +91,7 @@ class SuiteEvaluator(BaseEvaluator):
     Args:
         evals: A `RagEval` with this metric. Its `stats` do not count these evaluations.
         metric: The metric's id, such as `ragas.faithfulness`.
-        threshold: Normalized score, 0 to 1, from which a result passes.
+        threshold: Minimum normalized score, 0 to 1, of a result that passes.
 
     Raises:
         ConfigError: `evals` has no such metric.

@@ -44,7 +44,7 @@ __all__ = [
 _ID_CHARS = 37
 """Length of the dash and UUID at the end of every span id."""
 _MAX_IGNORED = 10_000
-"""Maximum number of remembered spans that are not requests. Beyond it, the oldest is removed."""
+"""Maximum number of remembered spans that are not requests. Another span evicts the oldest."""
 _CORE = "llama_index.core."
 
 
@@ -243,7 +243,7 @@ class SpanParents:
 def _stands_alone(role: Role, instance: Any) -> bool:
     """Return whether a call directly under a workflow's run is not a step.
 
-    In old versions, a running workflow's span stays current in the code that started it.
+    In old versions, a workflow's span stays current in the code that started the workflow.
     """
     own_step = instance is None or _role_of(instance.__class__, "run") is Role.WORKFLOW
     return role is Role.WORKFLOW or not own_step
@@ -289,7 +289,7 @@ def _is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:
 def openinference_span(root: Run) -> tuple[bool, Span | None]:
     """Return whether OpenInference writes spans, and its span of a root.
 
-    Its handler is on LlamaIndex's root dispatcher. If the handler's private map of spans is
+    OpenInference's handler is on LlamaIndex's root dispatcher. If its private map of spans is
     missing, scores appear only on the evaluation span.
     """
     for handler in get_dispatcher().span_handlers:

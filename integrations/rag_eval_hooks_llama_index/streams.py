@@ -30,8 +30,8 @@ _STREAMED = (Generator, AsyncGenerator, *STREAMING, StreamingAgentChatResponse)
 class StreamedAnswers:
     """Keeps requests open until the application has read their streamed answers.
 
-    With `watch_streams`, our generator replaces the generator of a streaming response. Without it,
-    streamed answers are not captured.
+    With `watch_streams`, our generator replaces the generator of a streaming response. If
+    `watch_streams` is false, streamed answers are not captured.
     """
 
     def __init__(self, recorder: Recorder, *, watch_streams: bool) -> None:

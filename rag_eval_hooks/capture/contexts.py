@@ -1,10 +1,9 @@
 """Finds the contexts of an answer: the retrieved texts that the answering model saw.
 
 Candidates are ranked by origin: documents, then texts of tools, of steps, and of earlier turns.
-Texts that a model or the user wrote are excluded. The contexts are the candidates of the highest
-rank that has a text in an answering prompt, in prompt order. Candidates of lower ranks join if the
-answer uses facts that only they state. If no prompt shows a candidate, the structure of the run
-decides.
+Texts that a model or the user wrote are excluded. Of the ranks with a text in an answering prompt,
+the highest gives the contexts, in prompt order. Candidates of lower ranks are added if the answer
+uses facts that only they state. If no prompt shows a candidate, the structure of the run decides.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class ContextSource(StrEnum):
     STEP = "step"
     """A guess: a step or tool wrote some of the contexts, or no retriever found anything."""
     EARLIER_TURN = "earlier_turn"
-    """An earlier turn left some of the contexts in the state, and the prompt shows them."""
+    """The prompt shows contexts that an earlier turn left in the state."""
 
 
 _GUESSES = {Origin.STEP: ContextSource.STEP, Origin.EARLIER: ContextSource.EARLIER_TURN}

@@ -1,7 +1,8 @@
 """Requests that the application records manually, with or without a framework.
 
 A generator shares its consumer's context variables. While the generator is suspended, the variables
-stay set, but its frame is not on the stack. The frame therefore shows which block is running.
+stay set, but the generator's frame is not on the stack. The stack therefore shows which block is
+running.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ class ManualInteraction(PublicNames):
     """One manually recorded request, from `RagEval.interaction`. A sync and async context manager.
 
     Inside the block, a framework's outermost runs become part of this request. Inside a framework's
-    run, or inside a block with the same question, the block joins the outer request. The
-    outer request then gets the contexts and metadata, and the answer if it has none. Inside a block
-    with another question, the request stays separate, because the outer block may belong to a
-    suspended generator.
+    run, or inside a block with the same question, the block joins the outer request. The outer
+    request then gets the contexts and metadata, and the answer if it has none. Inside a block with
+    another question, the request stays separate, because the outer block may belong to a suspended
+    generator.
 
     If no span is current when the block opens, the request joins the trace in which the object was
     created. A server may end its span before the response generator runs.
@@ -279,7 +280,7 @@ def _stack() -> Iterator[FrameType]:
 
 
 def _caller_outside() -> FrameType | None:
-    """Return the caller's frame that opens the block.
+    """Return the frame in which the application opens the block.
 
     If a `contextmanager` function of the application opens the block, return the frame that enters
     that context manager.

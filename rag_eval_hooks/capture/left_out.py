@@ -33,7 +33,7 @@ class LeftOut:
     tags: tuple[str, ...]
     metadata: Mapping[str, Any]
     opened: int
-    # Ids of its runs.
+    # Ids of the request's runs.
     runs: list[Hashable]
     attempted: bool = False
     status: Status = Status.OK
@@ -43,7 +43,7 @@ class LeftOutRequests:
     """Requests that were sampled out at their start. Lock-free.
 
     A separately called retriever and model are two root runs of one request, so both need the same
-    decision. If they share no trace and no thread, neither is decided at its start.
+    decision. Without a common trace or thread, neither run is sampled at its start.
     """
 
     def __init__(self, ttl_ns: int, most: int) -> None:
@@ -99,7 +99,7 @@ class LeftOutRequests:
         return True
 
     def starts(self, run_id: Hashable, parent_id: Hashable | None, kind: RunKind) -> bool:
-        """Record a starting run. Return whether it belongs to a sampled-out request."""
+        """Record a starting run. Return whether the run belongs to a sampled-out request."""
         left = self._runs.get(parent_id) if parent_id is not None else self._runs.get(run_id)
         if left is None:
             return False

@@ -17,7 +17,7 @@ from rag_eval_hooks.sample import Status
 __all__ = ["ManualCalls", "answers", "is_step"]
 
 _MOST = 1000
-"""Maximum number of waiting root runs. Beyond it, the oldest is removed."""
+"""Maximum number of waiting root runs. Another run evicts the oldest."""
 _MOST_CHARS = 10_000_000
 _REMEMBERED_S = 60
 """Seconds for which a retrieval waits for a model call whose prompt shows the documents."""
@@ -160,7 +160,7 @@ class _Request:
             root.query, joined.asked = None, () if is_asked else (typed,)
             root.id, root.kind, root.name, root.facts = object(), RunKind.MANUAL, "interaction", {}
             root.text, root.prompt = answering.text or None, ()
-        # A prompt with documents is not a question; a retriever's query is.
+        # A prompt with documents is no question. A retriever's query is a question.
         root.query = None if self._is_prompt(root.query or "") else root.query
         joined.asked = tuple(text for text in joined.asked if text and not self._is_prompt(text))
         root.outermost = True
@@ -227,7 +227,7 @@ class ManualCalls:
         return bool(self._ended or self._requests or self._retrievals)
 
     def was_shown(self, interaction: Interaction) -> bool:
-        """Return whether a root's prompts show documents of retrievals outside it."""
+        """Return whether a root's prompts show documents of retrievals outside the root."""
         if interaction.place is None:
             return False
         known = [*self._retrievals, *(one for one in self._ended if one.retrieves)]

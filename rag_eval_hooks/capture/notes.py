@@ -62,7 +62,7 @@ class Notes:
         run.query = self.text(run, text)
 
     def asked(self, run: Run, texts: Sequence[str]) -> None:
-        """Record the texts in an outermost run's input. They may include the question."""
+        """Record the texts in an outermost run's input, which may include the question."""
         interaction = run.interaction
         interaction.asked = interaction.asked or self._prompt_texts(interaction, texts)
 

@@ -19,7 +19,7 @@ Choice: TypeAlias = str | Callable[[Any], Any] | None
 
 
 class CaptureKeywords(TypedDict, total=False):
-    """Keywords of `RagEval.interaction`. `CaptureOptions` explains them."""
+    """Keywords of `RagEval.interaction`. See `CaptureOptions`."""
 
     contexts: Choice
     answer: Choice
@@ -49,8 +49,8 @@ class CaptureOptions:
             tool.
         document_keys: Keys whose list counts as a retrieval, even if it is empty or has texts or
             mappings.
-        as_context: Function that converts an application's object to its text or a `Context`. It
-            returns None for other objects and is not called for dicts.
+        as_context: Function that converts an application's object to its text or a `Context`. The
+            function returns None for other objects and is not called for dicts.
 
     Raises:
         ConfigError: An option is invalid.

@@ -20,10 +20,8 @@ Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 class OtherInstrumentors:
     """Finds spans of other instrumentors and notes them on the request.
 
-    The setting `spans` needs this in the modes `auto`, `sampled` and `none`.
-
-    Attributes:
-        can_wait: Whether the other spans can wait for scores. If not, we also write our own span.
+    The modes `auto`, `sampled` and `none` of the setting `spans` need these spans. If `can_wait` is
+    false, the spans cannot wait for scores, so we also write our own span.
     """
 
     can_wait = True

@@ -228,7 +228,7 @@ def _outermost(placed: Mapping[Passage, Location]) -> dict[Passage, Location]:
 def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
     """Return each text once, from the last list that gives it an id, score or metadata.
 
-    A text that no list gives more than its words is from the first list.
+    If every list has only the bare text, the first list is used.
     """
     found: dict[str, Passage] = {}
     for one in lists:

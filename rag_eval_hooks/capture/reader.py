@@ -110,7 +110,7 @@ class BaseReader:
         )
 
     def choose(self, run: Run, name: str, value: Any) -> None:
-        """Store the result of the application's function for a value, if the option is a function.
+        """If an option is a function, call the function with a value and store the result.
 
         The function runs in the application's thread, because it receives the application's
         objects. A text that is already stored for the run is kept.

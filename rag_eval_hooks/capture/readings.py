@@ -135,8 +135,8 @@ def answer_of(
 ) -> str | None:
     """Return the answer in an output: a text, message, known key, or a model's last message.
 
-    An unchanged entry of the input `given` is not an answer. If `said` is true for a
-    text, a model wrote the text, even in a user message.
+    An unchanged entry of the input `given` is not an answer. If `said` is true for a text, a model
+    wrote the text, even in a user message.
     """
     if isinstance(value, str):
         return value

@@ -42,7 +42,7 @@ _NO_MODEL = (
     "Pass the handler to a chain that contains both"
 )
 _MAX_RUNS = 10_000
-"""Maximum number of runs per request. Beyond it, the request is abandoned."""
+"""Maximum number of runs per request. A request with more runs is abandoned."""
 
 
 class Recorder(Notes):
@@ -256,7 +256,7 @@ class Recorder(Notes):
         return run
 
     def leave(self, run_id: Hashable, error: BaseException | None = None) -> bool:
-        """Record a finished run. Return whether it belongs to a sampled-out request."""
+        """Record a finished run. Return whether the run belongs to a sampled-out request."""
         status = Status.OK if error is None else status_after(type(error))
         ended = self.left_out.ends(run_id, status)
         for one in ended or ():

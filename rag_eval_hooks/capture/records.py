@@ -127,7 +127,7 @@ class Origin(StrEnum):
     DOCUMENTS = "documents"
     """Documents that a run returned."""
     GIVEN = "given"
-    """Documents that the caller passed. They may come from an earlier turn."""
+    """Documents that the caller passed, perhaps from an earlier turn."""
     TEXT = "text"
     """A tool's text, which may be retrieved."""
     STEP = "step"
@@ -255,7 +255,7 @@ class Interaction:
     structured: str | None = None
     # Texts of the root's input, which may include the question.
     asked: tuple[str, ...] = ()
-    # Texts of the state with which a root without input continues. They may include the question.
+    # State texts, perhaps with the question, for a root that continues without input.
     kept: tuple[str, ...] = ()
     # The request waits for a person.
     interrupted: bool = False

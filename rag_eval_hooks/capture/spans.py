@@ -70,7 +70,7 @@ class _DeferredSpan:
         self._span = span
         self._write: Callable[[bool], None] | None = write
         self._incidents = incidents
-        # Locked while spans are written, because the sample follows with the same redaction.
+        # Held while spans are written. The sample is redacted next, with the same session.
         self._writing = threading.Lock()
         self._lock = threading.Lock()
         self._is_ended = False
@@ -164,8 +164,8 @@ class SpanWriter:
 
     The RAG span is created as soon as the request ends, with the root run's start time. From then
     on its trace id and span id are known. Its parent is the span that was current at the root run's
-    start. A background thread calls `drain` to write content and child spans, unless building the
-    sample has written them.
+    start. Content and child spans are written when the sample is built, or earlier by a background
+    thread that calls `drain`.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ __all__ = [
 _DISTINCTIVE: Final = 20
 """Minimum width of a text that a prompt cannot contain by coincidence."""
 _ENOUGH: Final = 400
-"""Number of leading characters that decide whether a text is long enough."""
+"""Number of leading characters of a long text that are checked first."""
 _RUN_WORDS: Final = 4
 _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
@@ -134,7 +134,7 @@ def is_distinctive(folded: str) -> bool:
 
 
 def is_distinctive_text(text: str) -> bool:
-    """Return whether a text is distinctive after normalization. A long text's start decides."""
+    """Return whether a text is distinctive after normalization. Check a long text's start first."""
     return is_distinctive(fold(text[:_ENOUGH])) or (
         len(text) > _ENOUGH and is_distinctive(fold(text))
     )

@@ -43,7 +43,7 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
     """Return the result in a text, without verdicts.
 
-    If `lacks` is true, the redactor redacts the result again.
+    If `lacks` returns True, the result is redacted again.
     """
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]
@@ -69,5 +69,5 @@ def _text(sample: Sample, mark: str, **more: Any) -> str:
 
 
 def lacks(redactor: Redactor, data: Mapping[str, Any]) -> bool:
-    """Return whether a stored sample was redacted with other settings than the current settings."""
+    """Return whether a stored sample must be redacted again, with the current settings."""
     return redactor.active and data["redaction"] != redactor.mark

@@ -35,10 +35,10 @@ _CONTENT: Final = ("question", "contexts", "answer", "reference")
 class JsonlSink:
     """Appends a line per sample to a file. `rag_eval_hooks.results.read` reads the file.
 
-    Several processes may write to the file, because each line opens it again. Every write sets the
-    file's mode to 0600. After an incomplete line of a killed process, the next write starts a new
-    line. With a spool, a crash may repeat a result under the same `result_id`, and the reader drops
-    the repetition.
+    Several processes may write to the file, because the sink opens the file for each line. Every
+    write sets the file's mode to 0600. After an incomplete line of a killed process, the next write
+    starts a new line. With a spool, a crash may repeat a result under the same `result_id`, and the
+    reader drops the repetition.
 
     Args:
         path: File to append to. Its folder must exist. A relative path is resolved once.

@@ -56,7 +56,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class FeedbackSink(Protocol):
-    """Receives feedback. Called like `Sink.deliver`."""
+    """Receives feedback, under the same rules as a `Sink`."""
 
     def feedback(self, feedback: Feedback) -> Awaitable[None] | None:
         """Store one feedback, which contains the ids of its sample and RAG span."""
@@ -88,7 +88,7 @@ class SendError(Exception):
 
 
 class RetryLater(SendError):
-    """The platform cannot accept results now. `wait` is the pause in seconds that it asks for."""
+    """The platform cannot accept results now. `wait` is the requested pause in seconds."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -112,7 +112,7 @@ class TooSlowError(Exception):
 
 
 class Destination:
-    """Base class of sinks as the dispatcher sees them. All calls come from one thread."""
+    """Base class through which the dispatcher calls a sink. All calls come from one thread."""
 
     batch_size = 1
     is_watched = False

@@ -38,7 +38,7 @@ _PAUSE_S: Final = 1.0
 _PATIENCE_S: Final = 60.0
 """Seconds in which the process that has the request may join the feedback."""
 _MOST_WAITING: Final = 1000
-"""Maximum number of waiting feedback calls. Without it, invented ids could fill the spool."""
+"""Maximum number of waiting feedback calls. Invented ids must not fill the spool."""
 
 
 @dataclass(slots=True, eq=False)
@@ -261,7 +261,7 @@ class FeedbackDesk(Observer):
         self._pipeline.books.end(item)
 
     def _sample(self, request: Request) -> Sample | None:
-        """Return the one sample that all feedback shares, or None if only its ids are left."""
+        """Return the request's sample, the same for all feedback. None if the text was dropped."""
         if not self._memory.keeps_text(request):
             return None
         try:

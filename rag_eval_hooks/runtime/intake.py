@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Intake"]
 
 _MOST_WAITING: Final = 1000
-"""Maximum number of waiting requests. Above it, application threads also submit requests."""
+"""If more requests wait, application threads also submit requests."""
 _MOST_STUCK: Final = 10_000
 """Maximum number of waiting requests while a rule of the application hangs."""
 _PATIENCE_S: Final = 0.5
@@ -152,7 +152,7 @@ class Intake:
         )
 
     def _is_left_out(self, interaction: Interaction) -> bool:
-        """Return whether to write no span, for a request that was not sampled at its start."""
+        """Sample a request that was not sampled at its start. If True, we write no span."""
         if self.leaves_out is None or interaction.status is not Status.OK:
             return False
         if interaction.sampling_key is None:

@@ -54,7 +54,7 @@ class RemoteEvaluator(Protocol):
 
 Moment: TypeAlias = Literal["accepted", "begun", "evaluated", "settled"]
 RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
-"""Returns this process's evaluator. The text identifies the redaction settings of its samples."""
+"""Returns this process's evaluator. The `str` identifies the samples' redaction settings."""
 
 
 class Observers:
@@ -248,7 +248,7 @@ class Processor(Observer):
         return Ending.of(evaluation)
 
     async def _keep(self, request: Request, evaluation: Evaluation) -> bool:
-        """Replace a sample on disk by its results for the sinks, before they are published.
+        """Replace a sample on disk by its results, before the sinks receive the results.
 
         Returns False if another process claimed the sample, and so publishes the results.
         """

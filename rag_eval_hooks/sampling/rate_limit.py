@@ -20,9 +20,10 @@ _NOTHING: Final = 0.01
 class RateLimit:
     """Sliding-window limit on samples per `second` and `minute`. Thread-safe, O(1).
 
-    No interval as long as a window contains more samples than allowed. At ten times the load, a
-    limit of n admits n / (1 + 1 / 10n). Common libraries have fixed windows or use the wall clock.
-    A fixed window admits twice the limit across a boundary, and the wall clock may be set back.
+    Any interval of a window's length has at most the allowed number of samples. At ten times the
+    load, a limit of n admits n / (1 + 1 / 10n). Common libraries have fixed windows or use the wall
+    clock. A fixed window admits twice the limit across a boundary, and the wall clock may be set
+    back.
     """
 
     def __init__(

@@ -123,7 +123,7 @@ class Telemetry(Observer):
 
     def _publish_spans(self, request: Request, evaluation: Evaluation) -> None:
         attributes = self._attributes.of(evaluation)
-        # Start evaluation spans first: the RAG span links to them, and only until it ends.
+        # Start evaluation spans first, because a RAG span accepts no links after its end.
         spans = [] if self._spans.only_late else self._start(evaluation, attributes)
         links = [span.get_span_context() for span in spans]
         takes = self._finish(request, evaluation, attributes, links)
@@ -138,7 +138,7 @@ class Telemetry(Observer):
         attributes: Attributes,
         links: Sequence[SpanContext],
     ) -> bool:
-        """End the held RAG span with the scores. Return False if it had already ended."""
+        """End the held RAG span with the scores. Return whether the span was still held."""
         if request.span is None:
             return False
         ending = _attributes_of(request, Ending.of(evaluation))

@@ -17,7 +17,7 @@ __all__ = ["LangfuseSink"]
 
 
 class LangfuseSink(PlatformSink):
-    """Writes each score with the ids of its trace and RAG span. One request holds several samples.
+    """Writes each score with the ids of its trace and RAG span. One request has several samples.
 
     Ids derive from span, name and identifier, so a repeated score replaces the first. Langfuse
     accepts scores before their spans.

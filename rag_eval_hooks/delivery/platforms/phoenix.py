@@ -13,7 +13,7 @@ __all__ = ["PhoenixSink"]
 
 
 class PhoenixSink(PlatformSink):
-    """Writes each score as an annotation of the RAG span. One request holds several samples.
+    """Writes each score as an annotation of the RAG span. One request has several samples.
 
     Phoenix has one annotation per span, name and identifier, so a repeated score replaces the
     first. If Phoenix lacks the span, the sink retries. After the last attempt, Phoenix keeps the
