@@ -1,7 +1,7 @@
 """Captures LangChain and LangGraph: pass `RagEvalCallbackHandler(evals)` as a callback.
 
 `enable(evals)` captures every run of the process, until `disable()`. `record_contexts(documents)`
-records documents inside a run. `RagEvalMiddleware(evals)` captures the agents that use it; it needs
+records documents inside a run. `RagEvalMiddleware(evals)` captures the agents that use it. It needs
 the package `langchain`. `LangChainJudge(model)` uses a LangChain chat model as the judge, and
 `LangChainDecisionJudge(model)` a decision model.
 """

@@ -1,6 +1,6 @@
 """`RagEvalCallbackHandler`, the callback handler for LangChain.
 
-Each method copies the event's values; another thread reads the copy.
+Each method copies the event's values. Another thread reads the copy.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ CONTEXTS_EVENT = "rag_eval.contexts"
 class RagEvalCallbackHandler(RunHandler):
     """Captures RAG requests from LangChain runs. Pass it in `config={"callbacks": [...]}`.
 
-    One handler serves any number of chains, threads and tasks concurrently. It never raises and
-    changes no object of the application.
+    One handler serves any number of chains, threads and tasks concurrently. The handler never
+    raises, and changes no object of the application.
 
     `question`, `contexts` and `answer` replace automatic detection by a key or a function. If a
     function raises, the failure is counted and automatic detection applies.
 
     Args:
         evals: The evaluator that receives the requests.
-        question: Key or function of the outermost run's input.
-        contexts: Key or function of a step's output. The last output with a match becomes the
-            contexts, whether or not a prompt shows them.
-        answer: Key or function of the outermost run's output.
+        question: Where the question is: a key or a function of the outermost run's input.
+        contexts: Where the contexts are: a key or a function of a step's output. The last output
+            with a match becomes the contexts, whether or not a prompt shows them.
+        answer: Where the answer is: a key or a function of the outermost run's output.
         root: Name of the run that is a request, instead of the outermost run. Runs outside it are
             ignored.
-        document_keys: State keys whose list counts as a retrieval, even if it is empty or has texts
-            or mappings. Lists of LangChain documents count under any key. None means the default
-            keys. Under these, an empty list before any retrieval does not count.
-        retrieval_tools: Names of the only tools whose text counts as context if they return no
-            documents. None means that every tool counts if nothing else was retrieved.
-        as_context: Function that converts an application's object to its text or a `Context`. It
-            returns None for other objects and is not called for dicts.
+        document_keys: State keys whose list is a retrieval, even an empty list or a list of texts
+            or mappings. A list of LangChain documents is a retrieval under any key. None means the
+            default keys, under which an empty list before any retrieval is ignored.
+        retrieval_tools: Names of the tools whose text may be a context if they return no documents.
+            None means every tool, if nothing else was retrieved.
+        as_context: Function that converts an application's object to its text or a `Context`. The
+            function returns None for other objects and is not called for dicts.
 
     Raises:
         ConfigError: An argument is invalid.

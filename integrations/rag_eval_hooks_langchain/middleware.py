@@ -49,7 +49,7 @@ class RagEvalMiddleware(
     """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
 
     If a callback handler of the same `evals` also sees a run, it is captured once. For agents that
-    wait for a person, use `RagEvalCallbackHandler` instead. Both have the same arguments.
+    wait for a person, use `RagEvalCallbackHandler` instead. Both classes have the same arguments.
     """
 
     state_schema = _State

@@ -47,8 +47,8 @@ def enable(
 
     Args:
         evals: The evaluator that receives the requests.
-        question: Where the question is: a key of the outermost call's arguments, or a function of
-            them. None detects the question automatically.
+        question: Where the question is: a key or a function of the outermost call's arguments. None
+            detects the question automatically.
         watch_streams: Replace the `response_gen` of a streaming response by a generator that also
             records the text. If false, streamed answers are not captured.
         **options: The fields of `CaptureOptions`, such as `contexts` and `answer`.

@@ -41,13 +41,13 @@ class CaptureOptions:
     detection applies.
 
     Attributes:
-        question: Key or function of the outermost call's input.
-        contexts: Key or function of a step's output. The last output with a match wins.
-        answer: Key or function of the outermost call's output.
+        question: Where the question is: a key or a function of the outermost call's input.
+        contexts: Where the contexts are: a key or a function of a step's output. The last output
+            with a match wins.
+        answer: Where the answer is: a key or a function of the outermost call's output.
         root: Name of the call that is a request, instead of the outermost call.
-        retrieval_tools: Names of the only tools whose text counts as retrieved. None means every
-            tool.
-        document_keys: Keys whose list counts as a retrieval, even if it is empty or has texts or
+        retrieval_tools: Names of the tools whose text is retrieved text. None means every tool.
+        document_keys: Keys whose list is a retrieval, even an empty list or a list of texts or
             mappings.
         as_context: Function that converts an application's object to its text or a `Context`. The
             function returns None for other objects and is not called for dicts.

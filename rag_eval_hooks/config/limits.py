@@ -19,7 +19,7 @@ EXPLANATION_CHARS = 4000  # characters of one metric's explanation
 CONTENT_CHARS = 20_000  # characters of one attribute with content; longer texts end in `[...]`
 EXPLAINED_REQUESTS = 10_000  # recent requests that `RagEval.explain` can explain
 
-# Feedback. Users rate an answer while they read; texts should not stay longer.
+# Feedback. Users rate an answer while they read. Texts should not stay longer.
 FEEDBACK_CHARS = 10_000_000  # characters of all requests that feedback can join
 FEEDBACK_SAMPLES = 1000  # finished requests that feedback can join
 FEEDBACK_SECONDS = 3600.0  # seconds for which feedback can join a finished request
