@@ -56,9 +56,9 @@ PIPELINES = {
         "approval of a tool": 2,
     },
     "llama_index": {
-        "compact": 1,
-        "sub questions": 1,
-        "workflow in a workflow": 1,
+        "refine": 1,
+        "sub questions of which one fails": 1,
+        "masked text that the store keeps": 1,
         "FunctionAgent with a retriever": 1,
     },
 }
