@@ -17,7 +17,7 @@ from rag_eval_hooks.score import Cause, NotScored
 __all__ = ["Books", "Stats"]
 
 _PER_ID: Final = 8
-"""Maximum number of requests that `explain` returns for one id, such as a trace id."""
+"""Maximum number of requests that `explain` returns for one id."""
 _BY_REASON: Final = (Column.DROPPED, Column.FAILED)
 _NOTES: Final = ("decisions", "refused", "failures", "feedback")
 
@@ -167,10 +167,7 @@ class Books(Observer):
             return tuple(self._entries[number] for number in numbers)
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until every request accepted before this call has finished.
-
-        Return False on timeout.
-        """
+        """Wait for every request accepted before this call. Return False on timeout."""
         turn = threading.Lock()
         turn.acquire()
         with self._lock:

@@ -9,7 +9,7 @@ from typing import Final
 __all__ = ["Call", "CallLog", "CallOutcome", "Caller", "Operation"]
 
 _MAX_LOGGED: Final = 500
-"""Maximum number of calls in one evaluation's log. Later calls are only counted."""
+"""Maximum number of calls in the log. Later calls are only counted."""
 
 
 class Operation(StrEnum):
@@ -52,7 +52,6 @@ class Caller:
 
     @property
     def model(self) -> str:
-        """The model's name without the kind, such as `gpt-4o-mini`. Local models keep the kind."""
         kind, _, model = self.name.partition(":")
         return self.name if self.local else model or kind
 

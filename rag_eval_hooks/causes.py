@@ -43,7 +43,7 @@ _TYPED: Final = (
     r"[\w.<>]+\(\) got an unexpected keyword argument",
     r"object \w+ can't be used in 'await' expression",
 )
-"""Python's error messages that name only types."""
+"""Error messages of Python that contain types but no values."""
 _PLAIN: Final = {
     r"division by zero": "check the number first",
     r"(list|tuple|string) index out of range": "it has fewer items",
@@ -63,13 +63,13 @@ _PLAIN: Final = {
         "the client belongs to another event loop; create it inside the function"
     ),
 }
-"""Patterns of Python's error messages that quote no values, with the fix for each."""
+"""Patterns of value-free error messages of Python, with the fix for each."""
 _MESSAGE: Final = re.compile("|".join((*_TYPED, *_PLAIN)))
 _OFFLINE: Final = re.compile(r"Connect|Timeout|Network|URLError")
 
 
 def named(error: BaseException) -> str:
-    """Describe an exception by its type and its likely cause, with names from the code."""
+    """Describe an exception by its type, its likely cause, and names from the code."""
     kind = type(error).__name__
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if not frames:

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 READABLE_MAPPING: Final = (dict, MappingProxyType)
-"""Mapping types that are safe to read. Reading other types may load data or run code."""
+"""Mapping types that are safe to read. Other types may load data or run code."""
 
 _SCORE_KEYS = ("relevance_score", "score", "similarity_score", "_score")
 _TEXT_KEYS = ("text", "page_content", "content")
@@ -113,7 +113,7 @@ def _numbered(number: int, value: Any) -> Context:
 
 
 def is_readable(value: Any) -> bool:
-    """Return whether reading a value consumes no iterator and loads no data."""
+    """Return whether a value can be read without consuming an iterator or loading data."""
     readable = (*READABLE_MAPPING, str, Context, list, tuple, set, frozenset)
     return isinstance(value, readable) or (_is_one(value) and not isinstance(value, Mapping))
 
@@ -162,14 +162,14 @@ def _number(value: Any) -> float | None:
 
 
 def search_method(value: Any) -> str | None:
-    """Return the name of an object's search method if it is a retriever, else None."""
+    """Return the name of a retriever's search method, or None for other objects."""
     return next(
         (one for one in ("invoke", "retrieve") if callable(getattr(value, one, None))), None
     )
 
 
 def refusal(value: Any, advice: str = "") -> InputError:
-    """Return the error for a value that is not a document. Its log form omits mapping keys."""
+    """Return the error for a value that is not a document. The log form omits mapping keys."""
     stated = wrong_type("contexts", "texts or objects with a text", value).stated
     if not isinstance(value, Mapping):
         return InputError(f"{stated} {_way_to_documents(value)}".rstrip())

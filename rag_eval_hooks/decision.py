@@ -12,7 +12,7 @@ __all__ = ["RATE_LIMIT", "RATIO", "SAMPLED_OUT", "Decision", "Rates", "Share", "
 
 RATE_LIMIT: Final = "rate_limit"
 RATIO: Final = "ratio"
-"""Sampling reason if a plain rate applies and no rule matches."""
+"""Sampling reason if a plain rate decides, without a rule."""
 SAMPLED_OUT: Final = "sampled_out"
 _RANGE: Final = 1 << 64
 
@@ -51,7 +51,7 @@ class Share:
     reason: str = RATIO
 
     def includes(self, position: int) -> bool:
-        """Return whether this rate samples the key. A higher rate samples it, too."""
+        """Return whether this rate samples the key. Every higher rate does, too."""
         return position < round(self.rate * _RANGE)
 
 
@@ -59,7 +59,7 @@ _NEVER: Final = Share(0.0)
 
 
 class Rates:
-    """Inclusion probability of each metric. The highest decides whether a sample is evaluated."""
+    """Inclusion probability of each metric. The highest applies to the sample."""
 
     __slots__ = ("highest", "shares")
 
@@ -85,8 +85,10 @@ class Decision:
     """Hash of the key, from 0 to below 2**64, or -1 if feedback requested the metrics."""
     rates: Rates
     admission: float | None = None
-    """Estimated fraction of recently sampled requests that rate limit and queue admitted; None if
-    neither applied."""
+    """Estimated fraction of recently sampled requests that rate limit and queue admitted.
+
+    None if neither applied.
+    """
 
     @classmethod
     def asked(cls, rates: Rates) -> Decision:
@@ -126,19 +128,18 @@ class Decision:
         return self.rates.shares[metric_id].rate * self._admitted
 
     def admitted(self, share: float) -> Decision:
-        """Return this decision, corrected by the fraction of requests that the limits admit."""
+        """Multiply the probabilities by the fraction of requests that the limits admit."""
         return replace(self, admission=share * self._admitted)
 
     def raised(self, ids: Iterable[str], share: Share) -> Decision:
         return replace(self, rates=self.rates.raised(ids, share))
 
     def limited_to(self, ids: Iterable[str], other: Share = _NEVER) -> Decision:
-        """Return the decision for these metrics only. Metrics without a rate get `other`."""
+        """Keep only these metrics. Metrics without a rate get `other`."""
         shares = {name: self.rates.shares.get(name, other) for name in ids}
         return replace(self, rates=Rates(shares))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the decision as plain JSON types, for another process."""
         names: dict[Share, list[str]] = {}
         for name, share in self.rates.shares.items():
             names.setdefault(share, []).append(name)

@@ -42,7 +42,6 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
-"""Matches credentials and query parameters of a URL, which may contain keys."""
 
 
 _TEXTS: Final = (
@@ -54,7 +53,7 @@ _TEXTS: Final = (
     "response",
     "page_content",
 )
-"""Attributes or methods in which other libraries' objects keep their text."""
+"""Attributes and methods with the text in objects of other libraries."""
 _PASS_TEXT: Final = "Pass its text."
 _TEXT_KEYS: Final = ("answer", "output", "result", "response", "content", "text")
 
@@ -79,7 +78,7 @@ def kind_of(value: object) -> str:
 
 
 class Misplaced:
-    """Attribute that raises when a framework reads it, for an object passed in the wrong place."""
+    """Attribute that raises when read, for an object passed in the wrong place."""
 
     def __init__(self, advice: str) -> None:
         self._advice = advice
@@ -89,7 +88,7 @@ class Misplaced:
 
 
 class OnePerProcess:
-    """Base of an object that copies share and no other process can receive."""
+    """Base class of objects that copies share and that no other process can receive."""
 
     def __copy__(self) -> Self:
         return self
@@ -103,10 +102,9 @@ class OnePerProcess:
 
 
 class PublicNames:
-    """Base of an object whose error about an unknown attribute lists the public names."""
+    """Base class whose error about an unknown attribute lists the public names."""
 
     _internal: ClassVar[frozenset[str]] = frozenset()
-    """Names that integrations use."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in dir(type(self)):
@@ -175,7 +173,7 @@ class ConfigError(RagEvalError, ValueError):
 
     @classmethod
     def no_setting(cls, name: str, near: str | None, *, source: str = "") -> ConfigError:
-        """Return the error for an unknown setting, and suggest the most similar name."""
+        """Return the error for an unknown setting, with a suggestion."""
         advice = "docs/configuration.md lists all settings"
         if near is not None:
             advice = f"did you mean {near}? {advice}"
@@ -209,15 +207,15 @@ class NoOutcome(KeyError):
 
 
 def holds(value: object, name: str) -> bool:
-    """Return whether an object has an attribute, without reading it.
+    """Return whether an object has an attribute, without reading the attribute.
 
-    Reading may run the object's code, such as the property of a response that loads its body.
+    Reading may run code, such as a response's property that loads the body.
     """
     return inspect.getattr_static(value, name, None) is not None
 
 
 def way_to_text(value: object, verb: str = "Pass") -> str:
-    """Return a sentence that says where another library's object has its text, or empty text."""
+    """Return a sentence on where another library's object has its text, or empty text."""
     if isinstance(value, Mapping):
         key = next((f"[{key!r}]" for key in _TEXT_KEYS if key in value), None)
     else:
@@ -244,7 +242,7 @@ def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> Input
 
 
 def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = "") -> None:
-    """Reject an argument that has none of these types. None is accepted.
+    """Raise if an argument has none of these types. None is accepted.
 
     Raises:
         InputError: The argument has another type.
@@ -256,7 +254,7 @@ def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = 
 def check_number(
     name: str, value: object, wanted: str = "a finite number", least: float = -math.inf
 ) -> None:
-    """Reject an argument that is not a finite number of at least `least`. None is accepted.
+    """Raise unless an argument is None or a finite number of at least `least`.
 
     Raises:
         InputError: The argument is not such a number.
@@ -288,7 +286,7 @@ def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def unknown(what: str, name: object, known: Sequence[str]) -> str:
-    """Return a sentence that rejects an unknown name and suggests the most similar name."""
+    """Return a sentence that rejects a name and suggests the most similar name."""
     written = str(name)[:40]
     near = nearest(written, known)
     advice = f"did you mean {near!r}?" if near else f"there are {', '.join(known) or 'none'}."
@@ -296,7 +294,6 @@ def unknown(what: str, name: object, known: Sequence[str]) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """Return the most similar known name, or None if no name is similar."""
     # Only errors need this slow import.
     import difflib
 

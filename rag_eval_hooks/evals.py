@@ -254,7 +254,7 @@ class RagEval(OnePerProcess, PublicNames):
         return self._pipeline.submit_sample(lambda: self._noted("submit", sample, fields))
 
     def _noted(self, *given: Any) -> Sample:
-        """Return the sample. Log a warning if a field that a metric needs is missing or misspelled.
+        """Return the sample. Warn if a field that a metric needs is missing or misspelled.
 
         Inline evaluation reports such fields in the outcomes.
         """
@@ -455,7 +455,7 @@ class RagEval(OnePerProcess, PublicNames):
         self.shutdown()
 
     def take(self, request: Request) -> bool:
-        """Queue a request that another process sampled. Return whether the queue accepts it."""
+        """Queue a request that another process sampled. Return whether the queue has room."""
         return self._pipeline.submit(request)
 
     def _note_block(self, call: str, instead: str) -> None:

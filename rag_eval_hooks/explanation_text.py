@@ -26,11 +26,14 @@ __all__ = [
 
 _DEPTH: Final = 6
 _ROUNDS: Final = ((1.0, 1000), (0.1, 50), (0.03, 20), (0.01, 5))
-"""Forms of an explanation, longest first: each text's fraction of the limit, and items per list."""
+"""Forms of an explanation, longest first.
+
+A form is a fraction of the text limit, and a list length.
+"""
 _DROPPED: Final = object()
 _CUT: Final = " [...]"
 _NAMED: Final = 3
-"""Maximum number of failed items that a line names."""
+"""Maximum number of failed items in one line."""
 
 
 class _Verdicts(NamedTuple):
@@ -40,10 +43,10 @@ class _Verdicts(NamedTuple):
 
 
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as JSON of at most `limit` characters, or None if it is empty.
+    """Return an explanation as JSON of at most `limit` characters, or None if empty.
 
-    A longer explanation is shortened and marked with `"cut": true`. Without `content`, it has only
-    numbers and booleans.
+    A longer explanation is shortened and marked with `"cut": true`. Without `content`, only numbers
+    and booleans remain.
     """
     for number, (share, items) in enumerate(_ROUNDS):
         plain = _form(value, int(limit * share) if content else None, items, _DEPTH)
@@ -58,7 +61,10 @@ def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | Non
 
 
 def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
-    """Convert to plain types. Texts are cut to `chars` characters, or removed without `content`."""
+    """Convert to plain types.
+
+    Cut texts to `chars` characters, or remove texts if `chars` is None.
+    """
     # By exact type first: checks of abstract classes would take most of the time.
     kind = type(value)
     if value is None or kind is bool or kind is int:
@@ -80,7 +86,7 @@ def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
 
 
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as lines of text, failed verdicts first, or None if it is empty.
+    """Return an explanation as lines of text, failed verdicts first, or None if empty.
 
     Text beyond `limit` characters is replaced by `[...]`. Without `content`, the result is JSON.
     """
@@ -103,7 +109,6 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
 
 
 def failed_items(explanation: Mapping[str, Any]) -> list[str]:
-    """Return one line for each failed or undecided item of an explanation."""
     return [
         _line(item, name)
         for _, name, items in _verdicts(explanation)
@@ -206,7 +211,7 @@ class OutcomeTable(dict[str, Outcome]):
 def outcome_lines(
     outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield one text per outcome: value, name, label and reason. Metrics in `failed` come first."""
+    """Yield one text per outcome: value, name, label and reason. Start with `failed`."""
     for name, outcome in sorted(_worst_first(outcomes), key=lambda item: item[0] not in failed):
         _, value, label, reason = _cells(name, outcome)
         note = f"  ({label})" if label else ""

@@ -63,13 +63,11 @@ class Finding(StrEnum):
 
 
 EMBEDDED: Final = frozenset({Finding.QUESTION_SIMILARITY, Finding.ANSWER_SIMILARITY})
-"""Findings that an embedder makes."""
 TOKEN_SCORED: Final = frozenset({Finding.TOKEN_SCORE})
-"""Findings that a token scorer makes."""
 
 
 class Maker(NamedTuple):
-    """The judge that made a finding. `screening` marks a judge that is too weak for decisions."""
+    """The judge of a finding. `screening` marks a judge that is too weak for decisions."""
 
     name: str
     kind: AnnotatorKind
@@ -81,9 +79,9 @@ class Maker(NamedTuple):
 
 
 CUT: Final = "a limit cut the text"
-"""Reason for an unsure verdict: the statement may be in text that a limit cut."""
+"""Reason for an unsure verdict: a limit may have cut the statement."""
 UNREAD: Final = "the judge gave no readable verdict"
-"""Reason for an unsure verdict: the judge's reply for this item could not be parsed."""
+"""Reason for an unsure verdict: the judge's reply for this item is unreadable."""
 
 
 class ClaimVerdict(StrEnum):
@@ -236,7 +234,7 @@ class TokenScore:
 
 _NOT_ASKED = NotScored(Cause.MISSING_INPUT, "the finding was not requested")
 Made: TypeAlias = T | NotScored
-"""Value of a finding, or the reason why it is absent."""
+"""Value of a finding, or why the finding is absent."""
 Pair: TypeAlias = tuple[int | None, int | None]
 """Ratings by two independent prompt templates. An invalid rating is None."""
 
@@ -298,7 +296,7 @@ class Findings:
 
     @classmethod
     def absent(cls, kinds: frozenset[Finding], why: NotScored) -> Findings:
-        """Return findings that are all absent for the same reason."""
+        """Return findings that are absent for one reason."""
         absent: dict[str, Any] = dict.fromkeys(kinds, why)
         return cls(**absent)
 
@@ -317,7 +315,11 @@ _NAMES: Final = tuple(kind.value for kind in Finding)
 
 
 def made(finding: Made[T]) -> T:
-    """Return a finding's value. Raise `Unavailable` with the cause if the finding is absent."""
+    """Return a finding's value.
+
+    Raises:
+        Unavailable: The finding is absent, with this cause.
+    """
     if isinstance(finding, NotScored):
         raise Unavailable(finding)
     return finding

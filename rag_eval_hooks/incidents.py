@@ -45,7 +45,7 @@ _CONSEQUENCES: Final = {
     "feedback": "; the feedback is dropped",
     "choice": "; the value is found automatically instead",
 }
-"""Effect of a failure, by the first word of its origin."""
+"""Effect of a failure, by the first word of the failure's origin."""
 _STDLIB: Final = sysconfig.get_path("stdlib")
 
 
@@ -54,7 +54,7 @@ class Incidents:
         self.forked()
 
     def forked(self) -> None:
-        """Reset the counts in a forked child, and replace a lock that another thread may hold."""
+        """Reset the counts in a forked child. Another thread may have held the lock at the fork."""
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -85,7 +85,7 @@ class Incidents:
                 _logger.debug("%s raised", origin, exc_info=error)
 
     def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
-        """Count failures that raised no exception in this process. Log the first of each kind.
+        """Count failures without an exception in this process. Log the first of each kind.
 
         Args:
             kind: Component and failure in words, without texts of requests.
@@ -96,7 +96,7 @@ class Incidents:
             _warn(f"{kind} ({detail})" if detail else kind)
 
     def mistake(self, kind: str, advice: str = "") -> None:
-        """Count a wrong call by the application. Log the fix and the place of the first one."""
+        """Count a wrong call by the application. Log fix and place of the first call."""
         place = place_of_caller()
         self.count(kind, detail=", ".join(filter(None, (advice, place and f"at {place}"))))
 
@@ -151,7 +151,6 @@ def _story(origin: str, error: BaseException) -> str:
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
-    """Return whether the application's signal handler raised the exception."""
     codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
     # Python runs signal handlers only in the main thread.
     if not codes or threading.current_thread() is not threading.main_thread():
@@ -178,7 +177,6 @@ def is_ours(error: BaseException) -> bool:
 
 
 def is_stated(error: BaseException) -> TypeGuard[InputError]:
-    """Return whether the exception is one of our argument errors."""
     return isinstance(error, InputError) and is_ours(error)
 
 
@@ -202,7 +200,7 @@ def _last_frame_of_ours(error: BaseException) -> str:
 
 
 def place_in_application(error: BaseException) -> str:
-    """Return file and line of the application's function that we called, or empty text."""
+    """Return file and line of the application's function, or empty text."""
     file, place, outer = "", "", ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         name = frame.f_code.co_filename
@@ -214,7 +212,7 @@ def place_in_application(error: BaseException) -> str:
 
 
 def place_of_caller() -> str:
-    """Return file and line of the application's call into this package, or empty in our threads."""
+    """Return file and line of the application's call, or empty text in our own threads."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
         if not (is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):
@@ -223,7 +221,7 @@ def place_of_caller() -> str:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Return a sentence with the file and line of a function, or empty text if unknown."""
+    """Return a sentence with file and line of a function, or empty text if unknown."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""
 

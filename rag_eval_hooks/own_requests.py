@@ -11,15 +11,15 @@ from typing import Any, Final
 __all__ = ["ENCODINGS", "ReplyTooLongError", "check_encoding", "quiet", "replace_body", "taken"]
 
 LONGEST_REPLY: Final = 4_000_000
-"""Maximum size of a decoded reply in bytes. An endless reply would exhaust the memory."""
+"""Maximum bytes of a decoded reply. An endless reply would exhaust the memory."""
 ENCODINGS: Final = "gzip, deflate"
-"""Accepted encodings. A chunk in another encoding may decode to gigabytes."""
+"""Accepted encodings. In another encoding, a chunk may decode to gigabytes."""
 _LOGGERS: Final = ("httpx", "httpx2", "openai._base_client")
 _is_own: ContextVar[bool] = ContextVar("rag_eval_hooks_own_request", default=False)
 
 
 class ReplyTooLongError(Exception):
-    """A reply is longer than the limit, or its encoding hides the length."""
+    """The reply exceeds the limit, or an encoding hides the reply's length."""
 
 
 @contextmanager
@@ -50,18 +50,13 @@ def check_encoding(response: Any) -> None:
 
 
 def taken(body: bytearray, piece: bytes) -> None:
-    """Append a chunk to the body.
-
-    Raises:
-        ReplyTooLongError: The body is longer than `LONGEST_REPLY`.
-    """
+    """Append a chunk to the body, or raise `ReplyTooLongError`."""
     body += piece
     if len(body) > LONGEST_REPLY:
         raise ReplyTooLongError(f"the reply is longer than {LONGEST_REPLY:,} bytes")
 
 
 def replace_body(response: Any, body: bytes) -> None:
-    """Replace a response's body with the decoded bytes."""
     coded = ("content-encoding", "content-length", "transfer-encoding")
     headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in coded]
     made = type(response)(

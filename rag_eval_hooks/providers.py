@@ -18,7 +18,7 @@ __all__ = ["EMBEDDERS", "JUDGES", "SINKS", "SINK_KEYS", "TOKEN_SCORERS", "NameTa
 
 @dataclass(frozen=True, slots=True)
 class NameTable:
-    """Names that a setting accepts. Each name has a pattern for the text after the name.
+    """Names that a setting accepts, each with a pattern for the text after the name.
 
     `:<model>` is mandatory text, `[:<model>]` is optional text, and an empty pattern allows no
     text.
@@ -27,7 +27,7 @@ class NameTable:
     setting: str
     rows: Mapping[str, str]
     other: Callable[[str], str] = lambda _value: ""
-    """Return a hint for a value that resembles no name, or empty text."""
+    """Returns a hint for a value that resembles no name, or empty text."""
 
     @property
     def wanted(self) -> str:
@@ -110,7 +110,7 @@ _OTHER_JUDGES: Final = {
     "mistral": "ChatMistralAI(...)",
     "vertex": "ChatVertexAI(...)",
 }
-"""Hosted models that we support only through LangChain, by name prefix."""
+"""LangChain models for the hosted models that we support only through LangChain, by prefix."""
 _BY_OPENAI: Final = {"openai": ":<model>", "azure": ":<deployment>", "ollama": ":<model>"}
 _URL: Final = ":<url>"
 JUDGES: Final = NameTable(
@@ -134,4 +134,4 @@ SINK_KEYS: Final = {
     "mlflow": "<token>",
     "langfuse": "<public key>:<secret key>",
 }
-"""Example keys of each platform, for errors."""
+"""Example keys of each platform. Errors show these keys."""

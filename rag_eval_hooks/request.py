@@ -33,15 +33,15 @@ __all__ = [
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
 BROKER_DOWN: Final = "broker"
-"""Drop reason: the Celery broker did not accept the sample."""
+"""Drop reason if the Celery broker does not accept the sample."""
 BUDGET: Final = "budget"
-"""Reason for a metric or sample that the budget left without a score."""
+"""Reason if the budget leaves a metric or sample without a score."""
 PARTIAL: Final = "partial"
-"""Failure reason: the judge failed, and only metrics without a judge have scores."""
+"""Failure reason if the judge failed and only metrics without a judge have scores."""
 
 
 class EndableSpan(Protocol):
-    """Our own span, or a stand-in for another instrumentor's span."""
+    """Our own span, or a substitute for another instrumentor's span."""
 
     def is_recording(self) -> bool: ...
 
@@ -64,7 +64,7 @@ class HeldSpan:
     end_time: int
     """End of the request, in nanoseconds since the epoch."""
     deadline: float = 0.0
-    """Monotonic time in seconds. After it, the span ends without scores."""
+    """Monotonic time in seconds at which the span ends without scores."""
 
 
 class Column(StrEnum):
@@ -80,7 +80,7 @@ class Column(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Outcome of a request: a column of `Stats` with the evaluation or the reason."""
+    """Outcome of a request: a column of `Stats`, and the evaluation or the reason."""
 
     column: Column
     reason: str = ""
@@ -101,7 +101,6 @@ class Ending:
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> Ending:
-        """Return the outcome of an evaluated request: scored, rejected by the budget, or failed."""
         if evaluation.scores:
             if evaluation.lacks_judge:
                 return cls(Column.FAILED, PARTIAL, evaluation)
@@ -122,7 +121,6 @@ class Ending:
 
     @property
     def entry(self) -> str:
-        """The column and the reason, such as `scored`, `sampled_out` or `dropped:<reason>`."""
         if self.column in (Column.DROPPED, Column.FAILED):
             return f"{self.column.value}:{self.reason}"
         return self.column.value
@@ -141,12 +139,12 @@ class Request:
     """
 
     key: str
-    """The sampler hashes this text: the trace id or another unique id."""
+    """Text that the sampler hashes: the trace id or another unique id."""
     build: Callable[[], Sample] | None
-    """Builds the sample once, outside the application's thread."""
+    """Builds the sample once. Runs outside the application's thread."""
     status: Status = Status.OK
     size: int = 0
-    """Number of characters that the request keeps in memory until its outcome."""
+    """Characters that the request keeps in memory until it has an outcome."""
     ids: tuple[str, ...] = ()
     """Ids under which `feedback` and `explain` find the request."""
     trace_id: str | None = None
@@ -159,25 +157,22 @@ class Request:
     evaluated.
     """
     is_final: bool = False
-    """Whether the decision is final because another process or a feedback made it."""
+    """Whether another process or feedback made the decision, which is then final."""
     by_feedback: bool = False
-    """Whether feedback requested this evaluation after the request had finished."""
+    """Whether feedback requested this evaluation after the request."""
     is_shipped: bool = False
     accepted: bool = False
     ending: Ending | None = None
     is_counted: bool = False
     """Whether the statistics contain the outcome."""
     evaluated: frozenset[str] = frozenset()
-    """Ids of metrics that are already evaluated, so that feedback does not request them again."""
+    """Metrics that feedback must not request again."""
     is_recovered: bool = False
     """Whether the request comes from the spool of an earlier process."""
     outcomes: Outcomes | None = None
-    """Outcomes that another process has already published, or None."""
     entry: Any = None
-    """The request's job in the outbox, or None."""
     sampling_key: str | None = None
-    """Text that the sampler hashes instead of `key`, for a request that was sampled at its start.
-    """
+    """Replaces `key` for the sampler if the request was sampled at its start."""
     _sample: Sample | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -212,7 +207,7 @@ class Request:
             return self._sample
 
     def judged_sample(self) -> Sample:
-        """Return the sample to evaluate. A failed request has no answer here."""
+        """Return the sample to evaluate. A failed request has no answer."""
         sample = self.sample()
         return replace(sample, answer=None) if sample.status is Status.ERROR else sample
 
@@ -248,5 +243,5 @@ class Observer:
     def settled(self, request: Request, ending: Ending) -> None:
         """Handle the final outcome, in the application's or the worker's thread. Must not block.
 
-        A second call happens only if the application's signal handler interrupts the first.
+        A second call follows only if the application's signal handler interrupted the first.
         """

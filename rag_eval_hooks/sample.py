@@ -36,7 +36,10 @@ _TEXTS = ("question", "answer", "reference")
 _IDS = ("question_id", "session_id", "user_id")
 _NAMES = ("error_type", "trace_id", "span_id", "workflow", "response_id", "sample_id")
 _OLDEST: Final = 10**17
-"""A time in 1973, in nanoseconds since the epoch. Times in other units are smaller numbers."""
+"""Earliest plausible time in nanoseconds since the epoch (1973).
+
+Other units give smaller numbers.
+"""
 _PARTS = ("question", "contexts", "answer", "prompt")
 
 
@@ -135,7 +138,7 @@ class Sample:
 
     @property
     def cut_parts(self) -> tuple[str, ...]:
-        """Incomplete parts, among `question`, `contexts`, `answer` and `prompt`."""
+        """Incomplete parts: `question`, `contexts`, `answer` or `prompt`."""
         cut = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in self.truncated}
         return tuple(part for part in _PARTS if part in cut)
 
@@ -224,7 +227,7 @@ class Field(StrEnum):
 
     @classmethod
     def lacking(cls, sample: Sample) -> frozenset[Field]:
-        """Return the required fields that the sample lacks. A blank question counts as missing."""
+        """Return the fields that the sample lacks. A blank question is missing, too."""
         absent = {name for name in cls if getattr(sample, name) is None}
         return frozenset(absent if sample.question.strip() else absent | {cls.QUESTION})
 

@@ -66,7 +66,7 @@ class AnnotatorKind(StrEnum):
 
 
 class _Outcome:
-    """Raises an error that explains how to get the number, if code uses an outcome as a number."""
+    """Raises a helpful error if code uses an outcome as a number."""
 
     __slots__ = ()
 
@@ -272,15 +272,15 @@ UNIT = Scale(0.0, 1.0)
 def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
     """Return an outcome's id: 32 hex digits derived from sample, metric, judge and versions.
 
-    A store can use the id as its primary key. Then no outcome appears twice, even if a process
-    crashes between the write and the acknowledgment.
+    With the id as primary key, a store never has an outcome twice, even if a process crashes
+    between the write and the acknowledgment.
     """
     made_by = (outcome.annotator, outcome.version) if isinstance(outcome, Score) else ()
     return _digest([sample_id, metric_id, *made_by])
 
 
 def result_id(sample_id: str, outcomes: Outcomes) -> str:
-    """Return one id (32 hex digits) for all outcomes of a sample. Their order does not matter."""
+    """Return one id (32 hex digits) for all outcomes of a sample, in any order."""
     ids = sorted(score_id(sample_id, name, one) for name, one in outcomes.items())
     return _digest(ids or [sample_id])
 

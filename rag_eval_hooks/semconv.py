@@ -129,7 +129,7 @@ _COMPOSITES: Final = {
     "graphrag.ragas_score": "graphrag",
     "whitepaper.weighted_score": "whitepaper",
 }
-"""Attribute names of metrics that summarize their suite: the suite's name."""
+"""Suite names by metric. These metrics summarize their suite."""
 
 
 class EvalStatus(StrEnum):

@@ -17,20 +17,20 @@ from rag_eval_hooks.threads import at_fork
 __all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "is_damage", "open_existing"]
 
 FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
-"""Exceptions that file access may raise.
+"""Exceptions of file access.
 
-Python raises `UnicodeDecodeError`, a `ValueError`, if SQLite's message quotes invalid bytes of a
-damaged file.
+If SQLite's message quotes invalid bytes of a damaged file, Python raises `UnicodeDecodeError`, a
+`ValueError`.
 """
 _RETRY_S: Final = 0.002
 """Seconds between attempts to lock the file.
 
-SQLite itself pauses up to 0.1 s, and newer processes would overtake a waiting process.
+SQLite pauses up to 0.1 s, so newer processes would overtake a waiting process.
 """
 _FORK_PATIENCE_S: Final = 2.0
-"""Maximum time that a fork waits for another thread to release the file, in seconds."""
+"""Maximum seconds that a fork waits for another thread to release the file."""
 _LOG_LIMIT: Final = 4_194_304
-"""Size in bytes to which SQLite truncates the write-ahead log after a checkpoint."""
+"""Maximum bytes of the write-ahead log after a checkpoint."""
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # A full or slow disk, missing permissions and missing memory do not mean a damaged file.
 _HARMLESS: Final = "BUSY LOCKED FULL IOERR READONLY CANTOPEN PERM NOMEM INTERRUPT TOOBIG"
@@ -61,7 +61,7 @@ class SqliteFile:
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """Provide the open connection in autocommit mode to one thread at a time."""
+        """Provide the connection in autocommit mode, to one thread at a time."""
         with self._lock:
             if self._connection is None:
                 self._connection = _open(self.path, self._schema, self._patience)
@@ -124,7 +124,7 @@ def open_existing(path: Path, *, patience: float, writable: bool = False) -> sql
 
 
 def is_damage(error: BaseException, *, is_read: bool = False) -> bool:
-    """Return whether an exception means a damaged file, not a failing disk."""
+    """Return whether an exception means a damaged file, as opposed to a failing disk."""
     if is_read and isinstance(error, sqlite3.DataError):
         # No row of an intact file exceeds SQLite's limits.
         return True
@@ -135,7 +135,6 @@ def is_damage(error: BaseException, *, is_read: bool = False) -> bool:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Return whether an exception means that another process holds the lock."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _BUSY
 
 
@@ -158,7 +157,6 @@ def _open(path: Path, schema: Sequence[str], patience: float) -> sqlite3.Connect
 
 
 def _locking(connection: sqlite3.Connection, statement: str, until: float) -> None:
-    """Execute a statement, and retry until the lock is free."""
     while True:
         try:
             connection.execute(statement)

@@ -21,7 +21,6 @@ __all__ = ["DaemonExecutor", "Threads", "Wakeup", "at_fork"]
 _Calls: TypeAlias = "queue.SimpleQueue[Callable[[], None] | None]"
 _Methods: TypeAlias = dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]]
 CLOCK_NAME: Final = "rag-eval-hooks-clock"
-"""Name of each evaluator's clock thread."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -38,13 +37,10 @@ def at_fork(
     in_parent: Callable[[], None] | None = None,
     in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Call an object's methods at every fork while the object exists.
-
-    Does nothing on systems without `os.fork`.
+    """Call an object's methods at every fork while the object exists. No-op without `os.fork`.
 
     Args:
-        before: Bound method to call in the parent before the fork. The newest object is called
-            first.
+        before: Bound method to call in the parent before the fork. Newer objects come first.
         in_parent: Bound method to call in the parent after the fork.
         in_child: Bound method to call in the child after the fork.
     """
@@ -82,10 +78,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class DaemonExecutor(Executor):
-    """Runs calls in order on one daemon thread. A forked child starts its own thread.
+    """Runs calls in order on one daemon thread. A forked child starts a new thread.
 
     Python's standard pools join their threads at exit, so a hanging sink or model would block the
-    exit. A daemon thread does not.
+    exit.
     """
 
     def __init__(self, name: str) -> None:
@@ -183,10 +179,10 @@ class Threads:
 
 
 class Wakeup:
-    """Wakes one thread, and lets callers wait until that thread answers.
+    """Wakes one thread, and lets callers wait for that thread's answer.
 
     The class uses only plain locks, because the application's signal handler may raise at any
-    moment. `threading.Event` is Python code, so an exception inside it could leave its lock held.
+    moment. An exception inside `threading.Event`, which is Python code, could leave a lock held.
     """
 
     def __init__(self) -> None:

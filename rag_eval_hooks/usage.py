@@ -10,9 +10,9 @@ __all__ = ["Usage", "tokens", "total_by_key"]
 
 K = TypeVar("K")
 _BYTES_PER_TOKEN = 3
-"""Number of UTF-8 bytes per token, for estimates.
+"""UTF-8 bytes per token in estimates.
 
-Real tokens are usually longer, so that estimates are too high and the budget holds.
+Real tokens are usually longer. So estimates are too high, and the budget holds.
 """
 
 
@@ -35,7 +35,7 @@ class Usage:
     cost: float | None = None
 
     def __add__(self, other: Self) -> Self:
-        """Return the sum. The cost is known if at least one cost is known."""
+        """Return the sum. If one cost is unknown, the sum has the other cost."""
         cost = other.cost if self.cost is None else self.cost + (other.cost or 0.0)
         return type(self)(
             self.calls + other.calls,
@@ -45,7 +45,7 @@ class Usage:
         )
 
     def share(self, parts: int) -> Self:
-        """Return a fraction of this usage: one of `parts` equal parts."""
+        """Return one of `parts` equal parts of this usage."""
         if parts == 1:
             return self
         return type(self)(

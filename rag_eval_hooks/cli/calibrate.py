@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _stray(labels: _Labels, path: str) -> str:
-    """Return a sentence on the labels whose id no sample has, or empty text."""
+    """Return a sentence about labels with an unknown sample id, or empty text."""
     known = {row.sample.sample_id for row in read(path)}
     if not (stray := [name for name, _ in labels if name not in known]):
         return ""
@@ -96,7 +96,7 @@ def _label(line: Mapping[str, Any]) -> tuple[tuple[str, str | None], bool]:
 def _judged(row: Evaluation, metric: str, labels: _Labels) -> Iterator[tuple[float, bool]]:
     """Yield the probability and label of each labelled claim.
 
-    A label for a sample uses its least probable claim.
+    A label for the whole sample applies to the least probable claim.
     """
     score, whole = row.scores.get(metric), labels.get((row.sample.sample_id, None))
     claims = [] if score is None else score.explanation.get("claims", [])

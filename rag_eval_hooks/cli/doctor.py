@@ -59,7 +59,7 @@ _ALONE: Final[Mapping[str, Any]] = {
     "tail": (),
     "thresholds": {},
 }
-"""Settings for a check, which must use no sink and evaluate no sample of a spool."""
+"""Settings for a check, so that it uses no sink and evaluates no spooled sample."""
 _NO_SPAN: Final = (
     "Check that the endpoint runs, that OTEL_EXPORTER_OTLP_HEADERS has its key, and that "
     "OTEL_SDK_DISABLED is not set. Port 4318 takes OTLP over HTTP, and port 4317 gRPC. "
@@ -84,7 +84,7 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 
 class CheckResult(NamedTuple):
-    """Result of one check, without secrets and texts. The status `failed` gives exit code 1."""
+    """Result of one check, without secrets or texts. `failed` gives exit code 1."""
 
     check: str
     status: Literal["ok", "note", "warning", "failed"]
@@ -130,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(given: Mapping[str, str]) -> Iterator[str]:
-    """Yield the settings that differ from their defaults, with secrets masked."""
+    """Yield the settings that differ from the defaults, with secrets masked."""
     try:
         config = RagEvalConfig(**given_texts(RagEvalConfig, given))
     except RagEvalError:
@@ -159,7 +159,7 @@ def _versions() -> CheckResult:
 
 
 def _unserved(requirements: Iterable[str]) -> Iterator[Requirement]:
-    """Yield requirements of any extra that an installed package violates."""
+    """Yield each extra's requirements that an installed package violates."""
     for name, one in {read.name: read for read in map(Requirement, requirements)}.items():
         with suppress(metadata.PackageNotFoundError):
             if not one.specifier.contains(metadata.version(name), prereleases=True):
@@ -243,7 +243,7 @@ def _receiver(endpoint: str | None) -> CheckResult:
 
 
 def _send(endpoint: str) -> str:
-    """Return the reason if the receiver rejected a span, else empty text."""
+    """Send a span. Return why the receiver rejected the span, or empty text."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExportResult

@@ -49,7 +49,6 @@ _NO_SAMPLE: Final[Mapping[str, tuple[str, str]]] = {
     "capture_failed": ("an object of the application could not be read", "contexts"),
 }
 _LIMITS: Final = ("max_text_chars", "redact", "redact_regions", "redact_ids_key")
-"""Settings that affect capture."""
 _SHOWN: Final = 160
 
 

@@ -28,7 +28,7 @@ Evaluates a data set, or a pipeline on its questions. Exit code 1 if a row or a 
 metric has no value."""
 _TERMINAL_S: Final = 0.5
 _FILE_S: Final = 10.0
-"""Seconds between two progress lines if the output is not a terminal."""
+"""Seconds between progress lines if the output is not a terminal."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _default_output(data: Path) -> Path:
     """Return the default results file, next to the data set.
 
-    Data sets with the same name in different formats get different results files.
+    Equal names with different extensions give different results files.
     """
     name = data.stem if data.suffix == ".jsonl" else data.name
     return data.with_name(f"{name}.results.jsonl")
@@ -135,7 +135,7 @@ def _config(arguments: argparse.Namespace) -> RagEvalConfig:
 
 
 def _models(config: RagEvalConfig, output: Path) -> tuple[Judge | None, Embedder | None]:
-    """Return a judge that stores replies on disk, and the embedder that the settings choose for it.
+    """Return a judge that stores replies on disk, and the embedder.
 
     The stored replies make a repeated command cheaper.
     """

@@ -28,7 +28,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser. Its argument `run` is the selected subcommand's function."""
+    """Return the parser. Its result `run` is the subcommand's function."""
     parser = argparse.ArgumentParser(
         prog="rag-eval-hooks", description="Live quality evaluation for RAG pipelines."
     )

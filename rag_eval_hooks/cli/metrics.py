@@ -63,7 +63,7 @@ def listed(metric: Metric) -> tuple[str, ...]:
 
 
 def _calls(metric: Metric) -> int:
-    """Return the number of judge calls that the metric makes for the example: one per finding."""
+    """Return the number of judge calls for the example, one per finding."""
     judged = [SPECS[kind] for kind in _findings(metric) & SPECS.keys()]
     return sum(2 if spec.unit is Unit.TEMPLATE else 1 for spec in judged)
 

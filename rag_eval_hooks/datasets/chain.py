@@ -82,7 +82,7 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
 
 
 def _check_function(function: Any, option: str) -> None:
-    """Reject an object that is not a function, and a function that takes no question."""
+    """Raise if the object is not a function, or takes no question."""
     if not callable(function):
         wants = "a LangChain runnable, a LlamaIndex engine or agent, or a function of the question"
         raise ConfigError(option, type(function).__name__, wants)

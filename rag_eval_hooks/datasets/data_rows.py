@@ -33,14 +33,14 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
         "question_id": "id question_id example_id sample_id",
     }.items()
 }
-"""Known column names by field. A dot selects a key inside a column of objects."""
+"""Known column names by field. A dot precedes a key inside a column of objects."""
 ROW_KEY: Final = "dataset_row"
-"""Metadata key for the number and digest of a sample's row."""
+"""Metadata key with the row's number and digest."""
 MAX_LINE_CHARS: Final = 2**24
-"""Maximum characters of a line or cell, which bounds the memory of a row."""
+"""Maximum characters of a line or cell. Limits the memory for a row."""
 _IDS: Final = re.compile(r"[^,\s]+")
 _LONG: Final = 300
-"""Minimum length of a value that counts as text, not as metadata."""
+"""Length from which a value is text instead of metadata."""
 _BATCH: Final = 200
 
 
@@ -149,7 +149,7 @@ def _at(values: Mapping[str, Any], name: str) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Return a cell as text. Of a list, return the first item."""
+    """Return a cell as text. If the cell is a list, use the first item."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return value[0]
     return str(value) if isinstance(value, int | float) else value

@@ -34,15 +34,15 @@ _REPORT_EVERY: Final = 50
 class DatasetRun(JsonlSink):
     """The results file of a data set, and the counts of a run.
 
-    Rows that are in the file are skipped. If a pipeline answers (`is_asked`), rows without an
-    answer are evaluated again.
+    The run skips rows that are in the file. If a pipeline answers (`is_asked`), the run evaluates
+    rows without an answer again.
 
-    Rows with a failed metric are removed from the file and evaluated again. The file is replaced
-    atomically, so that a killed process leaves the old file.
+    The run removes rows with a failed metric from the file and evaluates them again. The sink
+    replaces the file atomically. If the process is killed, the old file remains.
     """
 
     is_watched = False
-    """False, so that calls have no timeout. A busy disk or a stopped process must not lose rows."""
+    """Calls have no timeout. A busy disk or a stopped process must not lose rows."""
 
     def __init__(self, path: Path, *, is_asked: bool = False) -> None:
         super().__init__(path)
@@ -92,7 +92,7 @@ class DatasetRun(JsonlSink):
 
     @property
     def unscored(self) -> dict[str, str]:
-        """Reason by metric, for the metrics that have no score in any row."""
+        """Reasons by metric, for metrics without any score."""
         return {metric: reason for metric, reason in self._reasons.items() if reason}
 
     @property
@@ -131,7 +131,7 @@ class DatasetRun(JsonlSink):
 
 
 def _has_failed(outcomes: Outcomes) -> bool:
-    """Return whether a retry may give a score. An undecided score stays undecided."""
+    """Return whether a retry may give a score. A retry cannot change an undecided score."""
     return any(isinstance(one, NotScored) and one.cause.is_failure for one in outcomes.values())
 
 
@@ -153,10 +153,10 @@ def run_dataset(
 ) -> None:
     """Evaluate the rows that are not in the results file.
 
-    `run` must be a sink of `evals`, whose sample rate is 1. With `ask`, `concurrency` questions at
-    a time go to a pipeline that `evals` observes. Without `ask`, the rows' own answers are
-    evaluated. `progress` is called periodically. After an interrupt, rows in flight finish before
-    the interrupt is raised.
+    `run` must be a sink of `evals`, whose sample rate is 1. With `ask`, up to `concurrency`
+    questions are with the observed pipeline at once. Without `ask`, the rows' own answers are
+    evaluated. The function calls `progress` periodically. After an interrupt, rows in flight finish
+    before `run_dataset` raises.
     """
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:

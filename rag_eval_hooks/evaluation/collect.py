@@ -48,11 +48,11 @@ _NO_SCORER: Final = NotScored(
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return it")
 _LONGEST_LOAD: Final = 600.0
-"""Seconds after which the loading time of a model counts against the sample's timeout."""
+"""Seconds of model loading that do not count toward the sample's timeout."""
 _LATER_ROUNDS: Final = 2
-"""Maximum number of later rounds. The last is empty unless the judge makes items without a call."""
+"""Maximum number of rounds after the first."""
 _GRACE: Final = 0.25
-"""Seconds for a judge to return its findings after the sample's timeout."""
+"""Seconds after the sample's timeout in which a judge may still return findings."""
 _NOTHING: Final = "no context was retrieved"
 _ON_NOTHING: Final = {
     Finding.ANSWER_SUPPORT: Support((), reason=_NOTHING),
@@ -61,12 +61,12 @@ _ON_NOTHING: Final = {
 }
 RELEVANCE: Final = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
 _JUDGED: Final = ABOUT.keys() & SPECS.keys() | RELEVANCE
-"""Findings with a verdict for each item or chunk."""
+"""Findings with one verdict per item or chunk."""
 RATINGS: Final = (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS)
 
 
 def from_texts(sample: Sample) -> Findings:
-    """Return the findings about a blank answer or reference: no claims, questions or similarity."""
+    """Return the findings for a blank answer or reference: no claims, questions or similarity."""
     known: dict[str, Any] = {}
     answer, reference = (sample.answer or "").strip(), (sample.reference or "").strip()
     if not answer:
@@ -79,7 +79,7 @@ def from_texts(sample: Sample) -> Findings:
 
 
 def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return a finding that needs no judge because there are no items or chunks, else None."""
+    """Return a finding that needs no judge because the sample has no items or chunks."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])
@@ -97,7 +97,7 @@ def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Find
 
 
 def misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return an absent finding in place of each finding whose verdicts do not match the items.
+    """Replace each finding whose verdicts do not match the items by an absent finding.
 
     A user's judge may return too few verdicts, which would give a wrong score.
     """
@@ -124,7 +124,7 @@ class Sources:
     scorer: TokenScorer | None = None
 
     def of(self, kinds: frozenset[Finding]) -> list[tuple[Source, frozenset[Finding]]]:
-        """Return the sources that some findings need, each with its findings."""
+        """Return each source with the findings to request from the source."""
         makers: list[tuple[Source | None, frozenset[Finding]]] = [
             (self.judge, kinds & SPECS.keys()),
             (self.embedder, kinds & EMBEDDED),
@@ -133,7 +133,10 @@ class Sources:
         return [(source, own) for source, own in makers if source is not None and own]
 
     async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
-        """Load the local models that some findings need. The first use reports a failure."""
+        """Load the local models that the findings need.
+
+        If loading fails, the first use reports the error.
+        """
         for source, _ in self.of(wanted):
             if (load := getattr(source, "warm_up", None)) is not None:
                 try:
@@ -146,7 +149,6 @@ class Sources:
 def findings_read(
     metric: Metric, sample: Sample, known: Findings, incidents: Incidents
 ) -> frozenset[Finding]:
-    """Return the findings that a metric reads for a sample, with their dependencies."""
     try:
         return with_bases(metric.findings_for(sample, known))
     except Exception as error:  # noqa: BLE001 - the metric's edge
@@ -181,7 +183,10 @@ class FindingsCollector:
             self._miss(TOKEN_SCORED, _NO_SCORER)
 
     async def run(self, timeout: float) -> Findings:
-        """Return the findings that the metrics read. Findings after the timeout are absent."""
+        """Return the findings for the metrics.
+
+        Findings that arrive after the timeout are absent.
+        """
         await self._sources.warm_up(self._open(), self._incidents)
         when = asyncio.get_running_loop().time() + timeout
         try:
@@ -201,7 +206,7 @@ class FindingsCollector:
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
-        """Reserve the calls of the entire sample, because a part of them would give no scores."""
+        """Reserve all calls of the sample, because a part of the calls would give no scores."""
         budget = call_context().budget
         if budget is None:
             return nullcontext()

@@ -16,15 +16,16 @@ from rag_eval_hooks.sample import Sample
 
 _logger = logging.getLogger("rag_eval_hooks")
 MATCH: Final = "reference_match"
-"""Metadata key with the value `exact` if the reference comes from a golden question."""
+"""Metadata key. Its value is `exact` if the reference comes from a golden question."""
 
 
 class References:
-    """Adds references to samples whose question equals a golden question. The first match counts.
+    """Adds references to samples whose question equals a golden question.
 
-    With redaction, the lookup runs first (`before_redaction`), so that the reference is redacted
-    with the sample. After redaction, golden questions with text to redact are skipped, because
-    their placeholders would differ. `holds` returns whether a text needs redaction.
+    The first equal golden question wins. With redaction, `before_redaction` runs first, so that the
+    reference is redacted with the sample. After redaction, golden questions with text to redact are
+    skipped, because their placeholders would differ. `holds` returns whether a text needs
+    redaction.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class References:
         self._holds = holds
 
     def before_redaction(self, sample: Sample) -> Sample:
-        """Add the reference like `equal`, but before redaction."""
+        """Like `equal`, but for a sample that is not redacted yet."""
         golden = self._by_question.get(_folded(sample.question))
         self._is_asked = True
         self._is_matched |= golden is not None
@@ -50,13 +51,13 @@ class References:
         )
 
     def equal(self, sample: Sample) -> Sample:
-        """Return the sample with the reference of an equal golden question, if any."""
+        """Add the reference of an equal golden question, if any."""
         completed = self.before_redaction(sample)
         is_private = self._holds is not None and self._holds(completed.reference or "")
         return sample if is_private else completed
 
     def report_unmatched(self, path: str | None, incidents: Incidents) -> None:
-        """Report, once, that no question so far has a reference."""
+        """Report once that no question so far equals a golden question."""
         if self._is_asked and not self._is_matched:
             self._is_matched = True
             advice = "questions must be equal, except for upper case and spaces"
@@ -66,13 +67,12 @@ class References:
 def references_of(
     config: RagEvalConfig, holds: Callable[[str], bool] | None = None
 ) -> References | None:
-    """Return the references from the golden file in the settings, or None."""
     path = config.references
     return None if path is None else References(read_golden(path), holds=holds)
 
 
 def read_golden(path: str) -> tuple[Sample, ...]:
-    """Return the golden questions of a file that `rag-eval-hooks evaluate` can read.
+    """Return the golden questions in a file.
 
     If a row has no reference, its `answer` is the reference.
     """

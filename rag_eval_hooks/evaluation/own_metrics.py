@@ -119,7 +119,7 @@ class ResultError(InputError):
 
 
 def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
-    """Return the outcome for the result of a metric function, with its normalized value.
+    """Convert a metric function's result to an outcome.
 
     Raises:
         ResultError: The result has another type, or is a number outside the scale.

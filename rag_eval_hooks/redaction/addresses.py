@@ -44,7 +44,7 @@ _VERSION_BEFORE: Final = re.compile(
 
 
 def emails(text: str) -> Iterator[Match]:
-    """Yield e-mail addresses. The search starts at each `@`, so that other text costs nothing."""
+    """Yield e-mail addresses. The search starts at each `@`, so text without `@` costs nothing."""
     last = 0
     at = text.find("@")
     while at >= 0:
@@ -87,7 +87,7 @@ def _domain_end(text: str, start: int) -> int | None:
 
 
 def ip_addresses(text: str) -> Iterator[Match]:
-    """Yield IP addresses. Four numbers after a word such as `version` do not count."""
+    """Yield IP addresses. Skip four numbers after a word such as `version`."""
     for pattern in (_IPV4, _IPV6):
         for found in pattern.finditer(text):
             before = text[max(0, found.start() - 12) : found.start()]

@@ -21,7 +21,7 @@ RedactSpec: TypeAlias = (
     "str | Rule | Callable[..., str] | Iterable[str | Rule | Callable[..., str]]"
 )
 _ALL: Final = ("key", "email", "iban", "card", "phone")
-"""Rules of `all`. IP addresses resemble versions, and Presidio is slow, so both are excluded."""
+"""Rules of `all`. IP addresses resemble versions, and Presidio is slow."""
 _FINDERS: Final = {
     "key": "keys:keys",
     "email": "addresses:emails",
@@ -31,7 +31,7 @@ _FINDERS: Final = {
     "ip": "addresses:ip_addresses",
     "presidio": "presidio:Presidio",
 }
-"""Functions and classes by name, in order of precedence."""
+"""Rules by name, in order of precedence."""
 
 
 def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redactor:
@@ -74,7 +74,7 @@ def _finder(name: str, config: RagEvalConfig) -> Finder:
 
 
 def _function(given: Any) -> RedactFunction:
-    """Return a function of field and text. The given function may take only the text."""
+    """Return a function of field and text, even if the given function takes only the text."""
     if isinstance(given, type) or not callable(given):
         raise ConfigError("redact", given, REDACTIONS)
     only_text = functools.wraps(given)(lambda _field, text: given(text))

@@ -48,7 +48,7 @@ _WORD_AFTER: Final = re.compile(rf"(?![{EAST}])[^\W_]")
 
 
 def cards(text: str) -> Iterator[Match]:
-    """Yield payment card numbers with a known issuer, its length and a valid check digit."""
+    """Yield card numbers with a known issuer, the issuer's length and a valid check digit."""
     for found in _CARD.finditer(text):
         digits = "".join(str(int(each)) for each in found[1] if each.isdigit())
         if _ISSUERS.fullmatch(digits) and luhn.is_valid(digits):
@@ -70,7 +70,7 @@ def ibans(text: str) -> Iterator[Match]:
 
 
 def _of_its_length(written: str) -> str:
-    """Return as many leading letters and digits as an IBAN of this country has."""
+    """Cut the text to the length of the country's IBANs."""
     ((_, country),) = _REGISTRY.info(written[:2].upper())[:1]
     length = 4 + sum(map(int, _LENGTH.findall(country.get("bban", ""))))
     ends = [place.end() for place in re.finditer("[A-Za-z0-9]", written)]
@@ -80,7 +80,7 @@ def _of_its_length(written: str) -> str:
 _MAX_LOOKUPS: Final = 1000
 """Maximum number of distinct candidates to look up per text, at about 1 ms each.
 
-A text with more candidates is a table of numbers. Its further candidates count as phone numbers.
+A text with more candidates is a table of numbers. All further candidates are phone numbers.
 """
 _SEPARATOR: Final = r"[ \u00a0\u202f./()\u2010-\u2013-]"
 _START: Final = rf"(?:(?<![^\W_])|(?<=[{EAST}])|{AFTER_ESCAPE})"

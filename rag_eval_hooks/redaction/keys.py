@@ -108,19 +108,19 @@ def _is_random(text: str) -> bool:
 
 
 def _turns(text: str) -> int:
-    """Return how often digits and letters alternate, which is often only in keys."""
+    """Return how often digits and letters alternate, which is often in keys only."""
     return len(_TURN.findall(text))
 
 
 def _is_no_secret_of(found: str, value: str) -> bool:
-    """Return whether a name has another use, as in `token: 4096-wide` and `cache_key=user:17`."""
+    """Return whether the value is harmless, as in `token: 4096-wide` and `cache_key=user:17`."""
     if found[:5].lower() == "token":
         return len(value) < 16
     return found[:3].lower() == "key" and _turns(value) < 2
 
 
 def _is_secret(text: str) -> bool:
-    """Return whether a text mixes letters with digits or signs, and is not a path or variable."""
+    """Return whether a text mixes letters with digits or signs, and is no path or variable."""
     text = text.rstrip(".!?:*_")
     is_path = text.startswith(("/", "~/", "./", "${", "$(")) or "://" in text
     is_other = is_path or _VARIABLE_OR_KEYS.fullmatch(text)

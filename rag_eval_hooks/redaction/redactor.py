@@ -86,9 +86,10 @@ def _union(first: tuple[Match, int], second: tuple[Match, int]) -> tuple[Match, 
 
 
 MARGIN: Final = 400
-"""Number of characters to remove from the end of a cut text after redaction, because no rule
-recognizes a value that the cut splits. Addresses, numbers and tokens are shorter. A private key
-is recognized by its first line.
+"""Number of characters to remove from the end of a cut text after redaction.
+
+No rule recognizes a value that the cut splits. Addresses, numbers and tokens are shorter than
+this margin. The first line identifies a private key.
 """
 
 RedactFunction: TypeAlias = Callable[[str, str], str]
@@ -102,7 +103,7 @@ class CutText:
 
 
 Content: TypeAlias = "Attribute | CutText | Mapping[str, Any] | list[Any]"
-"""Value of a span attribute. Mappings and lists become JSON after redaction."""
+"""Value of a span attribute. After redaction, mappings and lists become JSON."""
 
 _PLACEHOLDER: Final = re.compile(r"<([A-Z_]{1,60})_(\d{1,9})>")
 _CONVERSATION: Final = (
@@ -111,9 +112,9 @@ _CONVERSATION: Final = (
     semconv.GEN_AI_OUTPUT_MESSAGES,
 )
 STRUCTURE: Final = ("role", "type", "id", "name", "finish_reason")
-"""Fields of messages and message parts that contain no text of the application."""
+"""Fields of messages and their parts without text of the application."""
 _MAX_DEPTH: Final = 8
-"""Maximum depth of nested metadata. Deeper values, such as cycles, fail."""
+"""Maximum depth of nested metadata. Redaction fails on deeper values, such as cycles."""
 _IDS: Final = (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_ID)
 
 
@@ -128,7 +129,7 @@ class Session:
         self._counts: Counter[str] = Counter()
 
     def reserve_placeholders(self, texts: str) -> None:
-        """Number new placeholders after the existing placeholders in the texts."""
+        """Start new placeholders after the numbers that the texts already use."""
         for kind, number in _PLACEHOLDER.findall(texts):
             self._counts[kind] = max(self._counts[kind], int(number))
 
@@ -154,14 +155,14 @@ class Session:
         return redacted
 
     def cut_text(self, field: str, text: str) -> str:
-        """Redact a text that was cut at its end, and remove its last characters."""
+        """Redact a text with a cut end, and remove its last `MARGIN` characters."""
         return self.text(field, text)[:-MARGIN]
 
     def optional(self, field: str, text: str | None) -> str | None:
         return None if text is None else self.text(field, text)
 
     def identity(self, field: str, text: str | None, *, is_cut: bool = False) -> str | None:
-        """Return a user or session id, hashed if there is a key, else redacted like text."""
+        """Return a hashed id, or a redacted id if there is no key."""
         if text is None:
             return None
         if self._ids_key is None:
@@ -169,7 +170,7 @@ class Session:
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
-        """Return any value with redacted texts and keys. A number becomes text only if redacted."""
+        """Redact texts and keys in any value. A number becomes text only if redacted."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, CutText):
@@ -287,10 +288,10 @@ class Redactor:
         )
 
     def again(self, sample: Sample) -> Sample:
-        """Redact a sample again that was redacted under other settings.
+        """Redact a sample that other settings have redacted.
 
-        Existing placeholders stay, and new placeholders are numbered after them. Functions and the
-        hash of ids may apply twice.
+        Existing placeholders stay, and new placeholders get higher numbers. Functions and the hash
+        of ids may apply twice.
         """
         session = self.session()
         session.reserve_placeholders(str(sample.to_dict()))

@@ -152,7 +152,7 @@ def _check_judges(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> 
 
 
 def _judges(rows: Iterable[Evaluation]) -> dict[str, set[str]]:
-    """Return judges and prompt versions by metric, ignoring package versions."""
+    """Return judges and prompt versions by metric, without package versions."""
     found: dict[str, set[str]] = {}
     for row in rows:
         for metric, score in row.scores.items():
@@ -173,7 +173,7 @@ def _pairs(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> Iterato
 
 
 class _Difference(NamedTuple):
-    """Difference of normalized means, with its standard error and interval."""
+    """Difference of normalized means, with standard error and interval."""
 
     mean: float
     deviation: float | None = None

@@ -21,12 +21,12 @@ from rag_eval_hooks.score import Cause, NotScored
 
 _CLASS: Final = "graphrag.answer_class"
 _MOST_UNDEFINED: Final = 0.1
-"""Maximum share of undefined samples with which the diagnosis reports good signs."""
+"""Maximum share of undefined samples. Above it, the diagnosis omits good signs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Normalized bounds: a metric is low below the first, and high from the second on."""
+    """Normalized bounds. A value below the first is low, and a value from the second on is high."""
 
     high: float = 0.8
     low: float = 0.5
@@ -120,7 +120,6 @@ def _is_stated(rule: ScoreRule, rows: Sequence[Evaluation], hits: int) -> bool:
 
 
 def _is_undefined(row: Evaluation) -> bool:
-    """Return whether a judged metric is undefined. Lexical metrics without numbers do not count."""
     return any(
         isinstance(one, NotScored) and one.cause is Cause.UNDEFINED
         for name, one in row.outcomes.items()

@@ -24,11 +24,11 @@ LEAST_LABELS: Final = 20
 ALPHA: Final = 0.05
 _RARE: Final = 10
 _MATTERS: Final = 0.05
-"""Minimum share of the traffic with which a stratum of fewer than ten samples matters."""
+"""Minimum share of the traffic at which a stratum with fewer than ten samples matters."""
 
 
 class Basis(NamedTuple):
-    """Number of independent Bernoulli draws with a mean's variance, and degrees of freedom."""
+    """Bernoulli draws that have the mean's variance, and degrees of freedom."""
 
     number: float
     freedom: float
@@ -41,7 +41,7 @@ class Basis(NamedTuple):
         return max(0.0, middle - half), min(1.0, middle + half)
 
     def distance(self, mean: float, limit: float) -> float:
-        """Return by how many standard errors a mean is below a limit in (0, 1).
+        """Return how many standard errors a mean is below a limit in (0, 1).
 
         Wilson's interval is the inverse of this test.
         """
@@ -61,7 +61,7 @@ class Estimate:
     basis: Basis | None = None  # basis of the interval; None without an interval
 
     def scaled(self, slope: float, offset: float) -> Estimate:
-        """Return the estimate on another scale: each number times `slope`, plus `offset`."""
+        """Convert the estimate to another scale: each number times `slope`, plus `offset`."""
         ends = [None if x is None else x * slope + offset for x in (self.low, self.high)]
         low, high = ends if slope >= 0 else reversed(ends)
         mean, raw = self.mean * slope + offset, self.raw * slope + offset
@@ -69,7 +69,10 @@ class Estimate:
 
 
 class Moments:
-    """Weighted means and linearized covariances. The default has equal weights and no clusters."""
+    """Weighted means and linearized covariances.
+
+    By default, weights are equal and no clusters exist.
+    """
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class Moments:
 
     @property
     def effective_clusters(self) -> float:
-        """Effective number of clusters (Kish)."""
+        """Kish's effective number of clusters."""
         return 1.0 / math.fsum(mass * mass for mass in self._masses.values())
 
     def mean(self, values: Sequence[float]) -> float:
@@ -115,9 +118,9 @@ def mean_of(
 ) -> Estimate | None:
     """Return the mean of values in [0, 1], such as flags, or None without values.
 
-    `weights` are inverse inclusion probabilities, equal by default. `clusters` name the group of
-    each value, such as its session; values of a group depend on each other. By default each value
-    is its own cluster.
+    `weights` are inverse inclusion probabilities, equal by default. `clusters` name each value's
+    group, such as a session. Values in a group depend on each other. By default each value is its
+    own cluster.
     """
     if not values:
         return None
@@ -141,9 +144,9 @@ def mean_of(
 def rare_variance(weights: Sequence[float]) -> float:
     """Return the variance that rare strata may hide, or 0 without rare strata.
 
-    A stratum is all samples with the same inclusion probability. A stratum is rare if fewer than
-    ten samples represent more than a twentieth of the traffic. The values of a rare stratum may be
-    equal by chance. So half a success and half a failure are added (Agresti and Coull, 1998).
+    The samples with one inclusion probability form a stratum. A stratum is rare if fewer than ten
+    samples represent more than 5 % of the traffic. By chance, a rare stratum may contain only equal
+    values. So the function adds half a success and half a failure (Agresti and Coull, 1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}
@@ -200,9 +203,9 @@ def predicted_mean(
 def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
     """Return the two-sided quantile of Student's t for `alpha`.
 
-    Uses Hill's expansion (1970, CACM algorithm 396). The relative error is below 4e-4 for two or
-    more degrees of freedom. Between one and two, interpolation is at most 4 % too high. Fewer count
-    as one.
+    Uses Hill's expansion (1970, CACM algorithm 396). From two degrees of freedom on, the relative
+    error is below 4e-4. Between one and two, interpolation is at most 4 % too high. Below one, the
+    quantile is that of one degree.
     """
     n, normal = max(freedom, 1.0), NormalDist().inv_cdf(alpha / 2)
     if n > 1e6:

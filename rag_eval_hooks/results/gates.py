@@ -46,7 +46,7 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
 
 
 class _Test(NamedTuple, Generic[T]):
-    """A hypothesis, its distance in standard errors, and its degrees of freedom."""
+    """A hypothesis, its distance in standard errors, and the degrees of freedom."""
 
     statistic: float
     freedom: float
@@ -154,7 +154,7 @@ def _reason(condition: FailCondition, estimate: Estimate | None) -> str:
 _MOST_ROWS: Final = 2_000
 _MOST_GROUPS: Final = 100
 _CHECKS: Final = 60
-"""Maximum number of checks per window, regardless of the number of requests."""
+"""Maximum number of checks per window, however many requests arrive."""
 _TIMEOUT_S: Final = 10.0
 
 

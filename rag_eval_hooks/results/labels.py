@@ -16,7 +16,7 @@ from rag_eval_hooks.results.summary import identity_of, scale_of_metric, weight_
 
 T = TypeVar("T")
 Labels: TypeAlias = Mapping[tuple[str, str], float]
-"""Normalized values by sample (id or question) and metric."""
+"""Normalized values by sample (id or question) and metric id."""
 _DEFAULT: Final = "ragas.faithfulness"
 _WANTS: Final = (
     '{"sample_id": "...", "metric": "ragas.faithfulness", "value": 0.5}, with "supported": true '
@@ -53,10 +53,10 @@ def read_labels(path: Path) -> Labels:
 
 
 def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> Iterator[T]:
-    """Apply `read` to the JSON of each non-blank line and yield the results.
+    """Apply `read` to the JSON of each non-blank line.
 
     Raises:
-        ConfigError: A line is not JSON, or `read` rejects it.
+        ConfigError: A line is not JSON, or `read` rejects the line.
         OSError: The file cannot be read.
     """
     with Path(path).open(encoding="utf-8", errors="replace") as file:
@@ -85,7 +85,7 @@ def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:
 
 
 def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
-    """Return the mean of each metric that has at least `LEAST_LABELS` labels.
+    """Return the mean of each metric with at least `LEAST_LABELS` labels.
 
     The labelled samples must be a random part of the scored samples. Weights are inverse inclusion
     probabilities.

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | pd.DataFrame"
 _SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
 _LINE: Final = "result"
-"""Data frame column that contains the entire result as JSON."""
+"""Data frame column with the entire result as JSON."""
 NO_ROW: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 
 
 def row_of(line: Mapping[str, Any]) -> Evaluation:
-    """Return the evaluation in a line of a results file, or raise one of `NO_ROW`."""
+    """Parse a line of a results file, or raise one of `NO_ROW`."""
     # A sink without content omits the question.
     sample = {"question": "", **line["sample"]}
     if line.get("time") is not None:
@@ -57,7 +57,7 @@ def _nanoseconds(time: str, later: float = 0.0) -> int:
 
 
 def without_texts(row: Evaluation) -> Evaluation:
-    """Return an evaluation without its largest fields: contexts, explanations and judge calls."""
+    """Drop the largest fields: contexts, explanations and judge calls."""
     outcomes = {name: replace(one, explanation={}) for name, one in row.outcomes.items()}
     sample = replace(row.sample, contexts=None)
     return replace(row, sample=sample, outcomes=outcomes, log=CallLog())
@@ -111,7 +111,7 @@ class Results:
             yield row
 
     def _lines(self, place: Any) -> Iterator[Any]:
-        """Yield a file's or frame's lines as objects, and a spool's jobs as text."""
+        """Yield lines of a file or frame as objects, and jobs of a spool as text."""
         if not isinstance(place, Path):
             yield from _of_frame(place)
         elif place.name == NAME:

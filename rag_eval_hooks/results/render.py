@@ -34,11 +34,11 @@ _MOST_SCORES: Final = 6
 _BLOCK: Final = 25
 """Number of samples per compressed block of the HTML page."""
 _ASKED: Final = 220
-"""Maximum number of characters of a question in the HTML page's list."""
+"""Maximum characters of a question in the HTML page's list."""
 
 
 def as_text(markdown: str, width: int = _WIDTH) -> str:
-    """Render Markdown for a terminal of some width.
+    """Render Markdown for a terminal with `width` columns.
 
     Raises:
         ImportError: rich is not installed.
@@ -224,7 +224,7 @@ def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
 
 
 def _absences(row: Evaluation) -> str:
-    """Return `u` for a missing score, plus `d` if undecided and `f` if failed."""
+    """Return `u` for a missing score, then `d` if undecided and `f` if failed."""
     absent = [one for one in row.outcomes.values() if isinstance(one, NotScored)]
     flags = {
         "u": bool(absent),
@@ -267,6 +267,6 @@ def _detail(row: Evaluation) -> dict[str, Any]:
 
 
 def _in_script(value: Any) -> str:
-    """Return JSON that cannot close its script element."""
+    """Return JSON that cannot close the surrounding script element."""
     text = encodable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

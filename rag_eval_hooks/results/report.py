@@ -25,7 +25,7 @@ from rag_eval_hooks.usage import Usage
 
 _MOST_GROUPS: Final = 12
 _ROW_KEY: Final = "dataset_row"
-"""Metadata key in which `evaluate` stores the number of a data set's row."""
+"""Metadata key for the row number that `evaluate` stores."""
 _BUILT_IN_KEYS: Final = ("workflow", "reason", "version")
 _STEPS: Final = tuple(timedelta(hours=hours) for hours in (1, 6, 24, 24 * 7, 24 * 30))
 _MOST_PERIODS: Final = 40
@@ -105,7 +105,7 @@ def make_report(
 
 
 def _keys(rows: Sequence[Evaluation]) -> list[str]:
-    """Return the keys that may distinguish samples: first metadata keys, then built-in keys."""
+    """Return keys for grouping: first metadata keys, then built-in keys."""
     values: dict[str, set[Any]] = {}
     for row in rows:
         for key, value in row.sample.metadata.items():

@@ -16,7 +16,7 @@ from rag_eval_hooks.score import NotScored, Outcome, Score
 
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
 _UNDEFINED: Final = 0.999
-"""Rank of a sample with undefined faithfulness, just before the samples with a perfect score."""
+"""Rank of a sample with undefined faithfulness, just before perfect samples."""
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

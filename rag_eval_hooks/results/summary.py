@@ -52,7 +52,7 @@ class MetricSummary:
 
     @property
     def word(self) -> str | None:
-        """Label of the mean, if the metric's definition has labels."""
+        """Label of the mean, if the metric defines labels."""
         return None if self.normalized is None else band_of(self.metric, self.normalized.mean)
 
 
@@ -113,7 +113,7 @@ def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
 
 
 def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
-    """Reject a key that no result has.
+    """Raise if no result has the key.
 
     Raises:
         ConfigError: No result has the key. The message lists the available keys.
@@ -193,15 +193,12 @@ def weighted_mean(
     drawn: Sequence[Evaluation | Score],
     rows: Sequence[Evaluation],
 ) -> Estimate | None:
-    """Return the mean, weighted by inverse inclusion probability and clustered by session."""
+    """Return the mean, weighted by inverse inclusion probability, with sessions as clusters."""
     return mean_of(values, list(map(weight_of, drawn)), sessions_of(rows))
 
 
 def sessions_of(rows: Sequence[Evaluation]) -> list[object] | None:
-    """Return each result's session, or the result itself as its own cluster.
-
-    None without sessions.
-    """
+    """Return a cluster for each result: its session, or itself. None if no result has a session."""
     sessions = [row.sample.session_id for row in rows]
     return [session or at for at, session in enumerate(sessions)] if any(sessions) else None
 
@@ -211,13 +208,13 @@ def weight_of(drawn: Evaluation | Score) -> float:
 
 
 def identity_of(row: Evaluation) -> str:
-    """Return the key that pairs samples of two runs: `question_id`, else the question."""
+    """Return the key that pairs samples of two runs: `question_id`, or else the question."""
     identity = row.sample.question_id
     return f"id {identity}" if identity is not None else f"q {row.sample.question.strip()}"
 
 
 def band_of(metric: str, normalized: float) -> str | None:
-    """Return the label of a value, if the metric's definition has labels."""
+    """Return the label of a value, if the metric defines labels."""
     words = _words()["bands"].get(metric, {})
     return next((word for word, least in words.items() if normalized >= least), None)
 
@@ -233,14 +230,14 @@ def _scales() -> Mapping[str, Scale]:
 
 
 def scale_of_metric(metric: str) -> Scale | None:
-    """Return a metric's scale by its id, or None for a user's metric."""
+    """Return the scale of a built-in metric, or None for a user's metric."""
     return _scales().get(metric)
 
 
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
-    """Return slope and offset that convert normalized values to the metric's scale.
+    """Return slope and offset from normalized values to the metric's scale.
 
-    For a user's metric, the worst and the best score in `ranked` (worst first) determine them.
+    For a user's metric, the worst and the best score in `ranked` (worst first) determine both.
     """
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low

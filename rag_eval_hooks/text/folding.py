@@ -29,7 +29,7 @@ def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]
 
 
 _PIECE: Final = 1_000
-"""Number of characters in which one call of `re` looks for the start of a match."""
+"""Number of characters per call of `re`, in which a match may start."""
 _LONGEST_MATCH: Final = 300
 
 
@@ -76,7 +76,7 @@ _ASCII_TOKEN = re.compile(rf"{_NUMBER}|[a-z0-9]+{_SUFFIX}")
 _TOKEN = re.compile(rf"[{CJK}]+|{_NUMBER}|(?:(?![{CJK}])[^\W_]|[{_SIGNS}])+{_SUFFIX}")
 _JOINED = re.compile(r"[0-9][.,][0-9]")
 SPACED = {code: " " for code in range(128) if not chr(code).isalnum()}
-"""Translation table from ASCII text to words and spaces."""
+"""Translation table that replaces ASCII punctuation by spaces."""
 _WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
 _ANY_CJK = re.compile(f"[{CJK}]")
 
@@ -87,7 +87,7 @@ _RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
 
 
 def collapse_runs(text: str) -> str:
-    """Return a text without invisible characters and without long repetitions of one character.
+    """Remove invisible characters and long repetitions of one character.
 
     A backtracking pattern takes quadratic time over such a repetition and holds the interpreter
     lock.
@@ -104,7 +104,7 @@ WORDS: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
     kind: {name: word_set(listed) for name, listed in lists.items()}
     for kind, lists in toml_of("words.toml").items()
 }
-"""Lists of normalized words by kind, and by language or use."""
+"""Normalized words by kind, then by language or use."""
 STOP_WORDS: Final = frozenset[str]().union(*WORDS["stop"].values())
 """Words without meaning, in English and German."""
 
@@ -114,7 +114,7 @@ def squash(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return the text without case, accents, compatibility forms and surplus white space.
+    """Remove case, accents, compatibility forms and surplus white space.
 
     "Café" and "CAFE" become equal. So do full-width and plain letters, and Arabic with and without
     vowel marks. Voicing marks of Japanese kana stay, because they distinguish words.
@@ -180,9 +180,9 @@ def distinct(texts: Iterable[str]) -> list[str]:
 
 
 def word_count(text: str) -> int:
-    """Return the number of words. A word is text between white space with a letter or digit.
+    """Return the number of words. A word contains a letter or digit, between white space.
 
-    Each Chinese, Japanese or Korean character counts as one word.
+    Each Chinese, Japanese or Korean character is one word.
     """
     return sum(_is_word(run) for run in _WORD.findall(fold(text)))
 
@@ -196,7 +196,7 @@ _ENDINGS = ("ations", "ation", "ingly", "ments", "ment", "ness", "ings", "ing", 
 
 
 def stem(token: str) -> str:
-    """Return an approximate stem, equal for all inflections of a word. ASCII words only."""
+    """Return an approximate stem that all inflections of a word share. ASCII only."""
     if len(token) < 5 or not token.isalpha() or not token.isascii():
         return _short_stem(token)
     for ending in _ENDINGS if token.endswith(_ENDINGS) else ():
@@ -222,7 +222,7 @@ _FUNCTION_WORDS: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
 def language(words: Sequence[str]) -> str | None:
     """Return the code of the language with the most function words.
 
-    Returns None if two languages tie, or if no language has two.
+    Return None if two languages tie, or if no language has two function words.
     """
     found = _FUNCTION_WORDS.intersection(words)
     counts = {code: len(found & known) for code, known in FUNCTION_WORDS.items()}

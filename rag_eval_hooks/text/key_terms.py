@@ -26,7 +26,7 @@ Keyword: TypeAlias = str | Number
 
 _WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
 _GOES_ON = re.compile(r"%|[.,][0-9]")
-"""Text after digits that are only the start of a number, as "118" of "118.5%"."""
+"""Matches text that continues a number, as ".5%" in "118.5%"."""
 _MIN_LETTERS = 4
 
 
@@ -62,11 +62,11 @@ def _trimmed(run: list[str]) -> list[str]:
 
 
 def keywords(text: str) -> list[Keyword]:
-    """Return distinct keywords of a text: first phrases, then numbers, then words.
+    """Return distinct keywords: first phrases, then numbers, then words.
 
     Keywords are capitalized phrases, numbers and percentages, and words of four or more letters
-    except stop words. Numbers and words inside a phrase also count separately. Chinese, Japanese
-    and Korean words are character bigrams.
+    except stop words. Numbers and words inside a phrase are also separate keywords. Chinese,
+    Japanese and Korean words are character bigrams.
     """
     every = tokens(text)
     # A phrase that splits a token, such as next to a stray combining mark, could never match.
@@ -111,10 +111,7 @@ class Searched:
         )
 
     def holds_entity(self, entity: str) -> bool:
-        """Return whether the text contains an entity.
-
-        A number without a unit is compared as a number.
-        """
+        """Return whether the text contains an entity. A number without a unit matches by value."""
         values = numbers(entity)
         if len(values) == 1 and not any(c.isalpha() for c in entity):
             return values[0] in self._numbers

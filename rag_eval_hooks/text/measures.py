@@ -47,7 +47,7 @@ _UNITS: Final[Mapping[str, tuple[str, float]]] = {
     for name in names.split("|")
 }
 _LOOSE: Final[Mapping[str, Mapping[str, float]]] = _DATA["loose"]
-"""Units whose name is ambiguous, with the factor for each meaning."""
+"""Ambiguous unit names, with the factor for each meaning."""
 MONTHS: Final = {
     name: int(number) for number, names in _DATA["months"].items() for name in names.split("|")
 }
@@ -160,7 +160,7 @@ def _numbers(text: str) -> Iterator[Measure]:
 
 
 def agree(said: Measure, stated: Measure) -> bool:
-    """Return whether a quantity equals a stated quantity, also after conversion or rounding."""
+    """Return whether two quantities are equal, after conversion or rounding if needed."""
     if "date" in (said.unit, stated.unit):
         return _same_date(said, stated)
     if said.unit != stated.unit and said.unit and stated.unit:
@@ -178,7 +178,7 @@ def agree(said: Measure, stated: Measure) -> bool:
 
 
 def _is_rounded(said: Measure, one: float, two: float) -> bool:
-    """Return whether a number within 5 % is called rough, or is large with fewer digits."""
+    """Return whether a number within 5 % is called rough, or is large and has fewer digits."""
     if not abs(one - two) <= 0.05 * abs(two) or (one < 1e6 and not said.rough):
         return False
     digits = len(f"{one:.9e}".partition("e")[0].rstrip("0")) - 1

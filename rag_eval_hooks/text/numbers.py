@@ -12,7 +12,7 @@ from rag_eval_hooks.text.folding import compiled, language, toml_of
 
 
 class Number(NamedTuple):
-    """A number in a text. Equal numbers are equal in any notation."""
+    """A number in a text. Numbers are equal across notations."""
 
     value: Decimal
     percent: bool = False
@@ -108,9 +108,9 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and value of each number written as a word, in order.
+    """Yield start, end and value of each number that is a word, in order.
 
-    A single "one" does not count, because it is mostly an article or a pronoun.
+    A single "one" is excluded, because it is mostly an article or a pronoun.
     """
     words = _WORD.findall(text.casefold())
     if _OPENING.isdisjoint(words):

@@ -27,7 +27,7 @@ _ENGLISH: Final = compiled(_DATA.pop("english"))
 _KINDS: Final = [
     {name: word_set(words) for name, words in kinds.items()} for kinds in _DATA.values()
 ]
-"""Types of words in German, French and Spanish."""
+"""Word types in German, French and Spanish."""
 _NOT: Final = re.compile(r"\bcan(?:not|'t)\b|n't\b")
 _LONGEST: Final = 300  # characters of a sentence that only refuses
 _LONG: Final = 5  # sentences; in an answer this long, a refusal at the end does not count
@@ -35,7 +35,7 @@ _LONG: Final = 5  # sentences; in an answer this long, a refusal at the end does
 
 @lru_cache(maxsize=64)  # several metrics check the same answer
 def refusal(answer: str) -> str | None:
-    """Return the normalized sentence in which an answer refuses, or None."""
+    """Return the normalized sentence that refuses to answer, or None."""
     written = sentences(answer)
     said = [fold(strip_marker(sentence)) for sentence in written]
     lists = any(strip_marker(sentence) != sentence for sentence in written)
@@ -61,7 +61,7 @@ def _refuses(sentence: str) -> bool:
 
 
 def _denies(sentence: str, kinds: Mapping[str, frozenset[str]]) -> bool:
-    """Return whether the first clause after the opening is a refusal, judged by its word types."""
+    """Return whether the first clause after the opening refuses, judged by word types."""
     clauses = [re.findall(r"\w+", part) for part in re.split(r"[,;:]", sentence)]
     opens = kinds["sorry"] | kinds["cites"]
     while len(clauses) > 1 and (
@@ -100,5 +100,5 @@ def _answers(said: Sequence[str]) -> bool:
 
 
 def _tells(text: str) -> bool:
-    """Return whether a normalized sentence gives information: neither a refusal nor an aside."""
+    """Return whether a normalized sentence gives information, unlike refusals and asides."""
     return not _refuses(text) and _ENGLISH["aside"].match(_opened(text)) is None

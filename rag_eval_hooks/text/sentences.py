@@ -36,12 +36,11 @@ def sentences(text: str) -> list[str]:
 
 
 def strip_marker(sentence: str) -> str:
-    """Return the sentence without a leading bullet, item number or Markdown heading mark."""
+    """Remove a leading bullet, item number or Markdown heading mark."""
     return _MARKER.sub("", sentence).strip()
 
 
 def is_question(sentence: str) -> bool:
-    """Return whether the sentence ends with a question mark of any script."""
     return _QUESTION.search(sentence) is not None
 
 
