@@ -60,8 +60,8 @@ class Publisher:
     ) -> Evaluation | Ending:
         """Send a sample and wait for its result, without a timeout.
 
-        A sample without a result is sent again after the visibility timeout. Its task id is the
-        same in every process, so any process finds an existing result.
+        After the visibility timeout, send a sample without a result again. The sample's task id is
+        the same in every process, so any process finds an existing result.
 
         Returns:
             The evaluation with its outcomes, or how the sample ended without one. A sample that the

@@ -25,7 +25,7 @@ from rag_eval_hooks_celery.wire import request_from_wire, result_to_text
 __all__ = ["app", "worker_settings"]
 
 _MOST_TRIES: Final = 3
-"""Maximum number of workers that may crash on a sample. Then the sample is dropped."""
+"""Maximum number of workers that may crash on a sample. The next worker drops the sample."""
 
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:

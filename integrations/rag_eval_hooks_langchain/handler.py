@@ -39,7 +39,7 @@ class RagEvalCallbackHandler(RunHandler):
     raises, and changes no object of the application.
 
     `question`, `contexts` and `answer` replace automatic detection by a key or a function. If a
-    function raises, the failure is counted and automatic detection applies.
+    function raises, the handler counts the failure and detects the value automatically.
 
     Args:
         evals: The evaluator that receives the requests.

@@ -45,7 +45,7 @@ _FRAMEWORKS_TAG = re.compile(
 
 
 def run_edge(method: F) -> F:
-    """Wrap a run's event method. Exceptions are counted, and the request becomes incomplete."""
+    """Wrap a run's event method. Count its exceptions, and mark the request as incomplete."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **event: Any) -> None:

@@ -94,7 +94,7 @@ class _Quotes:
         """Return the position at which a prompt quotes an output, or -1.
 
         Words in the call's own instructions, such as a fixed refusal, are not quotes. A short
-        answer from a document also appears in the prompt of its own call.
+        answer from a document also appears in its call's prompt.
         """
         prompt = self._prompts[reader]
         if is_distinctive(said):

@@ -17,7 +17,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _REMEMBERED_S = 60.0
-"""Seconds for which a finished run's id is kept, so that late events are recognized."""
+"""Seconds for which the recorder keeps a finished run's id, to recognize late events."""
 _MOST_IDS = 200_000
 """Maximum number of remembered ids of finished runs. The ids take tens of megabytes."""
 _MAX_CHARS = 400_000_000
@@ -42,7 +42,7 @@ def oldest(known: Mapping[K, V]) -> V | None:
 
 
 class EndedIds:
-    """Remembers ids of recently finished runs, so that late events are recognized. Lock-free."""
+    """Remembers ids of recently finished runs, to recognize late events. Lock-free."""
 
     def __init__(self) -> None:
         self._times: dict[Hashable, tuple[float, bool]] = {}

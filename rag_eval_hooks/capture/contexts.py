@@ -1,9 +1,10 @@
 """Finds the contexts of an answer: the retrieved texts that the answering model saw.
 
-Candidates are ranked by origin: documents, then texts of tools, of steps, and of earlier turns.
-Texts that a model or the user wrote are excluded. Of the ranks with a text in an answering prompt,
-the highest gives the contexts, in prompt order. Candidates of lower ranks are added if the answer
-uses facts that only they state. If no prompt shows a candidate, the structure of the run decides.
+A candidate's rank depends on its origin: documents, then texts of tools, of steps, and of earlier
+turns. Texts that a model or the user wrote are no candidates. Of the ranks with a text in an
+answering prompt, the highest gives the contexts, in prompt order. If the answer uses facts that
+only lower ranks state, their candidates join the contexts. If no prompt shows a candidate, the
+structure of the run decides.
 """
 
 from __future__ import annotations

@@ -51,9 +51,9 @@ def documents_in(
 ) -> Lists:
     """Return the lists of documents in a value, in order.
 
-    Documents that are already in the input `given` are skipped. Under `keys`, an empty list or a
-    list of texts or mappings is a retrieval. With `resets`, an empty list is no retrieval.
-    Artifacts of new tool messages are included.
+    Skip documents that are already in the input `given`. Under `keys`, an empty list or a list of
+    texts or mappings is a retrieval. With `resets`, an empty list is no retrieval. Include
+    artifacts of new tool messages.
     """
     if isinstance(value, str):
         # A formatter without documents returns a blank text.

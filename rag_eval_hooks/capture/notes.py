@@ -34,8 +34,8 @@ class Notes:
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
         """Store a run's event, to be read outside the application's thread.
 
-        If `read(*values)` raises, the failure is counted under the event's name, and the request is
-        marked as incomplete. The values must not change after this call.
+        If `read(*values)` raises, the recorder counts the failure under the event's name and marks
+        the request as incomplete. The values must not change after this call.
         """
 
         def guarded() -> None:
@@ -83,7 +83,7 @@ class Notes:
     ) -> None:
         """Record other possible answers of a root: texts of its output, its last step, and JSON.
 
-        Runs that are not roots are ignored.
+        Ignore runs that are not roots.
         """
         if run.parent is None:
             interaction = run.interaction

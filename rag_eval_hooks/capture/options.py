@@ -37,8 +37,8 @@ class HandlerKeywords(CaptureKeywords, total=False):
 class CaptureOptions:
     """Options of a handler or of one request. None means automatic detection.
 
-    If a function raises or returns an unusable value, the failure is counted and automatic
-    detection applies.
+    If a function raises or returns an unusable value, capture counts the failure and detects the
+    value automatically.
 
     Attributes:
         question: Where the question is: a key or a function of the outermost call's input.

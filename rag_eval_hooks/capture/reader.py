@@ -70,7 +70,7 @@ class BaseReader:
     def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
         """Copy an event's values now, and call `read` with the run and the copies later.
 
-        A failure is counted under the event's name.
+        The recorder counts a failure under the event's name.
         """
         self.later(run, event, read, *[self.copy(run, value) for value in shown])
 
@@ -113,7 +113,7 @@ class BaseReader:
         """If an option is a function, call the function with a value and store the result.
 
         The function runs in the application's thread, because it receives the application's
-        objects. A text that is already stored for the run is kept.
+        objects. If the run already has a text, keep that text.
         """
         choice = getattr(self.options_of(run), name)
         if not callable(choice) or isinstance(run.chosen.get(name), str):

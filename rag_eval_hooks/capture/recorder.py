@@ -48,12 +48,13 @@ _MAX_RUNS = 10_000
 class Recorder(Notes):
     """Follows runs by id, and reports each request once, after its root run finishes.
 
-    Event methods are O(1), lock-free, and may be called from any thread. Events of one run
-    must arrive in order. Late and repeated events are ignored. `sweep` interprets deferred events.
+    Event methods are O(1), lock-free, and may be called from any thread. Events of one run must
+    arrive in order. The recorder ignores late and repeated events, and `sweep` interprets deferred
+    events.
 
-    `on_end` receives every finished request, outside the application's thread. `on_wait` is called
-    when `sweep` has work, and returns whether a thread will call `sweep`. If not, the finishing
-    thread reports the request. Texts are kept up to `max_text_chars`.
+    `on_end` receives every finished request, outside the application's thread. The recorder calls
+    `on_wait` when `sweep` has work. `on_wait` returns whether a thread will call `sweep`. If not,
+    the finishing thread reports the request. The recorder keeps texts up to `max_text_chars`.
     """
 
     def __init__(

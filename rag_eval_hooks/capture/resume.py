@@ -46,7 +46,8 @@ class Suspensions:
     def reduce(self, interaction: Interaction) -> None:
         """Keep only the parts of a failed attempt that a retry needs.
 
-        A successful request with documents was not interrupted, so nothing is kept.
+        Keep nothing of a successful request with documents, because nothing interrupted that
+        request.
         """
         is_done = interaction.status is Status.OK and interaction.retrieves
         if self._remove(interaction) and not is_done:

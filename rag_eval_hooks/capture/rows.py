@@ -40,9 +40,8 @@ Write: TypeAlias = Callable[[Any], str]
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
     """Yield the texts of a copy that are long enough to be recognized, one list at a time.
 
-    Prompts are skipped, and so are messages of models and users. A record with its nested values is
-    one text. A record next to a list of texts is skipped, because it contains only counts and page
-    numbers.
+    Skip prompts, and messages of models and users. A record with its nested values is one text.
+    Skip a record next to a list of texts, because it contains only counts and page numbers.
     """
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None

@@ -1,8 +1,8 @@
-"""Copies values of a framework, within limits, so that they can be read later.
+"""Copies values of a framework, within limits, so that another thread can read the copies later.
 
-The application's thread makes the copies, without running application code. Dicts, lists, models
-and dataclasses are copied, texts and numbers are kept, and other objects are not read. An unchanged
-value gives the same copy, so that readers recognize values that a step passes on.
+The application's thread makes the copies, without running application code. It copies dicts, lists,
+models and dataclasses, keeps texts and numbers, and does not read other objects. An unchanged value
+gives the same copy, so that readers recognize values that a step passes on.
 """
 
 from __future__ import annotations

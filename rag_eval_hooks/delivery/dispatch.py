@@ -130,7 +130,7 @@ class Dispatch:
     def flush(self, timeout: float | None) -> bool:
         """Wait until every result so far is sent, lost, or stored in the spool.
 
-        Spans are exported first, because platforms need a score's span. Returns False on timeout.
+        Export spans first, because platforms need a score's span. Return False on timeout.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):

@@ -128,7 +128,7 @@ class OutboxFile:
         self._file.close()
 
     def replace(self) -> None:
-        """Start a new file with a new owner id. A damaged file is renamed to `*.damaged`."""
+        """Start a new file with a new owner id. Rename a damaged file to `*.damaged`."""
         self._file.close()
         moved = self._identity
         self._reset()

@@ -35,11 +35,11 @@ _WANTS = "a callable that takes one argument (evaluation) or two (sample, outcom
 class Sink(Protocol):
     """Receives results.
 
-    The evaluator calls a sink once per sample, in order, on the sink's own thread. Exceptions of
-    `deliver` are counted and never reach the application.
+    The evaluator calls a sink once per sample, in order, on the sink's own thread. The evaluator
+    counts exceptions of `deliver`, and the application never sees them.
 
-    With a spool, `deliver` is called again with the same evaluation until the call succeeds. After
-    a crash, a sink may receive a stored result again, under the same `result_id`.
+    With a spool, the evaluator calls `deliver` again with the same evaluation until the call
+    succeeds. After a crash, a sink may receive a stored result again, under the same `result_id`.
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
@@ -118,7 +118,7 @@ class Destination:
     is_watched = False
     """Whether a call has no timeout and may hang."""
     retries = True
-    """Whether failed results are retried from memory if there is no spool."""
+    """Whether the queue retries failed results from memory if there is no spool."""
     place = ""
     """Sentence that says where the application defines the sink."""
 

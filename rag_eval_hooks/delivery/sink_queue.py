@@ -31,7 +31,7 @@ __all__ = ["SinkQueue"]
 _FULL: Final = "outbox full"
 """Reason for refusing a result because the waiting results exceed the memory limit."""
 _LONGEST_ASKED: Final = 60.0
-"""Maximum number of seconds for which a `Retry-After` header is obeyed."""
+"""Maximum number of seconds that the queue pauses because of a `Retry-After` header."""
 _LONGEST_LOOK: Final = 5.0
 """Maximum number of seconds between two attempts at a result whose span is unknown."""
 _DOWN: Final = 5
@@ -51,12 +51,12 @@ _ALONE: Final = SendError("one of several failed")
 class SinkQueue:
     """Accepts results immediately, and delivers them on a separate thread. Thread-safe.
 
-    A failed result is retried alone after a growing pause, while other results proceed. After
-    several consecutive failures, the sink is down and receives one result at a time as a probe. At
-    any moment, taken = sent + lost + spooled + waiting.
+    The queue retries a failed result alone after a growing pause, while other results proceed.
+    After several consecutive failures, the sink is down and receives one result at a time as a
+    probe. At any moment, taken = sent + lost + spooled + waiting.
 
     With a spool, a result that does not fit in memory stays on disk (`spooled`). Without a spool,
-    such a result is lost, and a user's sink gets only one attempt per result.
+    the queue drops such a result as lost, and a user's sink gets only one attempt per result.
     """
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
@@ -370,7 +370,7 @@ class SinkQueue:
         self._end(job, "lost", "kept too long" if job.is_stored else reason)
 
     def _end(self, job: Job, column: str, reason: str = "") -> None:
-        """Count a finished result. Failures of a user's sink are counted separately."""
+        """Count a finished result. Count failures of a user's sink separately."""
         self._chars -= job.chars
         self.sink.counts[column] += 1
         if column != "spooled":

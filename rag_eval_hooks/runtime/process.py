@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Observers", "Processor", "RemoteEvaluator", "RemoteFleet", "evaluate_inline"]
 
 _MOST_TRIES: Final = 10
-"""Maximum number of processes that may crash on a sample. Then the sample is failed."""
+"""Maximum number of processes that may crash on a sample. The next process fails the sample."""
 
 
 class RemoteEvaluator(Protocol):
@@ -60,7 +60,7 @@ RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
 class Observers:
     """Calls all observers of a request, in order. Thread-safe.
 
-    If an observer raises, the exception is counted and the next observer is called.
+    If an observer raises, count the exception and call the next observer.
     """
 
     def __init__(self, incidents: Incidents) -> None:

@@ -34,8 +34,8 @@ __all__ = ["Telemetry"]
 class Telemetry(Observer):
     """Holds RAG spans, and publishes evaluations as spans, log events and metrics.
 
-    An exception in one signal is counted, and the other signals are still sent. If a provider is
-    None, the global provider is used, even if it is set later.
+    If one signal raises, count the exception and send the other signals. If a provider is None, use
+    the global provider, even if the application sets it later.
     """
 
     def __init__(

@@ -28,8 +28,8 @@ _Key: TypeAlias = tuple[str, str, str | None]
 class MlflowSink(PlatformSink):
     """Writes each score as feedback on the trace, with one request per score.
 
-    MLflow assigns its own assessment ids, so the sink reads the trace first. An assessment with the
-    same name, source and span is updated. Otherwise the sink adds an assessment.
+    MLflow assigns its own assessment ids, so the sink reads the trace first. The sink updates an
+    assessment with the same name, source and span, or else adds an assessment.
 
     Args:
         url: URL of the tracking server, such as `http://localhost:5000`.

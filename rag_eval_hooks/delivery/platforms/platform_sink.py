@@ -28,7 +28,7 @@ class PlatformSink(Destination):
     """Sends scores to a platform's JSON API, in the background.
 
     A subclass implements `send`. With a spool, scores stay on disk until the platform accepts them.
-    Credentials in the URL are moved to a header, because the HTTP client logs URLs.
+    The sink moves credentials in the URL to a header, because the HTTP client logs URLs.
 
     Args:
         name: Name of the platform in counts and logs.
