@@ -38,7 +38,7 @@ from rag_eval_hooks.score import UNIT
 PLAIN, OPENINFERENCE = "none", "OpenInference"
 SAMPLED_OUT, EVALUATED = "ours, sampled out", "ours, evaluated"
 CALL_GATE, STREAM_GATE = 0.25, 0.15
-"""Maximum CPU that a sampled-out request may add, as a share of the plain request's CPU."""
+"""Gates: maximum CPU that a sampled-out request may add, as a share of the plain request's CPU."""
 
 
 class Tracing:
@@ -57,7 +57,7 @@ class Variant:
 
 
 class Cost(NamedTuple):
-    """Milliseconds of one request, or the median cost that a variant adds."""
+    """Milliseconds of one request, or milliseconds that a variant adds."""
 
     process: float
     thread: float
@@ -79,7 +79,7 @@ def ours(
     callbacks: Callable[[RagEval], list[Any]] = lambda _: [],
     enable: Callable[[RagEval], Any] | None = None,
 ) -> Variant:
-    """Return our variant. With `enable`, it captures through `enable` instead of a callback."""
+    """Return our variant. With `enable`, the variant captures through `enable`, not a callback."""
     tracing = Tracing()
     constant = Metric(id="bench.constant", score=lambda *_: UNIT.score(1.0), needs=frozenset())
     evals = RagEval(
@@ -97,7 +97,7 @@ def ours(
 
 
 def openinference(framework: str, tracing: Tracing) -> Variant:
-    """Return OpenInference's instrumentor, which is active during one request at a time."""
+    """Return OpenInference's instrumentor. Only one request at a time may use it."""
     module = importlib.import_module(f"openinference.instrumentation.{framework}")
     names = {"langchain": "LangChainInstrumentor", "llama_index": "LlamaIndexInstrumentor"}
     instrumentor = getattr(module, names[framework])()
@@ -120,7 +120,7 @@ def measure(
     rounds: int,
     warm_up: int = 20,
 ) -> Row:
-    """Return the cost that every variant adds to a request. The variant `PLAIN` is the baseline."""
+    """Return the cost that every variant adds to a request. `PLAIN` is the baseline."""
     costs: dict[str, list[Cost]] = {name: [] for name in variants}
     for number in range(rounds + warm_up):
         for name in random.sample(list(variants), len(variants)):

@@ -53,7 +53,6 @@ class CallPath:
             self.made[type(made).__qualname__] += 1
 
     def record(self, evals: RagEval, request: Callable[[int], object]) -> None:
-        """Make three requests, and record the calls of the last request until its delivery."""
         for number in range(3):
             self.is_recording = number == 2
             sys.setprofile(self if self.is_recording else None)
@@ -99,7 +98,7 @@ def submitted() -> CallPath:
 
 
 def captured() -> CallPath:
-    """Return the call path of one LangChain request that a judge scores."""
+    """Return the call path of a LangChain request that a judge scores."""
     from benchmarks.handler_overhead import build_chain, handler, invoke
     from tests.servers.judge_server import JudgeServer
 

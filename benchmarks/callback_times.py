@@ -70,7 +70,7 @@ PAYLOADS: dict[str, Callable[[], Any]] = {
 
 
 def callbacks(chain: Any, requests: int, **settings: Any) -> list[tuple[float, str]]:
-    """Return milliseconds and event of each callback in sampled-out requests."""
+    """Return milliseconds and event name of each callback in sampled-out requests."""
     times: list[tuple[float, str]] = []
     evals = RagEval(sample_rate=0.0, sinks=[], **settings)
     handler = RagEvalCallbackHandler(evals)

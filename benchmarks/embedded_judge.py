@@ -36,7 +36,10 @@ Rated = Sequence[tuple[float, bool]]
 
 
 def auroc(rated: Rated) -> float:
-    """Return the fraction of pairs (high, low) that the scores order correctly; ties count half."""
+    """Return the fraction of pairs (high, low) that the scores order correctly.
+
+    A tie is half a pair.
+    """
     order = sorted(rated)
     ranks: dict[float, list[int]] = defaultdict(list)
     for rank, (score, _) in enumerate(order, 1):
@@ -59,7 +62,7 @@ async def find(judge: HeuristicJudge, row: Row, kind: Finding, **known: Any) -> 
 
 
 def probes() -> Iterator[tuple[str, str, Row]]:
-    """Yield label, kind and row of each probe: a claim with passages that we wrote."""
+    """Yield label, kind and row of each probe. A probe is a claim with passages that we wrote."""
     chunks: list[str] = []
     for line in PROBES.read_text("utf-8").splitlines():
         mark, _, text = line.partition(" ")
@@ -79,7 +82,6 @@ def ending(verdict: Support, *, supported: bool) -> str:
 
 
 async def report_probes(judge: HeuristicJudge) -> None:
-    """Print the number of right, wrong and unsure verdicts, by kind of probe."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for label, kind, row in probes():
         known = {"answer_claims": (row["answer"],)}
@@ -97,7 +99,6 @@ def shares(count: Counter[str]) -> str:
 
 
 async def report_claims(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
-    """Print right, wrong and unsure verdicts on claims with human labels."""
     count: Counter[str] = Counter()
     for row in rows:
         claimed = await find(judge, row, Finding.ANSWER_CLAIMS)
@@ -113,9 +114,9 @@ async def report_claims(judge: HeuristicJudge, rows: Sequence[Row], name: str) -
 
 
 def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
-    """Print AUROC of value and risk, the share of undefined scores, and the flag rates.
+    """Print AUROC of value and risk, share of undefined scores, and flag rates.
 
-    Only answers that make a claim count. Word overlap is the baseline.
+    Answers without a claim are excluded. Word overlap is the baseline.
     """
     scored, risks, overlap, count = [], [], [], 0
     with RagEval("ragas.faithfulness", judge=judge, embedder="none") as evals:
@@ -190,7 +191,7 @@ async def report_time(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
 
 
 def read(path: Path, limit: int | None) -> list[Row]:
-    """Return the rows of a JSON lines file, or a random part with a fixed seed."""
+    """Return the rows of a file, or a random part with a fixed seed."""
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     random.Random(0).shuffle(rows)
     return rows[:limit]

@@ -157,7 +157,7 @@ SHAPES: dict[str, tuple[Callable[[], Any], Any]] = {
     "agent": (build_agent, {"messages": [("user", QUESTION)]}),
     "graph": (build_graph, {"question": QUESTION}),
 }
-"""Pipelines, and the input of their requests."""
+"""Pipelines with the input of their requests."""
 
 
 def handler(evals: RagEval) -> list[Any]:
@@ -173,7 +173,7 @@ def ainvoke(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
 
 
 def astream(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
-    """Make one async request. Read a stream token by token."""
+    """Make one async request, and read the stream token by token."""
     mode = {} if isinstance(chain, RunnableSequence) else {"stream_mode": "messages"}
 
     async def request() -> None:

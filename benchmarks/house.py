@@ -20,8 +20,6 @@ TOLERANCE: Final = 1.05
 
 
 class Room(NamedTuple):
-    """A part of the repository, with its goal and its limit in lines."""
-
     name: str
     parts: tuple[str, ...]
     goal: int

@@ -74,7 +74,7 @@ def strata(*kinds: tuple[float, float, float]) -> Callable[[random.Random], Draw
 
 
 def sessions(chance: random.Random) -> Drawn:
-    """Draw 15 sessions of 20 requests, each session with a mean score of its own."""
+    """Draw 15 sessions of 20 requests. Each session has its own mean score."""
     rows = []
     for session in range(15):
         level = chance.choice([0.6, 0.9])
@@ -92,7 +92,7 @@ DESIGNS: dict[str, Callable[[random.Random], Drawn]] = {
 
 
 def coverage(name: str, runs: int, chance: random.Random) -> dict[str, object]:
-    """Return how often intervals contain the true mean, and the width of intervals."""
+    """Return the share of intervals that contain the true mean, and the intervals' width."""
     hits = plain_hits = samples = 0
     width = 0.0
     for _ in range(runs):
@@ -162,7 +162,10 @@ def gate(name: str, samples: int, drop: float, failed: float) -> dict[str, objec
 
 
 def alerts(margin: float, days: int, chance: random.Random) -> dict[str, object]:
-    """Return the alerts at 100 evaluations per hour, if the mean is `margin` above the limit."""
+    """Return the number of alerts at 100 evaluations per hour.
+
+    The true mean is `margin` above the limit.
+    """
     first = None
     with PlatformServer(lambda _: Answer(204)) as webhook:
         sink = AlertSink(webhook.url, f"{METRIC}<0.8")

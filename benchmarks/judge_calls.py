@@ -56,18 +56,14 @@ SETS: Mapping[str, Sequence[str]] = {
     "all suites": ("all",),
 }
 MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
-"""Maximum number of calls per sample. Ten metrics need eight calls, a call that generates
+"""Maximum number of calls per sample. The ten metrics need eight calls, one call to generate
 questions, and six calls for Nvidia's independent ratings.
 """
 PUBLISHED = (35, 153_000)
-"""Number of calls and characters per sample that the most popular library needs for the ten
-metrics.
-"""
+"""Calls and characters per sample that the most popular library needs for the ten metrics."""
 
 
 class CountingChat:
-    """A truthful model that counts calls and characters."""
-
     name = "counting"
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ from tests.servers.platform_server import Answer, PlatformServer
 
 _RATE_S = 0.01
 _BACKLOG = 200
-"""Maximum number of waiting samples per application, because a busy machine scores few."""
+"""Maximum number of waiting samples per application. A busy machine scores few samples."""
 _SHORTEST, _LONGEST = 0.05, 0.8
 
 
@@ -84,7 +84,6 @@ Row = dict[str, Any]
 
 
 def run(folder: Path, kills: int, seed: int, processes: int, platform_latency: float) -> Row:
-    """Kill `kills` processes, let a last process finish, and compare."""
     chance = random.Random(seed)
     killed: dict[str, float] = {}
     stored: set[str] = set()
@@ -124,7 +123,10 @@ def _start(folder: Path, url: str, platform: str, name: str, *more: str) -> subp
 
 
 def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
-    """Wait until the application has seen an accepted sample. Before, it has nothing to lose."""
+    """Wait for the application's first accepted sample.
+
+    Earlier, the application has nothing to lose.
+    """
     told = folder / "told"
     while not (told.exists() and f" {name} " in told.read_text()):
         if app.poll() is not None:
@@ -133,7 +135,7 @@ def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
 
 
 def _stored(folder: Path, name: str) -> list[str]:
-    """Wait until the last sample that an application has seen accepted is on disk.
+    """Wait until the last accepted sample is on disk.
 
     Returns:
         That sample and all samples accepted before.
@@ -163,11 +165,11 @@ def _kill(app: subprocess.Popen[bytes]) -> None:
 
 
 def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]) -> Row:
-    """Compare the accepted samples with the results in the file and the books of the spool.
+    """Compare the accepted samples with the results file and the spool's books.
 
-    - `lost`: samples that never reached the file. Of these, `lost_50` and `lost_late` were accepted
-      more than 50 and 100 ms before the kill. `lost_stored` samples were on disk, or older than a
-      sample on disk.
+    - `lost`: samples that never reached the file. The application accepted `lost_50` samples more
+      than 50 ms and `lost_late` samples more than 100 ms before the kill. `lost_stored` samples
+      were on disk, or older than a sample on disk.
     - `repeated`: further lines with the same result, which `results.read` drops.
     - `twice`: samples with two results, or counted twice.
     - `broken`: lines that a kill left unfinished.

@@ -36,7 +36,6 @@ set_global_tokenizer(str.split)  # LlamaIndex would download its default tokeniz
 
 
 def engine(streaming: bool = False) -> Any:
-    """Return an engine that retrieves two passages and answers with 300 tokens."""
     documents = [Document(text=text) for text in PASSAGES]
     index = VectorStoreIndex.from_documents(documents, embed_model=MockEmbedding(embed_dim=8))
     model = MockLLM(max_tokens=300)

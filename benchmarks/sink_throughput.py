@@ -44,10 +44,7 @@ SINKS: dict[str, Callable[[str], PlatformSink]] = {
 
 
 class Platform:
-    """A slow stand-in for a platform that fails some requests.
-
-    It stores scores under the same keys as the real platform.
-    """
+    """A slow platform that fails some requests. Stores scores under the real platform's keys."""
 
     def __init__(self, latency: float, failures: float) -> None:
         self._latency, self._failures = latency, failures
@@ -123,7 +120,7 @@ def delivered(
 
 
 def throughput(name: str, scores: int, args: argparse.Namespace) -> dict[str, object]:
-    """Return the table's row for a platform and a number of scores per sample."""
+    """Return the row for a platform and a number of scores per sample."""
     platform = Platform(args.latency, args.failures)
     evaluations = [evaluation(number, scores) for number in range(args.samples)]
     with PlatformServer(platform.answer) as server:
@@ -143,7 +140,7 @@ def throughput(name: str, scores: int, args: argparse.Namespace) -> dict[str, ob
 
 
 def function_cost(samples: int) -> dict[str, object]:
-    """Return the row of a function: CPU of a delivery, less the CPU of a direct call."""
+    """Return the CPU of a delivery to a function, minus the CPU of a direct call."""
     calls: list[Any] = []
 
     def function(sample: Sample, outcomes: Any) -> None:

@@ -64,10 +64,7 @@ class OpenSpans(SpanProcessor):
 
 
 class Application:
-    """A chain over samples, and the outcomes of its requests.
-
-    A question starts with the number of its sample.
-    """
+    """A chain, and the outcomes of its requests. A question starts with its sample's number."""
 
     def __init__(self, evals: RagEval, batch: list[Sample]) -> None:
         self.evals, self.batch = evals, batch
@@ -119,7 +116,7 @@ class Application:
         self.sent[end] += 1
 
     async def serve(self, rate: float, seconds: float) -> None:
-        """Send requests at a rate. An exception that reaches the application is a trouble."""
+        """Send requests. Record each exception that reaches the application."""
 
         async def one() -> None:
             try:

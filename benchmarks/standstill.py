@@ -35,7 +35,7 @@ SENTENCE = "The last ferry to Oslo {}leaves at 22:40{} on weekdays."
 
 
 def texts(drawn: random.Random) -> Iterator[str]:
-    """Yield texts with a long run of one unit at the start, inside or at the end of a sentence."""
+    """Yield texts that repeat one unit at the start, inside or at the end of a sentence."""
     while True:
         runs = [drawn.choice(UNITS) for _ in range(2)]
         lengths = [drawn.choice((0, LENGTH // 10, LENGTH // 2)) for _ in range(2)]
@@ -44,7 +44,7 @@ def texts(drawn: random.Random) -> Iterator[str]:
 
 
 class Lateness:
-    """Delay of a thread's wakeup, and this process's computation and garbage collection, in ms."""
+    """Milliseconds of wakeup delay, of this process's computation, and of garbage collection."""
 
     def __init__(self) -> None:
         # Arrays add no objects that the garbage collector visits.
@@ -61,7 +61,7 @@ class Lateness:
         return self._ended + (time.process_time() - self._began if self._began else 0.0)
 
     def during(self, work: Callable[[], object]) -> Lateness:
-        """Record the delays of another thread's wakeups during a call."""
+        """Record another thread's wakeup delays during a call."""
         done = threading.Event()
 
         def tick() -> None:

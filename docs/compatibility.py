@@ -18,7 +18,6 @@ PACKAGES = ("langchain-core", "langgraph", "llama-index-core", "openai", "opente
 
 
 def page(session: str) -> str:
-    """Return the page with a new row for a session."""
     text, mark, rows = PAGE.read_text(encoding="utf-8").partition(MARK)
     kept = [row for row in rows.splitlines()[3:] if row and not row.startswith(f"| {session} |")]
     titles = ("session", "Python", *PACKAGES, "passed on")

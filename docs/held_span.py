@@ -15,7 +15,6 @@ from rag_eval_hooks.semconv import EvalStatus
 PICTURE: Final = Path(__file__).parent / "images" / "held-span.svg"
 WIDTH, LANE = 920, 195
 BEGIN, END = 180, 420
-"""Horizontal positions of a request's start and end."""
 STYLE: Final = """
   text { font: 14px system-ui, sans-serif; fill: #1b1f24 }
   .title { font-weight: 600; font-size: 16px } .small { font-size: 12px; fill: #57606a }
@@ -32,7 +31,7 @@ STYLE: Final = """
 
 
 def picture() -> str:
-    """Return the picture, with the names and the time limit that the code has."""
+    """Return the picture, with names and time limit from the code."""
     wait = RagEvalConfig().hold_timeout
     limit = f"hold_timeout, {wait:g} s"
     score = "rag.eval.ragas.faithfulness.score"
@@ -60,7 +59,7 @@ def picture() -> str:
 
 
 def lane(top: int, title: str, *, judged: int, exported: int) -> list[str]:
-    """Return what happens: request, RAG span and judge, each in its row."""
+    """Return one row each for request, RAG span and judge."""
     rows = {"request": top + 48, "RAG span": top + 84, "judge": top + 120}
     return [
         f'<text class="title" x="20" y="{top + 14}">{escape(title)}</text>',
@@ -75,7 +74,6 @@ def lane(top: int, title: str, *, judged: int, exported: int) -> list[str]:
 
 
 def bar(kind: str, left: int, right: int, top: int, text: str) -> str:
-    """Return a bar with a text on it."""
     return (
         f'<rect class="{kind}" x="{left}" y="{top}" width="{right - left}" height="24" rx="3"/>'
         f'<text class="bar" x="{left + 10}" y="{top + 17}">{escape(text)}</text>'
@@ -83,7 +81,7 @@ def bar(kind: str, left: int, right: int, top: int, text: str) -> str:
 
 
 def moment(x: int, top: int, height: int, text: str) -> list[str]:
-    """Return a named line through all rows."""
+    """Return a labelled vertical line through all rows."""
     return [
         f'<line class="moment" x1="{x}" y1="{top}" x2="{x}" y2="{top + height}"/>',
         note(x, top - 4, text, at="middle"),
@@ -91,7 +89,6 @@ def moment(x: int, top: int, height: int, text: str) -> list[str]:
 
 
 def note(x: int, y: int, text: str, *, at: str = "start") -> str:
-    """Return a small text."""
     return f'<text class="small" x="{x}" y="{y}" text-anchor="{at}">{escape(text)}</text>'
 
 

@@ -73,7 +73,7 @@ MARK = "<!-- The rest is written by `python docs/metric_pages.py`. -->\n"
 
 
 def page() -> str:
-    """Return the page as it should be: its text up to the mark, then all metrics."""
+    """Return the page: its text up to the mark, then all metrics."""
     text, mark, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
     return text + mark + "\n".join([*_table(), *_example(), *_worked(), ""])
 

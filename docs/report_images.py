@@ -1,9 +1,10 @@
-"""Write the pictures of the report in docs/images, from the demo's own passages and questions.
+"""Draw the report for docs/images, from the demo's passages and questions.
 
     python -m docs.report_images [--keep FOLDER]
 
-A week of two ways of retrieval, judged by the heuristic judge; the model errs now and then, less
-often since a release. Needs the extra `report`, playwright, and Debian's Chromium.
+The report compares two retrieval methods over a week. The heuristic judge scores the answers. The
+model sometimes errs, and errs less often after a release. Needs the extra `report`, playwright and
+Debian's Chromium.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ BEGIN, DAYS, RELEASE = 1_788_000_000, 7, 4
 
 
 def samples() -> Iterator[Sample]:
-    """Yield the requests of a week, every question twice a day."""
+    """Yield a week's requests. Each question occurs twice a day."""
     chance = random.Random(7)
     for day in range(DAYS):
         for method in ("vector", "hybrid"):
@@ -61,7 +62,6 @@ def _sample(one: Question, day: int, method: str, chance: random.Random) -> Samp
 
 
 def main() -> None:
-    """Write the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="results and page, too")
     parser.add_argument("--chromium", default="/usr/bin/chromium")

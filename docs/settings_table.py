@@ -24,7 +24,7 @@ FIRST = (
     "budget",
     "spool",
 )
-"""Settings that an application sets first, in that order."""
+"""Settings that an application usually sets first, in order."""
 
 
 def page() -> str:

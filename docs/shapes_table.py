@@ -16,7 +16,7 @@ END = "<!-- End of the output of `python docs/shapes_table.py`. -->\n"
 
 
 def page() -> str:
-    """Return the page as it should be, with a row for each shape."""
+    """Return the page, with a row for each shape."""
     text, mark, rest = PAGE.read_text(encoding="utf-8").partition(MARK)
     return text + mark + _table() + END + rest.partition(END)[2]
 

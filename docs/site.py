@@ -1,4 +1,4 @@
-"""Hook of mkdocs: pages from the root, no links to the source, and each page as Markdown."""
+"""mkdocs hook: adds root pages, removes links to source files, and copies pages as Markdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FROM_THE_ROOT = {
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages from the root of the repository."""
+    """Add the pages in the repository's root."""
     from mkdocs.structure.files import File
 
     for source, page in FROM_THE_ROOT.items():
@@ -27,13 +27,12 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Take links to the source out of a page."""
     source = page.file.abs_src_path
     return _within(markdown, Path(source).parent) if source else markdown
 
 
 def on_post_build(config: Any) -> None:
-    """Copy the pages that `llms.txt` names, as Markdown."""
+    """Copy the Markdown of pages that `llms.txt` names."""
     site = Path(config["site_dir"])
     for source in DOCS.rglob("*.md"):
         shutil.copy(source, site / source.relative_to(DOCS))
@@ -42,7 +41,7 @@ def on_post_build(config: Any) -> None:
 
 
 def _within(text: str, folder: Path) -> str:
-    """Replace links to files outside the documents by their text."""
+    """Replace links to files outside the documentation by the link text."""
 
     def link(match: re.Match[str]) -> str:
         target = match[2].partition("#")[0]

@@ -17,7 +17,7 @@ MARK = "<!-- The rest is written by `python docs/telemetry_tables.py`. -->\n"
 
 
 def page() -> str:
-    """Return the page as it should be: its text up to the mark, then the registry's tables."""
+    """Return the page: its text up to the mark, then the registry's tables."""
     text, mark, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
     (attributes,) = _groups("attributes.yaml")
     return text + mark + "\n".join([*_attributes(attributes), *_instruments(), ""])

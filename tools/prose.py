@@ -51,7 +51,7 @@ def texts_of_code(source: str) -> Iterator[Text]:
 
 
 def problems(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield what is wrong with a text, and whether it is an error."""
+    """Yield each problem of a text, and whether the problem is an error."""
     plain = re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+", " x ", text)
     plain = " ".join(re.sub(r"^\s*\w+: ", "", plain).split())  # Without an argument's name.
     for pattern, better in STYLE["substitutions"].items():
@@ -69,7 +69,7 @@ def problems(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the problems of the files; return 1 if one is an error."""
+    """Print the problems of the files. Return 1 if a problem is an error."""
     root = Path(__file__).parent.parent
     chosen = [Path(part) for part in arguments if not part.startswith("-")]
     files = chosen or sorted({path for part in STYLE["files"] for path in root.glob(part)})

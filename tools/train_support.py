@@ -26,7 +26,7 @@ TARGET = Path("rag_eval_hooks/judges/heuristic/weights/support.json")
 
 
 def labeled_claims(row: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield each claim of an answer, and whether no marked span touches its sentence."""
+    """Yield each claim, and whether its sentence touches no marked span."""
     answer, at = row["answer"], 0
     left = set(claims(answer))
     for sentence in sentences(answer):
@@ -42,7 +42,7 @@ def labeled_claims(row: dict[str, Any]) -> Iterator[tuple[str, bool]]:
 
 
 def readings(row: dict[str, Any]) -> Iterator[tuple[ClaimReading, bool]]:
-    """Yield each claim of a row, read by the judge, with its label."""
+    """Yield each claim as the judge reads it, with its label."""
     chunks = Chunks(map(SplitText, row["contexts"]))
     question = frozenset(terms(row["question"]))
     for claim, right in labeled_claims(row):

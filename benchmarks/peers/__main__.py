@@ -34,7 +34,7 @@ _NAMES: Final = {
     **{"lost_50": "lost after 50 ms", "lost_late": "lost after 100 ms"},
     **{"oldest_lost": "longest time before a loss, s", "lost_stored": "lost although on disk"},
 }
-"""Columns of the page, by column of a benchmark."""
+"""Column titles on the page, by column name in a benchmark."""
 
 
 def tables(results: Mapping[str, Sequence[Row]]) -> dict[str, str]:
@@ -58,7 +58,7 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def page(results: Mapping[str, Sequence[Row]]) -> str:
-    """Return the page as Markdown, with the rows that other benchmarks wrote to the folder.
+    """Return the page as Markdown, with all rows in the folder.
 
     A section of the template appears only if its table has rows.
     """

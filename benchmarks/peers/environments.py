@@ -20,17 +20,17 @@ PACKAGES = {
     "traceloop": "opentelemetry-instrumentation-langchain",
     "trulens": "trulens-core",
 }
-"""Package whose pin is a library's version, if the package has another name than the library."""
+"""Package names that differ from the library's name."""
 
 
 class PeerFailure(Exception):
-    """A library could not be installed or run. The message gives the reason."""
+    """A library could not be installed or run."""
 
 
 def made(peer: str) -> Path:
     """Return the Python interpreter of a library's environment.
 
-    Changed pins create the environment anew.
+    If the pins changed, create the environment again.
 
     Raises:
         PeerFailure: The pinned versions cannot be installed.
@@ -70,7 +70,7 @@ def run(command: Sequence[str], *, text: str = "", timeout: float = 900, **varia
 
 
 def driven(python: Path, module: str, *arguments: str, text: str = "") -> Any:
-    """Run a driver of this package, and return the last line of its output, parsed as JSON.
+    """Run a driver of this package. Parse the last output line as JSON.
 
     Raises:
         PeerFailure: The driver fails.

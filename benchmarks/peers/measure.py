@@ -25,12 +25,12 @@ Results = dict[str, list[Row]]
 
 
 def measured(peers: Iterable[str], *, rounds: int, count: int) -> Results:
-    """Return all parts by name.
+    """Return the parts by name.
 
     Args:
-        peers: The other libraries; ours is always measured.
-        rounds: Rounds of the request path.
-        count: Samples to judge.
+        peers: The other libraries. The result always includes our library.
+        rounds: Number of rounds of the request path.
+        count: Number of samples to judge.
     """
     results: Results = {part: [] for part in ("requests", "judging", "missing")}
     pythons: dict[str, Path] = {}
@@ -60,7 +60,7 @@ def request_path(peer: str, rounds: int, python: Path) -> Row:
 
 
 def judged(library: str, python: Path, condition: str, count: int) -> Row:
-    """Return a library's scores of the samples, and the calls that the judge server received."""
+    """Return a library's scores, and the number of calls to the judge server."""
     faults = [Fault(kind=FaultKind.SERVER_ERROR, rate=0.2)] if "500" in condition else []
     replies = replier(library, 0.2 if "corrupted" in condition else 0.0)
     given = [
@@ -85,7 +85,7 @@ def judged(library: str, python: Path, condition: str, count: int) -> Row:
 
 
 def _compare_with_clean(rows: list[Row]) -> None:
-    """Count in each row the scores that differ from the run without corrupted replies."""
+    """Add to each row the number of scores that differ from the row without corrupted replies."""
     clean = {row["peer"]: row["scores"] for row in rows if row["condition"] == CONDITIONS[0]}
     for row in rows:
         pairs = zip(row.pop("scores"), clean[row["peer"]], strict=True)

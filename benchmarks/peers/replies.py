@@ -19,8 +19,8 @@ def replier(library: str, corrupted: float = 0.0) -> Callable[[Body], str]:
 
     Args:
         library: The library.
-        corrupted: Share of the replies that stop in the middle, drawn by the number of the call
-            and so at the same places for each library.
+        corrupted: Share of replies that stop in the middle. The call's number decides, so each
+            library gets the corrupted replies at the same calls.
     """
     reply, draw = REPLIES[library], random.Random(19)
 

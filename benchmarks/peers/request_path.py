@@ -34,7 +34,6 @@ from benchmarks.handler_overhead import QUESTION, build_chain, handler, invoke
 
 load = importlib.import_module
 DEAD = "http://127.0.0.1:9"
-"""A URL at which no server listens."""
 
 
 def langfuse(tracing: Tracing) -> Variant:
@@ -46,10 +45,7 @@ def langfuse(tracing: Tracing) -> Variant:
 
 
 def traceloop(tracing: Tracing) -> Variant:
-    """Return Traceloop's handler.
-
-    Its instrumentor is not used, because it cannot be switched off.
-    """
+    """Return Traceloop's handler. Traceloop's instrumentor cannot be switched off."""
     load("opentelemetry.instrumentation.langchain").LangchainInstrumentor()
     module = load("opentelemetry.instrumentation.langchain.callback_handler")
     meter, tracer = metrics.get_meter("bench"), tracing.provider.get_tracer("bench")
@@ -60,7 +56,8 @@ def traceloop(tracing: Tracing) -> Variant:
 def deepeval() -> Variant:
     """Return DeepEval's handler, set up as in a test of DeepEval's traces.
 
-    It creates the document of a trace and keeps the last. Without a key, it sends nothing.
+    The handler builds a trace document and keeps the last document. Without a key, the handler
+    sends nothing.
     """
     os.environ |= {"DEEPEVAL_TELEMETRY_OPT_OUT": "1", "CONFIDENT_TRACE_VERBOSE": "0"}
     testing = load("deepeval.tracing.trace_test_manager").trace_testing_manager
@@ -75,7 +72,7 @@ def deepeval() -> Variant:
 
 
 def variant(peer: str, tracing: Tracing) -> Variant:
-    """Return a library's instrumentation, which must export spans to memory."""
+    """Return a library's instrumentation, which exports spans to memory."""
     if peer == "deepeval":
         return deepeval()
     if peer == "openinference":
@@ -92,7 +89,7 @@ def variant(peer: str, tracing: Tracing) -> Variant:
 
 
 def compared(peer: str, rounds: int) -> dict[str, Any]:
-    """Return the plain request's cost, and the cost that our handler and the library's add."""
+    """Return the cost of the plain request, and the cost that each handler adds."""
     tracing = Tracing()
 
     def unseen() -> None:

@@ -53,7 +53,7 @@ class OtlpFileExporter(SpanExporter):
 
 
 def _with_hex_ids(value: Any) -> Any:
-    """Return a message with ids in hex, as OTLP/JSON has them, instead of base64."""
+    """Replace base64 ids by hex ids, as OTLP/JSON requires."""
     if isinstance(value, list):
         return [_with_hex_ids(item) for item in value]
     if not isinstance(value, dict):

@@ -19,7 +19,6 @@ from urllib.parse import urlencode
 __all__ = ["ADVICE", "SERVICE", "ViewerError", "jaeger_links", "phoenix_link", "running", "wait"]
 
 SERVICE = "rag-eval-hooks-demo"
-"""Name of the demo in a viewer."""
 ADVICE = {
     "phoenix": "pip install arize-phoenix",
     "jaeger": "Run `docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:2.20.0`. "
@@ -57,7 +56,7 @@ def running(viewer: str, command: str | None) -> Iterator[tuple[str, str]]:
 
 
 def phoenix_link(page: str) -> str:
-    """Return the page of the demo's spans."""
+    """Return the URL of the demo's spans."""
     try:
         with urllib.request.urlopen(f"{page}/v1/projects/default", timeout=10) as answer:
             return f"{page}/projects/{json.load(answer)['data']['id']}/spans"
@@ -66,7 +65,7 @@ def phoenix_link(page: str) -> str:
 
 
 def jaeger_links(page: str) -> str:
-    """Return lines with the searches for all requests and for failing requests."""
+    """Return links to all requests and to failing requests."""
     tags = {"tags": json.dumps({"rag.eval.pass": "false"}), "lookback": "2d", "limit": 50}
     return (
         f"all requests in Jaeger: {page}/search?{urlencode({'service': SERVICE})}\n"
