@@ -23,7 +23,6 @@ def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: st
 
 
 def request_from_wire(text: str, redactor: Redactor) -> Request:
-    """Return a request with the application's sampling decision."""
     data = json.loads(text)
     if not 1 <= data["schema"] <= _SCHEMA:
         raise ValueError(f"Schema {data['schema']!r} is newer than this worker.")

@@ -91,7 +91,6 @@ class RagEvalMiddleware(
 
     @host_edge
     def after_agent(self, state: Any, runtime: Any) -> None:
-        """Finish the request with the agent's last message."""
         run_id = state.get("rag_eval_run")
         if (run := self._recorder.get(key_of(run_id))) is not None:
             run.interaction.streams.clear()

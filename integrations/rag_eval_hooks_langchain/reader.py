@@ -277,7 +277,6 @@ def _is_said(interaction: Interaction, text: str) -> bool:
 
 
 def _new_values(outputs: Any, given: Any, skipped: Collection[str]) -> list[Any]:
-    """Return an output's new values, without documents and conversations."""
     outputs = state_update(outputs)
     held, before = entries(outputs), entries(given) or {}
     if held is None:

@@ -110,7 +110,6 @@ def class_name(serialized: Mapping[str, Any] | None) -> str | None:
 
 
 def reply_text(reply: Generation | None) -> str | None:
-    """Return a reply's text, or None for a reply without text, such as a tool call."""
     if isinstance(reply, ChatGeneration):
         return content_text(reply.message.content) or None
     return None if reply is None else reply.text or None
@@ -152,7 +151,6 @@ def _provider_id(message_id: str | None) -> str | None:
 def start_facts(
     kind: str, name: str, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
 ) -> Facts:
-    """Return a run's span attributes, such as a model's provider or a tool's name."""
     metadata = event.get("metadata") or {}
     facts: Mapping[str, Any]
     if kind == "model":

@@ -167,7 +167,6 @@ class Instrumentation(ModelEvents):
     def _copy_arguments(
         self, run: Run, role: Role, arguments: Mapping[str, Any], instance: Any
     ) -> None:
-        """Copy a call's arguments, which may contain a question, for later reading."""
         reader, defer = self._reader, self._reader.defer
         if role is Role.TOOL and self._recorder.span_content:
             defer(run, "arguments", reader.tool_arguments, dict(arguments))

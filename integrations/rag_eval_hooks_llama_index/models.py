@@ -105,7 +105,6 @@ def tool_calls_of(response: Any) -> list[dict[str, Any]]:
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str | None:
-    """Return a tool call's arguments as JSON, without unread objects."""
     flat = {**arguments, **(arguments.get("kwargs") or {})}
     flat.pop("kwargs", None)
     return as_json({key: one for key, one in flat.items() if not isinstance(one, Opaque)})

@@ -56,8 +56,6 @@ class FunctionCall(NamedTuple):
 
 
 class Reader(BaseReader):
-    """Records copied texts on runs, and remembers what later requests need."""
-
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, form_of)
         # Ids of nodes that retrievers outside any call returned.

@@ -250,7 +250,6 @@ def _stands_alone(role: Role, instance: Any) -> bool:
 
 
 def _is_step_of_request(span_id: str) -> bool:
-    """Return whether a span belongs to a LlamaIndex request, by the name in its id."""
     return span_id[:-_ID_CHARS].rpartition(".")[2] in _STEPS_OF_REQUESTS
 
 

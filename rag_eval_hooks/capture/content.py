@@ -57,7 +57,6 @@ def _json(value: Any, longest: int) -> str:
 
 
 def _shortened(value: Any, longest: int) -> Any:
-    """Cut the texts in a value, except the `type` of a message."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, READABLE_MAPPING):

@@ -62,7 +62,6 @@ class OtherInstrumentors:
 
 
 def _framework_root(run: Run) -> Run:
-    """Return the outermost run that a framework reported."""
     while run.parent is not None and run.parent.kind is not RunKind.MANUAL:
         run = run.parent
     return run

@@ -42,8 +42,6 @@ _KEY_WORDS = 3
 
 
 class Passage:
-    """A candidate text, with the list that contains the text."""
-
     def __init__(self, found: DocumentList, context: Context, form: str | None = None) -> None:
         self.found = found
         self.context = context

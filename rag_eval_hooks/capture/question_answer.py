@@ -100,7 +100,6 @@ def condensed_question(interaction: Interaction, question: str) -> str | None:
 
 
 def answer_of(interaction: Interaction) -> str | None:
-    """Return the root's output. In a manual request, return the last call's output."""
     root = interaction.root
     if root.text is not None and not interaction.candidates:
         return root.text

@@ -110,7 +110,6 @@ class Run:
 
     @property
     def by_hand(self) -> bool:
-        """Whether the application recorded the run and all enclosing runs manually."""
         return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
 
     def within(self, kind: RunKind) -> bool:
@@ -162,8 +161,6 @@ class DocumentList:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """Spans that other instrumentors write for a request."""
-
     active: bool = False
     span: OtherSpan | None = None
     # The context of the other root span, if its trace is not sampled.

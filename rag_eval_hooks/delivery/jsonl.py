@@ -186,5 +186,4 @@ def _json(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a mapping as a JSON object, and other values that JSON lacks as text."""
     return dict(value) if isinstance(value, Mapping) else str(value)

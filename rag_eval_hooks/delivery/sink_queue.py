@@ -106,7 +106,6 @@ class SinkQueue:
                 self._leave(job, reason)
 
     def capacity(self) -> int:
-        """Return how many spooled results the queue can accept."""
         with self._lock:
             if self._closing is not None:
                 return 0

@@ -279,7 +279,6 @@ class Pipeline:
         return replace(self.snapshot(), without_retrieval=self.recorder.ended.unretrieved)
 
     def snapshot(self) -> Stats:
-        """Return the statistics without looking for newly finished requests."""
         return self.books.snapshot(
             self.parts.incidents.counts(),
             recovered=self.processor.recovered,

@@ -59,7 +59,6 @@ class Thresholds:
         return self._scales.get(metric_id, UNIT) != UNIT
 
     def verdicts(self, outcomes: Outcomes) -> dict[str, bool]:
-        """Return whether each scored metric with a threshold passes."""
         return {
             name: self.missed_by(name, outcome) <= 0.0
             for name in self._limits

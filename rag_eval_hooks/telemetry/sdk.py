@@ -32,7 +32,6 @@ _NOT_TAKEN = (404, 405, 501)
 
 
 def resource_of(service_name: str | None) -> Resource:
-    """Return the resource from the OTEL_ variables, with a default service name."""
     resource = Resource.create()
     unnamed = str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service")
     if service_name is None or not unnamed:
