@@ -13,10 +13,10 @@ The first table uses a truthful judge in the same process. Its columns per sampl
 A line below the table shows the share of context characters that a prompt cache serves. The
 simulated cache knows the beginning of a prompt after its first reply.
 
-The last table compares judges on the eight metrics that a decision model can decide. It shows
-requests, characters and output tokens per sample, and samples per minute with a server that replies
-after 100 ms. `characters` counts the text for the model, and `bytes` adds the JSON around this
-text. If `make bench` has installed ragas, the table also has its faithfulness metric.
+The last table compares judges on the eight metrics that a decision model can decide. The table
+shows requests, characters and output tokens per sample, and samples per minute with a server that
+replies after 100 ms. `characters` counts the text for the model, and `bytes` adds the JSON around
+this text. If `make bench` has installed ragas, the table also has its faithfulness metric.
 """
 
 from __future__ import annotations

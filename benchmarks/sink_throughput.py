@@ -2,8 +2,8 @@
 
 A local server replaces Phoenix, MLflow or Langfuse, and answers each request after `--latency`
 seconds. The server answers a fraction `--failures` of the requests with 500 or 429. In half of
-these cases it has already stored the scores. Each row shows the samples per second, relative to one
-request at a time, and the number of scores that were lost or stored twice.
+these cases the server has already stored the scores. Each row shows the samples per second,
+relative to one request at a time, and the number of scores that were lost or stored twice.
 
 The last row shows a user's function: the CPU of a delivery, relative to a direct call.
 

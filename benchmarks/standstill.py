@@ -1,7 +1,8 @@
 """Measure the longest stall of the application's threads while adversarial samples are evaluated.
 
-A thread sleeps for one millisecond again and again, and records how late it wakes up. It also
-records how long this process computed during the delay. Other load on the machine causes the rest.
+A thread sleeps for one millisecond again and again, and records the delay of each wakeup. The
+thread also records how long this process computed during the delay. Other load on the machine
+causes the rest.
 
 Each text repeats one character or unit up to the length limit of capture: white space, digits,
 dots, quotes, brackets or combining marks. For comparison, the process then counts and idles for the

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 __all__ = ["RagEval", "checked"]
 
 _LONGEST_S: Final = 3600.0
-"""Maximum time for a shutdown without a limit, in seconds."""
+"""Maximum seconds of a shutdown without a limit."""
 _MANY: Final = 5
-"""Minimum number of live objects at which the application seems to create one per request."""
+"""Number of live evaluators that suggests one evaluator per request."""
 _EXPORT_S: Final = 30.0
 """Seconds that `flush` without a timeout gives the exporters of `setup_tracing`."""
 

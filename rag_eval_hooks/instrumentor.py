@@ -105,7 +105,7 @@ def _enable(package: str, evals: RagEval) -> ModuleType | None:
 
 
 def _let_spans_wait(provider: object, evals: RagEval) -> bool:
-    """Hold other instrumentors' RAG spans for scores. Return False if the SDK does not allow it."""
+    """Hold other instrumentors' RAG spans for scores. Return False if the SDK forbids this."""
     try:
         from rag_eval_hooks.span_processor import wrap_processors
     except ImportError:

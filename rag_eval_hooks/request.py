@@ -135,7 +135,8 @@ class Ending:
 class Request:
     """One captured request or submitted sample. Equality is identity.
 
-    The application's thread creates the request. After queueing, only the worker thread changes it.
+    The application's thread creates the request. After queueing, only the worker thread changes the
+    request.
     """
 
     key: str

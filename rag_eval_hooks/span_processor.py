@@ -29,7 +29,8 @@ class RagEvalSpanProcessor(SpanProcessor):
     If OpenInference, Traceloop or another instrumentor is active, `spans="auto"` writes no second
     set of spans. The instrumentor's RAG span ends with the request, before the scores exist. This
     processor holds the span for at most `hold_timeout` seconds, adds the scores, and passes the
-    span on. It holds at most `max_held` spans. All other spans pass immediately and unchanged.
+    span on. The processor holds at most `max_held` spans. All other spans pass immediately and
+    unchanged.
 
     ```python
     evals = RagEval()

@@ -35,7 +35,7 @@ _SUPPRESSING: Final = _suppressing()
 def suppressed() -> Iterator[None]:
     """Suppress instrumentation in the block, in a separate OpenTelemetry context.
 
-    Only worker tasks may use this, because it replaces the current context.
+    Only worker tasks may use this block, because the block replaces the current context.
     """
     token = context.attach(_SUPPRESSING)
     try:

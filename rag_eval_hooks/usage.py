@@ -18,7 +18,7 @@ Real tokens are usually longer. So estimates are too high, and the budget holds.
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Judge calls with their tokens and cost. Metrics that share a call count a fraction each.
+    """Judge calls with their tokens and cost. Metrics share a call in equal parts.
 
     Attributes:
         calls: Number of judge requests, including retries. Embedding requests do not count, because

@@ -1,7 +1,7 @@
 """Score the faithfulness of samples with one library and a judge server.
 
-The benchmark runs in the library's environment, with eight samples at a time. It prints scores,
-wall time and CPU time. Imports are not measured.
+The benchmark runs in the library's environment, with eight samples at a time. The benchmark prints
+scores, wall time and CPU time. Imports are not measured.
 
     python -m benchmarks.peers.judging rag-eval-hooks http://127.0.0.1:8000/v1 < samples.json
 """

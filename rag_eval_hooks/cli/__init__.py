@@ -8,4 +8,4 @@ __all__ = ["UsageError"]
 
 
 class UsageError(RagEvalError):
-    """An argument or an input file is invalid. The message names it and gives the reason."""
+    """An argument or an input file is invalid. The message gives name and reason."""

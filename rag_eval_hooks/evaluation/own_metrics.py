@@ -44,8 +44,8 @@ def evaluator_metric(
         id: `<suite>.<metric>`. The default is `evaluator.` and the function's name.
         needs: Fields that the sample must have. Otherwise the evaluator is not called.
         scale: Scale of the evaluator's numbers.
-        timeout: Timeout in seconds. After it, a synchronous evaluator keeps running, and its result
-            is ignored.
+        timeout: Timeout in seconds. After the timeout, a synchronous evaluator keeps running, and
+            the result is ignored.
     """
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
     if not callable(evaluator):
@@ -197,7 +197,7 @@ class Criterion(Metric):
     claim: str
 
     def absent(self, sample: Sample, judge: Judge) -> NotScored | None:
-        """Return the reason if the judge cannot check a sample, else None."""
+        """Return why the judge cannot check a sample, or None."""
         if not (sample.answer or "").strip():
             return NotScored(Cause.UNDEFINED, "the answer is blank")
         if getattr(judge, "screening", False):

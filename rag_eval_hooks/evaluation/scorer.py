@@ -219,7 +219,7 @@ class Scorer:
         }
 
     def _valueless(self, metric: Metric, outcome: NotScored, *, is_lasting: bool) -> NotScored:
-        """Add advice, and report a chosen metric that never has a value with these settings."""
+        """Add advice. Report a chosen metric that never has a value with these settings."""
         advised = self._advised(outcome)
         if is_lasting and not self.only_fed:
             detail = f"metrics such as {metric.id} have no value"

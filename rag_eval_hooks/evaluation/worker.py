@@ -19,7 +19,7 @@ R = TypeVar("R")
 CLOSED: Final = "This RagEval was shut down. Call shutdown() only when the process ends."
 QUEUE_FULL: Final = "queue_full"
 _LONGEST_TURN: Final = 0.005
-"""Seconds for which jobs that never suspend may keep the event loop busy."""
+"""Seconds after which jobs that never suspend must yield to the event loop."""
 
 
 class Handler(NamedTuple):
@@ -28,7 +28,7 @@ class Handler(NamedTuple):
     process: Callable[[Any], Coroutine[Any, Any, None]]
     """Called once per job in the event loop. Handles its own exceptions."""
     end: Callable[[Any], None]
-    """Called once per job when its work is finished, even if it was cancelled before its start."""
+    """Called once per finished job, even if the job was cancelled before its start."""
 
 
 class _Queued(NamedTuple):
@@ -58,8 +58,8 @@ class _Inline(NamedTuple):
 class Worker:
     """Processes queued jobs concurrently, on a daemon thread with an event loop.
 
-    The thread starts with the first job. No thread starts while the lock is held, and only the
-    thread that created the loop uses it. Under gevent, a starting thread runs other waiting
+    The thread starts with the first job. The lock is never held while a thread starts. Only the
+    thread that created the loop runs the loop. Under gevent, a starting thread runs other waiting
     threads. The application's signal handler may raise at any moment.
     """
 
@@ -92,7 +92,7 @@ class Worker:
         return len(self._queue)
 
     def capacity(self) -> int:
-        """Return how many recovered jobs may join the queue. Half of the queue is for new jobs."""
+        """Return how many recovered jobs fit in the queue. Half of the queue is for new jobs."""
         if self._closed or 2 * self.waiting_chars > self._queue_chars:
             return 0
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
@@ -125,8 +125,8 @@ class Worker:
     def put(self, handler: Handler, item: Any, size: int, *, reserved: bool = True) -> str | None:
         """Queue a job of `size` characters. Return None, or `shutdown` if the worker has stopped.
 
-        A job without a reserved slot was accepted earlier. It is queued even if the queue is full
-        or closed.
+        A job without a reserved slot was accepted earlier. The worker queues such a job even if the
+        queue is full or closed.
         """
         with self._lock:
             if reserved:

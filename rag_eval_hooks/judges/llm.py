@@ -49,16 +49,16 @@ class LLMJudge(ModelJudge):
     start with the same schema, system text and contexts. A provider's prompt cache can serve this
     prefix from the second call on.
 
-    The judge parses a reply item by item. It asks again about invalid items and names the problem.
-    An item that stays invalid has no verdict. A call covers at most ten claims. Contexts longer
-    than `verify_tokens` are verified in groups. A claim is unsure if only several groups together
-    state it. Calls for ratings always show all contexts.
+    The judge parses a reply item by item. The judge asks again about invalid items and names the
+    problem. An item that stays invalid has no verdict. A call covers at most ten claims. Contexts
+    longer than `verify_tokens` are verified in groups. A claim is unsure if only several groups
+    together state it. Calls for ratings always show all contexts.
 
     Args:
         chat: The model.
         attempts: Maximum number of requests for one item.
-        stagger: Send the first call about a sample's contexts before the other calls. They wait up
-            to five seconds for its reply, so that the prompt cache can serve them.
+        stagger: Send the first call about a sample's contexts before the other calls. The other
+            calls wait up to five seconds for the first reply, to benefit from the prompt cache.
         verify_tokens: Maximum tokens of contexts per verification, at three UTF-8 bytes per token.
         memo: Stores valid replies for reuse, or None.
         prices: Adds costs to the usage, or None. A reply from the memo costs nothing.

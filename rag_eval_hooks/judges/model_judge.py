@@ -151,7 +151,7 @@ async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 async def findings_by(
     judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
 ) -> Findings:
-    """Return a judge's findings. A `make` counts as one call if the calls inside are invisible.
+    """Return a judge's findings. Report `make` as one call if the calls inside are invisible.
 
     Raises:
         JudgeError: No finding could be made.

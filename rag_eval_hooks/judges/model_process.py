@@ -154,8 +154,8 @@ class _Child(NamedTuple):
 class ModelProcess(Generic[I, R]):
     """A model in a child process that starts on first use and restarts after a crash.
 
-    `run` blocks, and only one thread may call it. The child exits with this process: its socket
-    closes and, on Linux, the kernel kills it.
+    `run` blocks, and only one thread may call it. The child exits with this process: the child's
+    socket closes and, on Linux, the kernel kills the child.
     """
 
     def __init__(self, source: str, load: Load[I, R], *, reply_timeout: float = 300.0) -> None:

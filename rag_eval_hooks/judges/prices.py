@@ -60,8 +60,9 @@ class Prices:
         table: A mapping with `currency` (any text, default USD) and `models`. `models` maps a
             pattern to `input` and `output`, the prices of a million tokens. A pattern is a model's
             name with the wildcards `*`, `?` and `[...]`. An exact name wins, then the first match.
-        base_url: Endpoint of the models. If `genai-prices` knows its provider, it supplies prices
-            for models missing in a USD table. None means that only the table is used.
+        base_url: Endpoint of the models. If `genai-prices` knows the endpoint's provider,
+            `genai-prices` supplies prices for models missing in a USD table. None means that only
+            the table is used.
 
     Raises:
         ConfigError: An entry of the table is invalid.

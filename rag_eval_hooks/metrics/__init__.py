@@ -50,7 +50,7 @@ def choose(
     """Return the chosen metrics in order, without duplicates.
 
     A name with a leading `-` excludes its metrics from those of the other names. Without other
-    names, it excludes them from the default metrics.
+    names, the default metrics lose these metrics.
 
     Raises:
         ConfigError: A name is unknown, no metric remains, or two metrics have the same id.

@@ -68,8 +68,8 @@ class Ask:
 
     Keys name the items. Sentences and chunks are numbered from 1. `a1`, `a2` name claims of the
     answer, `r1` of the reference, and `e1` entities. Texts have their own name. A list or a rating
-    is one item, because a part of it has no meaning. A rating by two templates has one item per
-    template, and a prompt uses one template.
+    is one item, because parts have no meaning. A rating by two templates has one item per template,
+    and a prompt uses one template.
 
     The prompt contains only the chunks numbered in `shown`.
     """
@@ -149,8 +149,8 @@ class Ask:
     def read(self, keys: Sequence[str], reply: str) -> Reading:
         """Return the valid values by item. Invalid items are omitted.
 
-        The last JSON object of a reply counts. If an earlier object, such as a draft or a quote,
-        differs in an item, the judge is asked about the item again.
+        The last JSON object of a reply is the answer. If an earlier object, such as a draft or a
+        quote, differs in an item, the judge is asked about the item again.
 
         Raises:
             ReplyError: The reply contains no JSON object.

@@ -44,7 +44,7 @@ _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
 
 
 class SpoiledGroupError(ReplyError):
-    """An element invalidates its whole group, because the model may have renumbered it."""
+    """An element invalidates its whole group, because the model may have renumbered the group."""
 
 
 def number_of(value: Any) -> Any:
@@ -303,7 +303,7 @@ class _Criterion(_Reasoned):
 
 
 class GEvalElement(ReplyElement):
-    """Ratings by three criteria. If the model adds a total, it is ignored."""
+    """Ratings by three criteria. A total that the model adds is ignored."""
 
     model_config = ConfigDict(extra="ignore")
 

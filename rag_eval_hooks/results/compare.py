@@ -103,7 +103,7 @@ def compare(
     """Compare a new run with a base run.
 
     Samples pair by `question_id` or, without one, by question. Repeated questions pair in order. If
-    a metric has fewer than five pairs, its samples count as unpaired.
+    a metric has fewer than five pairs, all its samples are unpaired.
 
     Args:
         base: Results before the change.

@@ -6,8 +6,8 @@ Sampling (1992), section 5.7. The variance is computed over clusters, such as se
 residual is corrected for its leverage.
 
 The interval is Wilson's (1927) for a proportion with this variance (Korn and Graubard, 1998), so
-that it stays in [0, 1]. It uses Student's t unless the values are proportions of an unweighted
-sample without clusters.
+that the interval stays in [0, 1]. The interval uses Student's t unless the values are proportions
+of an unweighted sample without clusters.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ def entities(text: str) -> list[str]:
     """Return distinct names, dates, places and numbers of a text as written, grouped by kind.
 
     Names are found by capital letters, so only in scripts with case. A capitalized word at the
-    start of a sentence counts unless the text also has it in lower case. A text of at most three
-    words without an entity counts as an entity.
+    start of a sentence is a name unless the text also has the word in lower case. A text of at most
+    three words without an entity is one entity.
     """
     dates = [measure.text for measure in measures(text) if measure.unit == "date"]
     rest = _without(text, dates)

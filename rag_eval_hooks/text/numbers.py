@@ -52,11 +52,11 @@ def numbers(text: str) -> list[Number]:
     """Return the numbers in a text, in order, with repetitions.
 
     "$604" is 604, "1,000" is 1000, "0.305 percent" is 0.305 %, "2.5 million" is 2500000, and
-    "1990s" is 1990. A comma is a decimal comma if it cannot group thousands ("0,305", "1,5",
-    "1.000,50"). Digits of every script and the Unicode minus count.
+    "1990s" is 1990. A comma that cannot group thousands is a decimal comma ("0,305", "1,5",
+    "1.000,50"). Digits of every script and the Unicode minus are recognized.
 
-    Digits in identifiers ("A4b"), versions ("1.2.3") and the markers of a numbered list do not
-    count. A hyphen after a digit or letter is not a sign.
+    Digits in identifiers ("A4b"), versions ("1.2.3") and the markers of a numbered list are
+    excluded. A hyphen after a digit or letter is not a sign.
     """
     return [number for _, _, number in number_spans(text)]
 

@@ -65,15 +65,15 @@ class Spend:
 class Budget:
     """Admits calls while the limits of the current hour and day (UTC) allow. Thread-safe.
 
-    Before its first call, a sample reserves all calls that it is expected to make. So a spent
-    budget leaves whole samples unscored, not parts of samples.
+    Before its first call, a sample reserves all calls that it is expected to make. A spent budget
+    then leaves whole samples unscored, not parts of samples.
 
-    Each call takes its estimate from this reservation, or reserves more. The estimate is one call,
-    the prompt's tokens, the mean tokens of earlier replies, and the price of both. The reply
-    replaces the estimate by the real amount. So calls never exceed their limit. Tokens and cost
-    exceed it at most by the estimation error of concurrent calls. The estimate stands for a call
-    that times out, reports no tokens, or belongs to a killed process. Embedding requests also count
-    as calls, at their own price.
+    Each call uses a part of this reservation, or reserves more. The estimate is one call, the
+    prompt's tokens, the mean tokens of earlier replies, and the price of both. The reply replaces
+    the estimate by the real amount. So calls never exceed their limit. Tokens and cost exceed their
+    limits at most by the estimation error of concurrent calls. The estimate stands for a call that
+    times out, reports no tokens, or belongs to a killed process. Embedding requests are calls, too,
+    at their own price.
 
     Limits are named `<unit>_per_<period>`. `rate` limits this process's calls per second. Processes
     share the SQLite file at `path`, and each applies its own limits. A separate thread accesses the

@@ -151,7 +151,7 @@ class HeuristicJudge:
     Args:
         entailer: A local model that judges every claim that the rules did not refute.
         calibration: A file that `rag-eval-hooks calibrate` wrote from your labels for this judge.
-            It calibrates the probabilities, and its cut decides unsure claims.
+            The file calibrates the probabilities, and the file's cut decides unsure claims.
 
     Raises:
         ConfigError: The file is not a calibration, or it was made for another judge or version.
