@@ -157,7 +157,6 @@ SHAPES: dict[str, tuple[Callable[[], Any], Any]] = {
     "agent": (build_agent, {"messages": [("user", QUESTION)]}),
     "graph": (build_graph, {"question": QUESTION}),
 }
-"""Pipelines with the input of their requests."""
 
 
 def handler(evals: RagEval) -> list[Any]:

@@ -116,8 +116,6 @@ class Application:
         self.sent[end] += 1
 
     async def serve(self, rate: float, seconds: float) -> None:
-        """Send requests. Record each exception that reaches the application."""
-
         async def one() -> None:
             try:
                 await self.request(f"{random.randrange(len(self.batch))} {uuid.uuid4()} what?")

@@ -62,7 +62,6 @@ class Lateness:
         return self._ended + (time.process_time() - self._began if self._began else 0.0)
 
     def during(self, work: Callable[[], object]) -> Lateness:
-        """Record another thread's wakeup delays during a call."""
         done = threading.Event()
 
         def tick() -> None:

@@ -89,7 +89,6 @@ def variant(peer: str, tracing: Tracing) -> Variant:
 
 
 def compared(peer: str, rounds: int) -> dict[str, Any]:
-    """Return the cost of the plain request, and the cost that each handler adds."""
     tracing = Tracing()
 
     def unseen() -> None:

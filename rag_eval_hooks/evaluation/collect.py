@@ -50,7 +50,6 @@ _LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return it")
 _LONGEST_LOAD: Final = 600.0
 """Seconds of model loading that do not count toward the sample's timeout."""
 _LATER_ROUNDS: Final = 2
-"""Maximum number of rounds after the first."""
 _GRACE: Final = 0.25
 """Seconds after the sample's timeout in which a judge may still return findings."""
 _NOTHING: Final = "no context was retrieved"

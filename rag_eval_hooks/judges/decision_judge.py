@@ -181,7 +181,6 @@ class DecisionJudge(ModelJudge):
 
 
 def _requests(parts: Iterable[Answers], *, is_whole: bool) -> list[list[_Item]]:
-    """Return the items of each request. All questions about an item share a request."""
     items: list[_Item] = []
     for answers in parts:
         ask = answers.ask

@@ -25,7 +25,6 @@ from rag_eval_hooks.text.folding import fold
 T = TypeVar("T")
 
 _MOST_CLAIMS: Final = 10
-"""Maximum number of claims in one call."""
 _LITERALLY: Final = "found literally"
 _BEFORE: Final = r"(?<![^\s(\"'\[])"
 _AFTER: Final = r"[.,;:!?)\"'\]]*(?:\s|$)"

@@ -48,7 +48,6 @@ class ModelJudge(ABC):
     makes: ClassVar[frozenset[Finding]]
     not_made: ClassVar[NotScored]
     most_chunks = 10**6
-    """Maximum number of chunks in one request."""
 
     def __init__(self, model: Any, window: int, memo: Memo | None, prices: Prices | None) -> None:
         self.name: str = model.name

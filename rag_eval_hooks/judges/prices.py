@@ -30,7 +30,6 @@ _FORM: Final = (
     "{'models': {'<model>': {'input': <price>, 'output': <price>}}}, prices per million tokens"
 )
 _LISTED: Final = frozenset({"openai", "openai-decisions", "azure"})
-"""Judges and embedders whose endpoint the settings name."""
 _CLOSED: Final = ConfigDict(extra="forbid")
 _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 

@@ -126,7 +126,6 @@ _SYNONYMS: Final = {
     "contexts": ("documents", "docs", "chunks", "passages", "sources", "source_documents"),
     "answer": ("reply", "output", "result", "completion", "generation", "actual_output"),
 }
-"""Other libraries' names for the fields."""
 
 
 @lru_cache
@@ -158,7 +157,6 @@ def metric(
     reads: Callable[[Sample, Findings], frozenset[Finding]] | None = None,
     findings: frozenset[Finding] = frozenset(),
 ) -> Metric:
-    """Build a metric of a suite from its functions and its TOML row."""
     table = SUITES[suite]
     row = table["metrics"][name]
     low, high = table["scale"]

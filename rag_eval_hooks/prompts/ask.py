@@ -41,7 +41,6 @@ from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.text.sentences import sentences
 
 TEMPLATES: Final = ("1", "2")
-"""Keys of the two prompt templates for a rating."""
 _WHOLE: Final = "whole"
 _ROLES: Final = ("answer", "reference")
 """Candidate and standard in the first template for accuracy. The second template swaps the two."""

@@ -16,7 +16,6 @@ from rag_eval_hooks.results.summary import identity_of, scale_of_metric, weight_
 
 T = TypeVar("T")
 Labels: TypeAlias = Mapping[tuple[str, str], float]
-"""Normalized values by sample (id or question) and metric id."""
 _DEFAULT: Final = "ragas.faithfulness"
 _WANTS: Final = (
     '{"sample_id": "...", "metric": "ragas.faithfulness", "value": 0.5}, with "supported": true '

@@ -34,7 +34,6 @@ _MOST_SCORES: Final = 6
 _BLOCK: Final = 25
 """Number of samples per compressed block of the HTML page."""
 _ASKED: Final = 220
-"""Maximum characters of a question in the HTML page's list."""
 
 
 def as_text(markdown: str, width: int = _WIDTH) -> str:

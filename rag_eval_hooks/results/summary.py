@@ -214,7 +214,6 @@ def identity_of(row: Evaluation) -> str:
 
 
 def band_of(metric: str, normalized: float) -> str | None:
-    """Return the label of a value, if the metric defines labels."""
     words = _words()["bands"].get(metric, {})
     return next((word for word, least in words.items() if normalized >= least), None)
 

@@ -27,7 +27,6 @@ _ENGLISH: Final = compiled(_DATA.pop("english"))
 _KINDS: Final = [
     {name: word_set(words) for name, words in kinds.items()} for kinds in _DATA.values()
 ]
-"""Word types in German, French and Spanish."""
 _NOT: Final = re.compile(r"\bcan(?:not|'t)\b|n't\b")
 _LONGEST: Final = 300  # characters of a sentence that only refuses
 _LONG: Final = 5  # sentences; in an answer this long, a refusal at the end does not count

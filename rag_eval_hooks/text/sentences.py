@@ -36,7 +36,6 @@ def sentences(text: str) -> list[str]:
 
 
 def strip_marker(sentence: str) -> str:
-    """Remove a leading bullet, item number or Markdown heading mark."""
     return _MARKER.sub("", sentence).strip()
 
 

