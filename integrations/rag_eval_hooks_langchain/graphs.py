@@ -109,7 +109,7 @@ def outermost(run: Run) -> Run:
 
 
 def begin_step(recorder: Recorder, run: Run, event: Mapping[str, Any]) -> None:
-    """Record what LangGraph says about a starting inner chain run and its graph.
+    """When an inner chain run starts, record what LangGraph says about the run and the graph.
 
     The step's checkpoint identifies an interrupted request. LangGraph names the same checkpoint
     when the request resumes.

@@ -274,7 +274,7 @@ class RagEvalConfig(BaseSettings):
     redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE, Expected(REDACTIONS)] = setting(
         (),
         "Kinds of text removed before anything leaves the process: `email`, `phone`, `card`, "
-        "`iban`, `key`, `ip` and `presidio`. `all` means the first five. See "
+        "`iban`, `key`, `ip` and `presidio`. `all` means all except `ip` and `presidio`. See "
         "[privacy](privacy.md).",
     )
     redact_regions: Annotated[

@@ -56,7 +56,7 @@ class Consumer(NamedTuple):
 class Outbox:
     """Stores this process's jobs, and claims jobs of dead processes. Thread-safe.
 
-    Without a path, jobs exist only in memory. At `max_bytes`, the file accepts no new job.
+    Without a path, jobs exist only in memory. The file accepts no job beyond `max_bytes`.
     """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:

@@ -136,8 +136,8 @@ class SinkQueue:
     def flush(self, timeout: float) -> bool:
         """Wait until every result so far is sent, lost, or stored in the spool.
 
-        Waiting retries run immediately. The call does not wait for a spooled result after its first
-        attempt, or while the sink is down. Returns False on timeout.
+        Waiting retries run immediately. For a result in the spool, the call waits only for the
+        first attempt, and not at all while the sink is down. Returns False on timeout.
         """
         now = time.monotonic()
         deadline = now + timeout

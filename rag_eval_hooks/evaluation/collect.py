@@ -96,7 +96,7 @@ def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Find
 
 
 def misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Replace each finding whose verdicts do not match the items by an absent finding.
+    """Replace each finding that has not one verdict per item by `NotScored`.
 
     A user's judge may return too few verdicts, which would give a wrong score.
     """

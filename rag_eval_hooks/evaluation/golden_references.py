@@ -36,7 +36,7 @@ class References:
         self._holds = holds
 
     def before_redaction(self, sample: Sample) -> Sample:
-        """Like `equal`, but for a sample that is not redacted yet."""
+        """Return the sample with its reference, as `equal` does, before redaction."""
         golden = self._by_question.get(_folded(sample.question))
         self._is_asked = True
         self._is_matched |= golden is not None

@@ -45,7 +45,7 @@ class Calibration:
     def judged(self, support: Support) -> Support:
         """Return a verdict with its calibrated probability. The cut decides the verdict.
 
-        Contradictions and verdicts without a probability stay unchanged.
+        Contradictions keep their verdict. Verdicts without a probability stay unchanged.
         """
         if support.probability is None:
             return support

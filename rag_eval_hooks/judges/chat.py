@@ -188,7 +188,7 @@ def reply_text(content: object, calls: Sequence[object], reasons: Iterable[objec
         reasons: Finish reasons, if the provider has any.
 
     Raises:
-        ReplyError: The reply has no text, or was truncated at an unknown place.
+        ReplyError: The reply has no text, or the client parsed a truncated reply.
     """
     is_parsed = not all(isinstance(call, str) for call in calls)
     for reason in reasons:

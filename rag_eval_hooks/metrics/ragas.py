@@ -133,8 +133,8 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
     """Return the source of a wrong claim, or None if the reference supports the claim.
 
-    The judge does not name the chunks that only together support a claim. If any chunk is relevant,
-    such a claim is relevant.
+    If no single chunk supports a claim but several together do, the judge does not say which ones.
+    Such a claim is relevant if any chunk is relevant.
     """
     if agreement.sure and agreement.holds:
         return None

@@ -290,8 +290,8 @@ class Redactor:
     def again(self, sample: Sample) -> Sample:
         """Redact a sample that other settings have redacted.
 
-        Existing placeholders stay, and new placeholders get higher numbers. Functions and the hash
-        of ids may apply twice.
+        Existing placeholders stay, and new placeholders get higher numbers. The user's functions,
+        and the hash of ids, may change values that they have already replaced.
         """
         session = self.session()
         session.reserve_placeholders(str(sample.to_dict()))

@@ -28,7 +28,7 @@ _MATTERS: Final = 0.05
 
 
 class Basis(NamedTuple):
-    """Bernoulli draws that have the mean's variance, and degrees of freedom."""
+    """Effective sample size of a mean, and degrees of freedom of its t quantile."""
 
     number: float
     freedom: float

@@ -48,7 +48,7 @@ LEXICONS: Final = {
 BREAKS: Final = (",", ";", "&")
 DENIAL: Final = "!"
 VALUE: Final = "#"
-"""Matches any value."""
+"""Stands for any `Measure` when sentences are looked up."""
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
 _WHOLE: Final = {"cannot": "not", "wo": "will", "ca": "can"}
