@@ -172,6 +172,11 @@ class RagEval(OnePerProcess, PublicNames):
         # The exit hooks close other objects.
         weakref.finalize(self, close_abandoned, self._pipeline).atexit = False
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in RagEvalConfig.model_fields or name in ("metrics", "sinks"):
+            raise InputError(f"The settings cannot be changed. Write: RagEval({name}=...).")
+        super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         judge = self._parts.judges[0].name
         return f"<RagEval judge={judge!r} sample_rate={self.config.sample_rate:g}>"

@@ -90,6 +90,9 @@ class _NotIgnored:
 
 class RunHandler(OnePerProcess, BaseCallbackHandler):
     wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")
+    start_trace = event_starts_to_ignore = Misplaced(
+        "is for LangChain. Write: rag_eval_hooks_llama_index.enable(evals)"
+    )
     copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
     ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = _NotIgnored()
 

@@ -85,12 +85,14 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._replied(event.span_id, event.response)
 
     def _replied(self, span_id: str | None, response: Any) -> None:
-        run = self._model_run(span_id)
+        run = self._recorder.of_open_request(span_id) or self._model_run(span_id)
         if run is None or run.within(RunKind.MODEL):
             return
         if run.kind is not RunKind.MODEL:
-            # The prompt's event was lost.
+            # The prompt's event was lost. The span of a stream may have ended since.
             self._recorder.lost(run.id)
+            return
+        if run.end is not None:
             return
         try:
             if isinstance(response, ChatResponse | CompletionResponse):

@@ -146,6 +146,10 @@ class Recorder(Notes):
         run = self._runs.get(run_id)
         return run if run is not None and run.end is None else None
 
+    def of_open_request(self, run_id: Hashable) -> Run | None:
+        """Return a run of an open request, even if the run itself has ended."""
+        return self._runs.get(run_id)
+
     def knows(self, run_id: Hashable) -> bool:
         return run_id in self._runs or run_id in self.left_out
 

@@ -57,7 +57,7 @@ PIPELINES = {
     },
     "llama_index": {
         "refine": 1,
-        "sub questions of which one fails": 1,
+        "accumulate": 1,
         "masked text that the store keeps": 1,
         "FunctionAgent with a retriever": 1,
     },
