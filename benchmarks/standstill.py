@@ -45,7 +45,10 @@ def texts(drawn: random.Random) -> Iterator[str]:
 
 
 class Lateness:
-    """Milliseconds of wakeup delay, of this process's computation, and of garbage collection."""
+    """For each wakeup, in milliseconds: the delay, and the work of this process meanwhile.
+
+    The work is computation and garbage collection.
+    """
 
     def __init__(self) -> None:
         # Arrays add no objects that the garbage collector visits.

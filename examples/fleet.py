@@ -19,7 +19,7 @@ PASSAGE = "The guarantee covers 2 years."
 
 
 def answer(question: str) -> str:
-    """Ask a real model if there is a key."""
+    """Return a real model's answer if `OPENAI_API_KEY` is set, else a fixed wrong answer."""
     if "OPENAI_API_KEY" not in os.environ:
         return "The guarantee covers 5 years."
     from openai import OpenAI

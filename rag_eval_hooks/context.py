@@ -177,7 +177,10 @@ def refusal(value: Any, advice: str = "") -> InputError:
     if named := next((key for key in _TEXT_KEYS if key in value), None):
         stated += f" Its {named!r} must be str, not {type(value[named]).__name__}."
     elif "documents" in value:
-        stated += " Pass its documents: result['documents'], a flat list."
+        stated += (
+            " Pass only its documents, as one flat list: result['documents'], or "
+            "result['documents'][0] if that is a list of lists."
+        )
     elif meant := next((key for key in _TEXT_KEYS if nearest(key, keys)), None):
         stated += f" One of its keys resembles {meant!r}; rename that key."
     else:

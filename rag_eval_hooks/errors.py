@@ -242,7 +242,7 @@ def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> Input
 
 
 def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = "") -> None:
-    """Raise if an argument has none of these types. None is accepted.
+    """Raise unless the argument is None or has one of these types.
 
     Raises:
         InputError: The argument has another type.
@@ -336,19 +336,28 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
 
 
 class JudgeError(RagEvalError):
-    """A judge or embedder returned no usable reply. The findings are `judge_failed`."""
+    """A judge or embedder returned no usable reply.
+
+    The findings are missing, with the cause `judge_failed`.
+    """
 
 
 class JudgeTimeout(JudgeError):
-    """A judge or embedder timed out. The findings are absent as `timeout`."""
+    """A judge or embedder timed out. The findings are missing, with the cause `timeout`."""
 
 
 class BudgetError(JudgeError):
-    """The budget is spent, so the call was not sent. The findings are `over_budget`."""
+    """The budget is spent, so the call was not sent.
+
+    The findings are missing, with the cause `over_budget`.
+    """
 
 
 class JudgeUnavailable(JudgeError):
-    """The judge failed too often, so no call was sent. The findings are `judge_unavailable`."""
+    """The judge failed too often, so no call was sent.
+
+    The findings are missing, with the cause `judge_unavailable`.
+    """
 
 
 class RedactionError(RagEvalError):

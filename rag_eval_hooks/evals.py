@@ -404,7 +404,7 @@ class RagEval(OnePerProcess, PublicNames):
         """Explain the outcome of recent requests. `str(explanation)` gives one sentence.
 
         Accepts the same ids as `feedback`. The process remembers its last 10,000 requests with
-        retrieved text, its last 10,000 without, and up to eight per trace.
+        retrieved text and its last 10,000 without. One id returns at most eight requests.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 

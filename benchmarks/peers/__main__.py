@@ -31,8 +31,11 @@ _NAMES: Final = {
     **{"condition": "replies", "chars": "characters", "wall_s": "wall, s", "cpu_s": "CPU, s"},
     **{"with_shape": "with the form", "replied": "reply characters", "most calls": "call limit"},
     **{"failed": "metrics without a score", "seen": "accepted", "twice": "scored twice"},
-    **{"lost_50": "lost after 50 ms", "lost_late": "lost after 100 ms"},
-    **{"oldest_lost": "longest time before a loss, s", "lost_stored": "lost although on disk"},
+    **{"lost_50": "lost more than 50 ms after they were accepted"},
+    **{"lost_late": "lost more than 100 ms after they were accepted"},
+    **{"oldest_lost": "longest time between acceptance and loss, s"},
+    "lost_stored": "lost although it was accepted no later than a sample of its process that was "
+    "on disk",
 }
 """Column titles on the page, by column name in a benchmark."""
 

@@ -150,7 +150,11 @@ class Instrumentation(ModelEvents):
         return not self._parents.began_unseen(span_id, parent_id, arguments)
 
     def _kind(self, role: Role, parent_id: str | None) -> RunKind:
-        """Return a run's kind. A sync tool call inside its own async call is a chain."""
+        """Return a run's kind.
+
+        A tool run directly inside a tool run gets the kind `CHAIN`, because a tool's async call may
+        run its sync call.
+        """
         parent = self._recorder.get(parent_id) if role is Role.TOOL else None
         is_inner = parent is not None and parent.kind is RunKind.TOOL
         return RunKind.CHAIN if is_inner else role.kind

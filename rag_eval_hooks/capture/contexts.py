@@ -1,9 +1,9 @@
 """Finds the contexts of an answer: the retrieved texts that the answering model saw.
 
 A candidate's rank depends on its origin: documents, then texts of tools, of steps, and of earlier
-turns. Texts that a model or the user wrote are no candidates. Of the ranks with a text in an
-answering prompt, the highest gives the contexts, in prompt order. If the answer uses facts that
-only lower ranks state, their candidates join the contexts. If no prompt shows a candidate, the
+turns. Texts that a model or the user wrote are no candidates. The contexts are the candidates of
+the highest rank that has a text in an answering prompt, in prompt order. If the answer uses facts
+that only lower ranks state, their candidates join the contexts. If no prompt shows a candidate, the
 structure of the run decides.
 """
 
@@ -128,7 +128,10 @@ class _Search:
         return Prompts(texts, fold(self._interaction.root.query or ""), queries)
 
     def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
-        """Add step texts in which prose surrounds a document, such as a parent document."""
+        """Add step texts that contain a document and prose around it.
+
+        An example is the document's parent document.
+        """
         wider = (
             p
             for p in distinct(self._interaction.lists_of(Origin.STEP))

@@ -253,8 +253,8 @@ def _replace_rewritten(interaction: Interaction) -> None:
     """Give each document the text that a later step wrote for the document.
 
     A masked text must not reappear in a context, on a span, in metadata or in a postprocessor's
-    prompt. Two stores may use the same ids. A text therefore replaces another text with the same id
-    only if the step received that other text.
+    prompt. Two stores may use the same id, so a step's text normally replaces only the text that
+    the step received under this id.
     """
     for number, found in enumerate(interaction.lists):
         earlier = interaction.lists[:number]

@@ -337,5 +337,6 @@ def _options_of(given: Mapping[str, Any]) -> CaptureOptions:
         return CaptureOptions.of("interaction()", given)
     except ConfigError as error:
         name = error.field
-        advice = f" To record a value, call it.{name}(...)." if name in _RECORDING else ""
+        recording = f"with evals.interaction(question) as it: it.{name}(...)"
+        advice = f" To record a value: `{recording}`." if name in _RECORDING else ""
         raise InputError(f"The option {name} must be {error.wants}.{advice}") from None

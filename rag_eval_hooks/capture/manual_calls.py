@@ -24,7 +24,10 @@ _REMEMBERED_S = 60
 _PAUSE_S = 5
 """Seconds without another call after which a request is complete."""
 _BEGINNING = 240
-"""A prompt must contain this many leading characters of a cut document."""
+"""A prompt shows a document only if it contains this many of the document's first characters.
+
+A shorter document must appear whole.
+"""
 _MOST_ADDED = 0.2
 """Maximum fraction of a formatter's text that is not from the documents."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)

@@ -299,8 +299,8 @@ class Recorder(Notes):
         """Record that a run's event was lost or unreadable.
 
         The run's request becomes incomplete. If that request is unknown, all open requests become
-        incomplete. Without an open parent, the runs below this run are not a request, and are
-        counted once.
+        incomplete. If neither the run nor its parent is open, one lost request is counted. Later
+        runs below this run do not start a request.
         """
         run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
         if run is not None:

@@ -37,9 +37,9 @@ _CONTEXT_RULES: Final[Mapping[str, str]] = {
 _REMEDIES: Final[Mapping[str, str]] = {
     "question": 'pass the handler question="KEY", where KEY is a key of the input, or a function '
     "that takes the input",
-    "contexts": 'pass the handler contexts="KEY", where KEY is a key of a step\'s output, '
-    'retrieval_tools=["NAME"] for an agent, or as_context=FUNCTION for your own objects; or call '
-    "record_contexts(documents) after a search",
+    "contexts": 'set one option of the handler: contexts="KEY" (a key of a step\'s output), '
+    'retrieval_tools=["NAME"] (for an agent) or as_context=FUNCTION (for your own objects). Or '
+    "call record_contexts(documents) after a search",
     "answer": 'pass the handler answer="KEY", where KEY is a key of the output, or a function that '
     "takes the output",
 }
@@ -109,7 +109,8 @@ def _lines(
         yield from _described(sample)
     if problem is not None:
         yield f"The pipeline raised {problem}"
-        yield "  If it needs more than a question, name a function that takes the question"
+        yield "  If the pipeline needs more than a question, write a function that takes only the"
+        yield "  question and calls the pipeline, and pass it as --capture MODULE:FUNCTION"
     for reason, count in reasons.items():
         text, part = _NO_SAMPLE.get(reason, ("", "contexts"))
         yield f"{f'{count} more without a sample' if samples else 'No sample'}: {reason}"

@@ -57,7 +57,7 @@ class RuleSettings(BaseModel):
     tags: _Texts = ()
     metadata: Annotated[
         dict[str, _Scalar | list[_Scalar]],
-        Expected("a table of texts, numbers, true or false, or lists of them"),
+        Expected("a table whose values are texts, numbers, booleans or lists of these"),
     ] = {}
     question: _Search = None
     answer: _Search = None

@@ -144,8 +144,9 @@ class RagEvalConfig(BaseSettings):
     )
     judge: Annotated[str, AfterValidator(JUDGES.check), Expected(JUDGES.wanted)] = setting(
         "heuristic",
-        "`heuristic`: rules decide, without a network. `nli:<model>`: rules and an entailment "
-        "model on this machine decide. `openai:<model>`: a language model decides. "
+        "`heuristic`: rules and a small trained model decide, without network access. "
+        "`nli:<model>`: rules and an entailment model on this machine decide. `openai:<model>`: "
+        "a language model decides. "
         "`openai-decisions:<model>` and `systemone:<model or url>`: a [decision model]"
         "(decision-models.md), which answers typed questions with probabilities, decides.",
     )
@@ -186,9 +187,10 @@ class RagEvalConfig(BaseSettings):
     )
     question_checks: Path = setting(None, "TOML file with question checks, by `question_id`.")
     sample_rate: Rate = setting(1.0, "Fraction of requests to evaluate. The trace id decides.")
-    metric_rates: Annotated[MetricRates, Expected("suite or metric id = number from 0 to 1")] = (
-        setting({}, "Sample rate by suite or metric. It overrides `sample_rate`.")
-    )
+    metric_rates: Annotated[
+        MetricRates,
+        Expected("a table that gives suite or metric ids a number from 0 to 1 each"),
+    ] = setting({}, "Sample rate by suite or metric. It overrides `sample_rate`.")
     rules: Annotated[tuple[RuleSettings, ...], Expected("tables, each with a rate")] = setting(
         (),
         "Sampling rules. A rule has conditions on a request, and a rate. The first matching rule "
@@ -230,10 +232,11 @@ class RagEvalConfig(BaseSettings):
         Expected("'auto', 'all', 'sampled', 'root' or 'none'"),
     ] = setting(
         "auto",
-        "Request spans to write. `auto`: all. If another instrumentor already writes a span for "
-        "the whole request, none, because its span takes the scores. If its span cannot take them, "
-        "only the RAG span. `all`: all. `sampled`: like `auto`, but none for a request that is "
-        "sampled out at its start. `root`: only the RAG span. `none`: none.",
+        "Request spans to write. `auto`: all, unless another instrumentor already writes a span "
+        "for the whole request. Then its span takes the scores, and rag-eval-hooks writes none, or "
+        "only the RAG span if the other span cannot take them. `all`: all. `sampled`: like `auto`, "
+        "but none for a request that is sampled out at its start. `root`: only the RAG span. "
+        "`none`: none.",
     )
     evaluation_span: Annotated[
         Literal["late", "child", "trace", "off"], Expected("'late', 'child', 'trace' or 'off'")
@@ -255,8 +258,8 @@ class RagEvalConfig(BaseSettings):
     )
     broker: Annotated[Secret, Expected(BROKER)] = setting(
         None,
-        "URL of the workers' broker. With RabbitMQ, also the Redis URL for results. It is never "
-        "printed.",
+        "URL of the workers' broker. With RabbitMQ, add a comma and the Redis URL that receives "
+        "the results. The value is never printed.",
     )
     sinks: Annotated[Names, Expected(SINKS.wanted)] = setting(
         (), "Additional destinations of scores, besides the span."

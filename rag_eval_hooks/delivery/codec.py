@@ -41,9 +41,10 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Return the result in a text, without verdicts.
+    """Parse a stored result from its JSON text.
 
-    If `lacks` returns True, the result is redacted again.
+    Its pass/fail verdicts by threshold are not restored. If the text was redacted with other
+    settings than the current ones, the sample is redacted again and explanations are dropped.
     """
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]

@@ -96,7 +96,7 @@ def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Find
 
 
 def misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Replace each finding that has not one verdict per item by `NotScored`.
+    """Return `NotScored` for each finding without exactly one verdict per item or chunk.
 
     A user's judge may return too few verdicts, which would give a wrong score.
     """

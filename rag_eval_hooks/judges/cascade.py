@@ -194,5 +194,8 @@ def _draw(question: str, kind: Finding, item: str) -> float:
 
 def _made(judge: str | Judge) -> Judge:
     if isinstance(judge, str):
-        raise RuntimeError(f"judge {judge!r} does not exist yet: use RagEval(judge=...)")
+        raise RuntimeError(
+            f"judge {judge!r} is only a name, which RagEval creates: "
+            "pass the cascade as RagEval(judge=...)"
+        )
     return judge

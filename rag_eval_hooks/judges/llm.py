@@ -162,10 +162,10 @@ def _literal(ask: Ask) -> dict[str, Verdict]:
 
 
 class Stagger:
-    """Sends the first call with a prompt prefix before other calls with this prefix.
+    """Holds back calls with the same prompt prefix until the first of them has ended.
 
     A provider caches a prefix once the first reply has started. Earlier calls pay the full price.
-    If the first call fails, the other calls proceed.
+    A call waits for at most five seconds. If the first call fails, the other calls proceed.
     """
 
     def __init__(self) -> None:

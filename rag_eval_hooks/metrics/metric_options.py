@@ -69,7 +69,7 @@ def _refuse_weights(name: str, weights: Mapping[str, float], known: Mapping[str,
         if not (math.isfinite(weight) and weight >= 0):
             raise ConfigError(f"{name}.{part}", weight, "a finite number, 0 or more")
     if not any(weights.values()):
-        raise ConfigError(name, dict(weights), "at least one weight above 0")
+        raise ConfigError(name, dict(weights), "weights, at least one of them above 0")
 
 
 def dont_know_phrase(answer: str, mode: DontKnow) -> str | None:

@@ -118,7 +118,7 @@ class ListCheck(_Check):
     """
 
     value = "rules_coverage"
-    summary = "Share of the reference's list items that the answer to {} lists."
+    summary = "Share of the reference's list items that are also items in the answer to {}."
     needs = frozenset({SampleField.ANSWER, SampleField.REFERENCE})
     kind: Literal["list"]
     patterns: list[re.Pattern[str]] = []

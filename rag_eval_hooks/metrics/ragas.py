@@ -133,8 +133,9 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
     """Return the source of a wrong claim, or None if the reference supports the claim.
 
-    If no single chunk supports a claim but several together do, the judge does not say which ones.
-    Such a claim is relevant if any chunk is relevant.
+    The source is `relevant`, `irrelevant`, `unsupported` or `unsure`. If no single chunk supports a
+    claim but several together do, the judge does not say which ones. For such a wrong claim the
+    source is `relevant` if any chunk is relevant.
     """
     if agreement.sure and agreement.holds:
         return None

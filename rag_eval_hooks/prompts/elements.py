@@ -65,7 +65,7 @@ def _flag(value: Any) -> Any:
 
 def _one_line(text: str) -> str:
     if is_empty(text) or "\n" in text.strip():
-        raise ValueError("it is empty, or contains text between two parts of a reply")
+        raise ValueError("it is empty or has more than one line")
     return text.strip()
 
 
@@ -175,7 +175,7 @@ class EntityList(ReplyElement):
 
     def content(self, _view: View) -> Any:
         if sorted(item.n for item in self.items) != list(range(1, self.count + 1)):
-            raise ReplyError("the numbers do not run from 1 to count")
+            raise ReplyError("the items are not numbered from 1 to the value of `count`")
         ordered = sorted(self.items, key=lambda item: item.n)
         return tuple(dict.fromkeys(item.text for item in ordered))
 

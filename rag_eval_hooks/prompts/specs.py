@@ -112,7 +112,7 @@ ABOUT: Final[Mapping[Finding, Finding]] = {
     Finding.QUESTION_SIMILARITY: Finding.QUESTIONS,
     **{kind: spec.about for kind, spec in SPECS.items() if spec.about is not None},
 }
-"""Maps a finding with verdicts to the finding with the judged items, in the same order."""
+"""Maps a finding to the finding whose items it judges. Verdicts and items have the same order."""
 
 
 def with_bases(kinds: frozenset[Finding]) -> frozenset[Finding]:

@@ -1,7 +1,8 @@
 """Summarizes results by metric and group: means, labels, and causes of missing scores.
 
-The tables follow GraphRAG Evaluation Metrics: by method and question type; best, worst, mean;
-distribution of grades; counts of classes.
+The tables have the layout of the document "GraphRAG Evaluation Metrics". It groups by method and
+question type, and shows best, worst and mean score, the distribution of grades, and the counts of
+classes.
 """
 
 from __future__ import annotations

@@ -310,7 +310,10 @@ class Processor(Observer):
 async def evaluate_inline(
     parts: Parts, sample: Sample, chosen: Container[str] | None = None
 ) -> Outcomes:
-    """Return the outcomes of the chosen metrics, or of all metrics, as in the background."""
+    """Evaluate a sample now, under the same conditions as in the background.
+
+    Return the outcomes of the chosen metrics, or of all metrics.
+    """
     with suppressed(), parts.call_context():
         # A metric requested by name reports its missing input.
         named = chosen is not None

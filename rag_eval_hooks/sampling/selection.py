@@ -118,10 +118,11 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision] | None:
-        """Return the metrics that feedback adds to a sample's evaluation, with the sample, or None.
+        """Return the sample and the metrics that feedback adds, or None if feedback adds none.
 
         A sample without a reference gets the feedback's reference. Metrics that the reference adds
-        keep their probability. Other metrics have the rate 0, because they were not sampled.
+        keep their probability. Metrics that a feedback rule adds have the rate 0, because no
+        sampling chose them. Their scores have no probability.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:

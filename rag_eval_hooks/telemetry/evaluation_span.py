@@ -58,9 +58,10 @@ class EvaluationSpans:
     """Writes spans `evaluation <workflow>`, each with one link to the RAG span.
 
     Without a recorded RAG span, no span is written. In the mode `late`, the span is below the RAG
-    span, if its scores arrive late. In the mode `child`, the span is below every RAG span, and in
-    the mode `trace` in a separate trace. `off` writes no span. A span below the RAG span has the
-    request's end time, so that the trace is not longer than its request.
+    span, if its scores arrive late. In the mode `child`, every evaluation span is below its RAG
+    span. In the mode `trace`, every evaluation span is in a separate trace. `off` writes no span. A
+    span below the RAG span has the request's end time, so that the trace is not longer than its
+    request.
     """
 
     def __init__(self, provider: TracerProvider | None, *, mode: str, content: bool) -> None:

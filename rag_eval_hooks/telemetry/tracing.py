@@ -29,12 +29,13 @@ def setup_tracing(
     """Create providers with exporters and set them globally.
 
     Use this in an application without OpenTelemetry providers. With OTLP, the call also creates
-    providers for metrics and log events, unless the application has set its own. A receiver may
-    accept only spans.
+    providers for metrics and log events, unless the application has set its own. A receiver that
+    accepts only spans is fine: a refused metric or log request (404, 405, 501) is no error.
 
     Args:
         endpoint: Base URL of an OTLP/HTTP receiver. The default comes from the
-            `OTEL_EXPORTER_OTLP_*` variables. Without them, it is `http://localhost:4318`.
+            `OTEL_EXPORTER_OTLP_*` variables. Without them, it is `http://localhost:4318`. With
+            `console=True` and no endpoint, there is no OTLP exporter.
         console: Whether to print spans.
         service_name: Default service name if neither `OTEL_SERVICE_NAME` nor
             `OTEL_RESOURCE_ATTRIBUTES` sets one.

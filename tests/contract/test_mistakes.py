@@ -165,7 +165,7 @@ MISTAKES: dict[str, str] = {
     "llama_index.enable(evals); ask.invoke(SECRET); llama_index.disable()": (
         "No call of LlamaIndex reached rag_eval_hooks_llama_index.enable(). For LangChain, write"
     ),
-    "with evals.interaction(SECRET, contexts=[SECRET]): pass": "call it.contexts(...)",
+    "with evals.interaction(SECRET, contexts=[SECRET]): pass": "as it: it.contexts(...)",
     "asyncio.run(evaluate(evals))": "evaluate() blocks the running event loop (write: await",
 }
 

@@ -34,7 +34,7 @@ _FREE: Final = Price(0.0, 0.0)
 _BUSY_S: Final = 2.0
 """Maximum seconds to wait for another process's lock, which normally lasts under 1 ms."""
 _KEPT_S: Final = 7 * 86_400
-"""Seconds after which the file deletes a finished period."""
+"""Age in seconds at which a period's row is deleted from the budget file."""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
     "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"

@@ -165,7 +165,7 @@ def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
     other = SplitText(reference)
     for claim in answer.claims:
         if denied := _denied(claim, other, asked):
-            return Verdict(False, f"only one of the texts negates {denied}")
+            return Verdict(False, f"only one of answer and reference negates {denied}")
     return stated
 
 
