@@ -19,7 +19,7 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.books import Stats
-from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig, refuse_change
 from rag_eval_hooks.errors import (
     ConfigError,
     InputError,
@@ -173,8 +173,7 @@ class RagEval(OnePerProcess, PublicNames):
         weakref.finalize(self, close_abandoned, self._pipeline).atexit = False
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in RagEvalConfig.model_fields or name in ("metrics", "sinks"):
-            raise InputError(f"The settings cannot be changed. Write: RagEval({name}=...).")
+        refuse_change(name)
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:

@@ -90,7 +90,7 @@ class CaptureOptions:
         """
         known = [one.name for one in fields(cls)]
         for name in given.keys() - {*known}:
-            if name in ("metrics", "sinks", *RagEvalConfig.model_fields):
+            if name in RagEvalConfig.model_fields:
                 raise InputError(f"{owner} has no option {name!r}. Write: RagEval({name}=...).")
         check_names(f"{owner} has no option", given, known)
         return cls(**given)

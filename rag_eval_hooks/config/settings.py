@@ -48,6 +48,7 @@ from rag_eval_hooks.errors import ConfigError, InputError, masked
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, SINK_KEYS, SINKS, TOKEN_SCORERS
 
 __all__ = [
+    "refuse_change",
     *("BROKER", "BUDGET", "REDACTIONS", "ArgumentKeywords", "RagEvalConfig", "SettingKeywords"),
 ]
 
@@ -314,8 +315,7 @@ class RagEvalConfig(BaseSettings):
         return (init_settings,)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in type(self).model_fields:
-            raise InputError(f"The settings cannot be changed. Write: RagEval({name}=...).")
+        refuse_change(name)
         super().__setattr__(name, value)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -343,6 +343,16 @@ class RagEvalConfig(BaseSettings):
         """Return each limit by unit and period, such as `calls_per_hour`."""
         given: dict[str, Any] = {**self.budget}
         return {k: v for k, v in given.items() if k not in ("calls_per_second", "path")}
+
+
+def refuse_change(name: str) -> None:
+    """Reject the assignment of a setting after construction.
+
+    Raises:
+        InputError: The name is a setting.
+    """
+    if name in RagEvalConfig.model_fields:
+        raise InputError(f"The settings cannot be changed. Write: RagEval({name}=...).")
 
 
 def _config_error(

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from opentelemetry import _logs, metrics, trace
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import Meter, MeterProvider
 from opentelemetry.trace import Span, SpanContext, TracerProvider
@@ -27,6 +26,7 @@ from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.telemetry.rag_span import SpanHolder, rag_span_of
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
+from rag_eval_hooks.telemetry.tracing import global_providers
 
 __all__ = ["Telemetry"]
 
@@ -185,8 +185,8 @@ class Telemetry(Observer):
 
 
 def _warn_without_providers() -> None:
-    ask = (trace.get_tracer_provider, metrics.get_meter_provider, _logs.get_logger_provider)
-    if all(type(one()).__name__.lstrip("_").startswith(("Proxy", "NoOp")) for one in ask):
+    names = (type(one).__name__.lstrip("_") for one in global_providers())
+    if all(name.startswith(("Proxy", "NoOp")) for name in names):
         warn_once(
             "The scores go nowhere: there is no sink and no tracer provider. Write: "
             "RagEval(sinks=['console']), or call setup_tracing() at the start"
