@@ -36,7 +36,7 @@ RUNS = size(500, 3_000)
 
 
 class CorruptChat:
-    """A model that tells the truth, in replies of which one, or all for None, get corrupted."""
+    """Truthful chat model that corrupts reply number `call`, or every reply if `call` is None."""
 
     name = "corrupt:test"
 

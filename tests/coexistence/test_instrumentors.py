@@ -88,7 +88,7 @@ def is_hidden(name: str, shape: str) -> bool:
 
 
 def constant(spans: Spans, alone: Spans, again: Spans) -> dict[str, dict[str, Any]]:
-    """Attributes by name of their spans: those that two calls without us have alike."""
+    """Return the attributes, by span name, that are equal in two runs without our spans."""
     first, second = ({s["name"]: s["attributes"] for s in each} for each in (alone, again))
     alike = {
         name: {key for key, value in held.items() if second[name].get(key) == value}
@@ -104,7 +104,7 @@ def constant(spans: Spans, alone: Spans, again: Spans) -> dict[str, dict[str, An
 
 @orders
 def test_their_rag_span_carries_the_scores(name: str, order: str) -> None:
-    """Their spans are those that they write without us, once each, and theirs has the scores."""
+    """The other instrumentor writes its usual spans, each once. One RAG span has the scores."""
     alone, again = world(name, "", wrap=True), world(name, "", wrap=True, sample_rate=1.0)
     for shape, spans in world(name, order, wrap=True).items():
         assert names(spans, ours=False) == names(alone[shape], ours=False), shape

@@ -91,7 +91,7 @@ class OtherEvents(BaseEventHandler):
 
 
 def handlers(notes: Notes) -> tuple[OtherSpans, OtherEvents]:
-    """Return handlers that write down what they get."""
+    """Return handlers that record each event in `notes`."""
     spans, events = OtherSpans(), OtherEvents()
     spans._notes = events._notes = notes
     return spans, events

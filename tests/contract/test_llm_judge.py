@@ -1,4 +1,4 @@
-"""Laws of LLMJudge: what it asks, how often, what it keeps, and that it guesses nothing."""
+"""Laws of LLMJudge: its prompts, its number of calls, its cache, and no guessed finding."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -32,7 +32,7 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from tests.servers.platform_server import Answer, PlatformServer, Request, well
 from tests.support.delivery import PLATFORMS, Dispatched
-from tests.support.size import size
+from tests.support.size import fixed_machine
 from tests.waiting import until
 
 CLAIM = {"claim": "The moon is made of cheese.", "supported": False, "reason": "in no chunk"}
@@ -167,13 +167,7 @@ class Deliveries(RuleBasedStateMachine):
 
 
 TestDeliveries = Deliveries.TestCase
-TestDeliveries.settings = settings(
-    max_examples=size(10, 60),
-    stateful_step_count=8,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
+TestDeliveries.settings = fixed_machine(10, 60, steps=8)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +240,7 @@ def test_flush_waits_for_stored_results_of_a_call_beyond_its_time_limit(
 
 
 class Store:
-    """A sink that keeps what it gets."""
+    """A sink that stores each result."""
 
     def __init__(self) -> None:
         self.got: list[Any] = []
@@ -384,7 +378,7 @@ def test_platform_that_never_takes_a_score_counts_its_loss_with_the_cause(
 def test_hanging_platform_bounds_memory_and_counts_every_loss(
     begin: Callable[..., Opened],
 ) -> None:
-    """No more than the limit waits; the rest is refused. Closing counts what is left."""
+    """The queue rejects results above its limit. Closing counts the results that remain."""
     end = threading.Event()
 
     def answer(request: Request) -> Answer:

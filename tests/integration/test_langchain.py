@@ -1,4 +1,4 @@
-"""A real LangChain chain: its spans, what its caller notices, what it may hold, its options."""
+"""A real LangChain chain with the handler: spans, exceptions, memory and options."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def drawn() -> Variation:
 
 
 def say(text: str, *shown: str) -> str:
-    """Show a model some texts, of which it says one thing."""
+    """Show texts to a model that always replies with `text`, and return the reply."""
     return str(Chat(reply=lambda _: text).invoke("\n".join(shown)).content)
 
 
@@ -241,7 +241,7 @@ def state_of(**keys: Any) -> Any:
 def test_a_graph_resumed_by_another_process_has_its_question_in_the_state(
     world: World, shown: str, drawn: Variation
 ) -> None:
-    """Under any key: the one that was named, or whose text the prompt shows; else there is none."""
+    """The state key of the question is named by `question=`, or the prompt shows its text."""
     question, passages, answer = drawn.question(), drawn.passages(2), drawn.sentence()
     asked, note, found, reply = (drawn.name() for _ in range(4))
     schema = state_of(**{asked: str, note: str, found: list[Document], reply: str})

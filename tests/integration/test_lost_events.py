@@ -139,7 +139,7 @@ def spoiled(framework: str, number: int, fault: str) -> Iterator[Faults]:
 def ran(
     framework: str, shape: Shape, way: str, number: int, fault: str
 ) -> tuple[int, list[Sample], Sequence[Expected]]:
-    """Run a shape while one event is bad; return the number of events, samples and what is due."""
+    """Run a shape with one bad event. Return the number of events, the samples and the due ones."""
     world = World(INTERACTION_SECONDS=3600)
     with spoiled(framework, number, fault) as passing:
         shape.run(world, way)

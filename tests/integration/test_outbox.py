@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -23,7 +23,7 @@ from rag_eval_hooks.delivery import outbox, outbox_file
 from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, FEEDBACK, OutboxFile, read_counts
 from rag_eval_hooks.incidents import Incidents
-from tests.support.size import size
+from tests.support.size import fixed_machine
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, and limits of a file")
@@ -293,10 +293,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestOutbox = Machine.TestCase
-TestOutbox.settings = settings(
-    max_examples=size(4, 40),
-    stateful_step_count=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
+TestOutbox.settings = fixed_machine(4, 40, steps=25)

@@ -184,7 +184,7 @@ def test_force_flush_waits_for_scores_within_its_time(latency: float, told: str)
 
 
 def test_a_span_that_outlives_its_evaluation_gets_the_scores_at_its_end() -> None:
-    """Also a full one, of which scores take only the room that the owner left."""
+    """A full span takes only as many score attributes as its owner's attributes leave room for."""
     world = World(limits=SpanLimits(max_span_attributes=3))
     root, span = world.begun()
     world.evals.recorder.end(root)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any, Final, TypeVar
 
+from hypothesis import HealthCheck, settings
+
 VARIABLE: Final = "RAGEVAL_TESTS_LONG"
 FULL: Final = bool(os.environ.get(VARIABLE))
 """True under `pytest --long`. Subprocesses see it too, by the variable."""
@@ -16,6 +18,17 @@ T = TypeVar("T")
 def size(quick: T, full: T) -> T:
     """Return `full` under `pytest --long`, else `quick`: counts, seeds, lists of cases."""
     return full if FULL else quick
+
+
+def fixed_machine(quick: int, full: int, steps: int) -> settings:
+    """Return the settings of a state machine that runs the same examples every time."""
+    return settings(
+        max_examples=size(quick, full),
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 def each_once(*columns: Sequence[Any]) -> list[tuple[Any, ...]]:
