@@ -56,6 +56,7 @@ CORRUPTIONS: Mapping[str, Callable[[Answers], Answers]] = {
         {**one, "probabilities": [{"value": "yes", "label": "yes", "probability": 1.0}]}
         for one in answers
     ],
+    "a key lacking": lambda answers: [dict([*one.items()][:-1]) for one in answers],
     "another choice": lambda answers: [{**one, "choice": "yes"} for one in answers],
     "no sum": share(lambda p: min(p + 0.2, 1.0)),
     **{str(bad): share(bad) for bad in (float("nan"), float("inf"), 1.5, -0.5, "1", None, True)},

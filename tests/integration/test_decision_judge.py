@@ -10,8 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -26,22 +24,18 @@ from rag_eval_hooks import (
     Sample,
     Score,
 )
-from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, made
-from rag_eval_hooks.judges.calls.call_limits import CallLimits
-from rag_eval_hooks.judges.decision_model import DecisionEndpoint, DecisionModel
 from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.prompts import SPECS, ReplyError
+from rag_eval_hooks.prompts import SPECS
 from rag_eval_hooks.score import Cause
 from tests.servers.decision_server import DecisionServer
-from tests.servers.samples import GRADE, LONG_VERIFY, RATE, VERIFY, WHOLE_VERIFY, spent, verdicts
+from tests.servers.samples import GRADE, LONG_VERIFY, VERIFY, spent, verdicts
 from tests.support.corpus import EIGHT, planted, samples
 from tests.support.judge_task import JudgeTask
 from tests.support.size import size
 
 KINDS = ("openai-decisions", "systemone")
 DECIDED = frozenset(kind for kind, spec in SPECS.items() if spec.is_decision)
-TASKS = [replace(one, wanted=one.wanted & DECIDED) for one in (WHOLE_VERIFY, RATE, GRADE)]
 
 
 def judge_of(server: DecisionServer, kind: str = KINDS[0], **options: Any) -> DecisionJudge:
@@ -200,46 +194,6 @@ def test_key_goes_only_to_the_endpoint_that_it_was_set_for(monkeypatch: pytest.M
         RagEval(judge="systemone:jev")
     with pytest.raises(ConfigError, match="systemone"):
         DecisionJudge("openai:gpt-4o-mini", api_key="k")
-
-
-@given(st.from_regex(r"[a-z]{3,9}_option", fullmatch=True))
-def test_unknown_option_is_refused_for_a_name_and_for_an_object(name: str) -> None:
-    model = DecisionEndpoint("systemone:m", {"api_key": "k"})
-    options: dict[str, Any] = {name: 3}
-    with pytest.raises(TypeError, match=name):
-        DecisionJudge("systemone:m", api_key="k", **options)
-    with pytest.raises(ConfigError, match=name):
-        DecisionJudge(model, **options)
-
-
-class Fixed(DecisionModel):
-    def __init__(self, answers: Any) -> None:
-        super().__init__(Caller("m", Operation.DECISION), CallLimits())
-        self.answers = answers
-
-    async def ask(self, *given: Any) -> Any:
-        async with given[-1].sending():
-            return self.answers
-
-
-OPTIONS = {"a": None, "b": None}
-ANSWERS: dict[str, dict[str, Any]] = {
-    "noul": {"noul": 0.9},
-    "choice": {"choice": "a", "probabilities": {"a": 0.9, "b": 0.1}},
-    "score": {"probabilities": {"0": 0.9, "1": 0.1}},
-}
-
-
-@pytest.mark.parametrize("kind", ANSWERS)
-async def test_answer_that_lacks_a_key_counts_as_none(kind: str) -> None:
-    asked, whole = [{"type": kind, "instructions": "x", "criteria": OPTIONS}], ANSWERS[kind]
-    whole = {"type": kind, **whole}
-    assert json.loads(await Fixed({"1": whole}).complete("s", "s", asked)) != [None]
-    for lost in whole:
-        part = {key: value for key, value in whole.items() if key != lost}
-        assert json.loads(await Fixed({"1": part}).complete("s", "s", asked)) == [None]
-    with pytest.raises(ReplyError, match="no answers"):
-        await Fixed(None).complete("s", "s", asked)
 
 
 def test_cascade_asks_the_second_judge_about_claims_inside_the_band() -> None:

@@ -46,14 +46,8 @@ async def test_mapping_and_keywords_are_evaluated_as_their_sample(
     assert evals.evaluate(plain) == evals.evaluate(**plain) == expected
     assert await evals.aevaluate({"user_input": "q", "response": "see page 1"}) == expected
     assert evals.submit(plain)
-    for wrong, fields, message in (
-        (None, {"question": "q", "anwser": "a"}, "anwser"),
-        ({"question": "q"}, {"answer": "a"}, "a sample or keyword fields, not both; got answer"),
-        (None, {}, r"must be a Sample, or a mapping .*, not NoneType"),
-        ([plain], {}, r"must be a Sample, or a mapping .*, not list"),
-    ):
-        with pytest.raises(TypeError, match=message):
-            evals.evaluate(wrong, **fields)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a sample or keyword fields, not both; got answer"):
+        evals.evaluate(plain, answer="a")
 
 
 class BrokenProvider(TracerProvider):
@@ -82,13 +76,8 @@ def test_a_minus_takes_metrics_away() -> None:
     names = evals.evaluate(sample(reference="r")).keys()
     assert "ragas.noise_sensitivity" not in names
     assert "ragas.faithfulness" in names
-    alone = RagEval("-ragas.faithfulness").evaluate(sample()).keys()
-    assert {name.partition(".")[0] for name in alone} == {"ragas"}
-    assert "ragas.faithfulness" not in alone
     with pytest.raises(ConfigError, match=r"'-ragas'.*at least one"):
         RagEval(["ragas", "-ragas"])
-    with pytest.raises(ConfigError, match="did you mean"):
-        RagEval(["ragas", "-ragas.noise_sensitivty"])
     evals.shutdown(1)
 
 
@@ -129,8 +118,6 @@ def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(ConfigError) as error:
         RagEval(sinks=["phenix:http://user:secret@host/"])
     assert "secret" not in str(error.value)
-    with pytest.raises(ConfigError, match="must be 'console', 'jsonl"):
-        RagEval(sinks=["console:x"])
 
 
 def test_import_of_an_integrations_name_says_where_it_lives() -> None:
@@ -182,16 +169,6 @@ def broken(outputs: dict[str, Any]) -> float:
 
 def undecided(outputs: dict[str, Any]) -> dict[str, Any]:
     return {"key": "undecided", "score": None}
-
-
-def test_a_traceback_of_a_users_metric_is_shown_at_debug(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG", "rag_eval_hooks")
-    with RagEval(metrics=[evaluator_metric(broken)], judge="heuristic") as evals:
-        evals.evaluate(TOWER)
-    shown = [one for one in caplog.records if one.exc_info and one.levelname == "DEBUG"]
-    assert any("ValueError: the answer" in (one.exc_text or "") for one in shown)
-    warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert any("ValueError" in line and "the answer" not in line for line in warned)
 
 
 def test_a_result_is_a_score_and_no_result_has_a_cause() -> None:

@@ -74,6 +74,9 @@ class Verdict(BaseModel):
     sources: list[Source] = [Source()]
 
 
+VERDICT = '{"sources": [{"kind": "yes", "day": "2024-05-01"}]}'
+
+
 class Model(BaseModel):
     """A state or an answer as a model of pydantic."""
 
@@ -143,26 +146,16 @@ def test_the_answer_is_read_in_every_form(world: World) -> None:
         ({"structured_response": Kind.YES, "messages": [AIMessage("Returning")]}, '"yes"'),
         ({"raw": ai, "parsed": None, "parsing_error": "e"}, "a"),
         ({"raw": AIMessage(""), "parsed": {"n": 1}, "parsing_error": None}, '{"n": 1}'),
+        (Verdict(), VERDICT),
+        ({"question": "q", "context": [ONE], "answer": Verdict()}, VERDICT),
+        ({"raw": AIMessage("r"), "parsed": Verdict(), "parsing_error": None}, VERDICT),
+        (False, "false"),
         ({"result": [ONE]}, None),
         ({"answer": []}, '{"answer": []}'),
         (7, "7"),
     ]
     for outputs, answer in forms:
         assert asked(world, "q", outputs).answer == answer, outputs
-
-
-@pytest.mark.parametrize("place", ["alone", "named", "parsed"])
-def test_a_structured_answer_is_the_json_of_itself(place: str, world: World) -> None:
-    """Alone, under a known name and as what was parsed: its own JSON, and nothing around it."""
-    plain = {"sources": [{"kind": "yes", "day": "2024-05-01"}]}
-    values = [(Verdict(), plain), ([Source()], plain["sources"]), (["a"], ["a"]), (False, False)]
-    for value, due in [*values, ({"verdict": "yes"}, {"verdict": "yes"})]:
-        outputs = {
-            "alone": value,
-            "named": {"question": "q", "context": [ONE], "answer": value},
-            "parsed": {"raw": AIMessage("r"), "parsed": value, "parsing_error": None},
-        }[place]
-        assert json.loads(asked(world, "q", outputs).answer or "") == due, value
 
 
 @pytest.mark.parametrize(
@@ -204,31 +197,24 @@ def test_a_retriever_is_asked_anything(world: World, shape: str, drawn: Variatio
 
 # Where question and answer stand.
 
-QUESTIONS: dict[str, Callable[[Variation, str], Any]] = {
-    "beside ids": lambda drawn, asked: {
-        drawn.name(): drawn.name(),
-        drawn.name(): asked,
-        drawn.name(): "en",
-    },
-    "nested": lambda drawn, asked: {drawn.name(): {drawn.name(): asked}, "user_id": drawn.name()},
-}
-
 
 @needs_graphs
-@pytest.mark.parametrize("form", QUESTIONS)
+@pytest.mark.parametrize("is_nested", [False, True])
 def test_the_question_is_the_text_of_the_input_that_was_used(
-    world: World, form: str, drawn: Variation
+    world: World, is_nested: bool, drawn: Variation
 ) -> None:
     """Under any key, beside other texts: never the rewritten query, never an empty text."""
-    question, query = drawn.question(), drawn.question()
+    question, query, key = drawn.question(), drawn.question(), drawn.name()
     passage, reply = drawn.passage(), drawn.short()
+    given = {drawn.name(): drawn.name(), "user_id": "en", key: question}
 
     def answer(state: dict[str, Any]) -> dict[str, Any]:
         rewritten = say(query, f"Rewrite: {question}")
         found = found_by(Fixed(documents=[Document(passage)]), rewritten)
         return {**state, drawn.name(): say(reply, *found, question)}
 
-    line(dict, [answer]).invoke(QUESTIONS[form](drawn, question), config(world))
+    nested = {drawn.name(): {key: question}, "user_id": drawn.name()}
+    line(dict, [answer]).invoke(nested if is_nested else given, config(world))
     assert outcome(world) == (question, [passage], reply)
 
 
@@ -237,7 +223,7 @@ def state_of(**keys: Any) -> Any:
 
 
 @needs_graphs
-@pytest.mark.parametrize("shown", ["question", "neither", "both", "named"])
+@pytest.mark.parametrize("shown", ["neither", "both", "named"])
 def test_a_graph_resumed_by_another_process_has_its_question_in_the_state(
     world: World, shown: str, drawn: Variation
 ) -> None:
@@ -245,7 +231,7 @@ def test_a_graph_resumed_by_another_process_has_its_question_in_the_state(
     question, passages, answer = drawn.question(), drawn.passages(2), drawn.sentence()
     asked, note, found, reply = (drawn.name() for _ in range(4))
     schema = state_of(**{asked: str, note: str, found: list[Document], reply: str})
-    told = {"question": [asked], "both": [note, asked]}.get(shown, [])
+    told = [note, asked] if shown == "both" else []
     steps: list[Any] = [
         lambda state: {found: [Document(text) for text in passages]},
         lambda state: {reply: say(answer, *passages, *(state[key] for key in told))},
@@ -257,7 +243,7 @@ def test_a_graph_resumed_by_another_process_has_its_question_in_the_state(
     graph.invoke(dict(drawn.chance.sample(list(given.items()), 2)), thread)
     options = {"question": asked} if shown == "named" else {}
     graph.invoke(None, {**config(world, **options), **thread})
-    if shown in ("question", "named"):
+    if shown == "named":
         assert outcome(world) == (question, passages, answer)
     else:
         assert world.evals.stats().dropped == {"no_question": 1}
@@ -325,14 +311,11 @@ class Response(BaseModel):
 
 
 @needs_agents
-@pytest.mark.parametrize("form", ["rows", "response"])
-def test_an_artifact_of_any_form_gives_texts_and_ids(
-    world: World, form: str, drawn: Variation
-) -> None:
+def test_an_artifact_of_any_form_gives_texts_and_ids(world: World, drawn: Variation) -> None:
     """The rows of a search client are the contexts, each with its id, not the tool's whole text."""
     found, called, key = {drawn.name(): drawn.passage() for _ in range(2)}, "look", drawn.name()
     rows: Any = [{"id": name, key: text} for name, text in found.items()]
-    artifact = rows if form == "rows" else Response(matches=rows)
+    artifact = Response(matches=rows)
     look = StructuredTool.from_function(
         lambda query: ("\n".join(["Found:", *found.values()]), artifact),
         name=called,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -16,9 +15,7 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import StructuredTool, create_retriever_tool, tool
-from pydantic import create_model
 
-from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import record_contexts
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import AGENTS_MISSING, MIDDLEWARE_MISSING, agent, has
@@ -193,26 +190,6 @@ def several_turns_with_a_checkpointer(world: World, way: str) -> None:
         call_graph(app, asks(question), config, way)
 
 
-@scene([kit.due(answer=None, status=Status.CANCELLED, spans=None)], ("astream",))
-def a_cancelled_stream(world: World, way: str) -> None:
-    model = searching()
-    model.delay = 0.02
-    app, config = agent(model, [search]), kit.config(world)
-
-    async def read() -> None:
-        modes = ["updates", "messages"]
-        async for _, state in app.astream(asks(kit.QUESTION), config, stream_mode=modes):
-            if isinstance(state, tuple) and isinstance(state[0], ToolMessage):
-                asyncio.current_task().cancel()  # type: ignore[union-attr]
-
-    async def request() -> None:
-        task = asyncio.create_task(read())
-        await asyncio.wait([task])
-        assert task.cancelled()
-
-    asyncio.run(request())
-
-
 def remembered(question: str) -> dict[str, Any]:
     """A conversation that the caller keeps, with the artifact of an earlier turn in it."""
     text, documents = found(OTHER)
@@ -261,30 +238,6 @@ def a_tool_that_updates_the_state() -> Any:
 
     find.__annotations__["runtime"] = import_module("langchain.tools").ToolRuntime
     return agent(searching(), [tool(kit.SEARCH, description="Searches.")(find)])
-
-
-FIELDS: dict[str, Any] = {kit.SAID: (str, ...), "sources": (list[str], ...)}
-Said = create_model("Said", **FIELDS)
-"""A structured reply."""
-
-
-@agents(
-    group=TEAMS,
-    answer=lambda q: kit.as_reply(said(q), sources=["p0"]),
-    missing=MIDDLEWARE_MISSING,
-)
-def a_structured_reply() -> Any:
-    strategy = import_module("langchain.agents.structured_output").ToolStrategy
-
-    def reply(messages: list[BaseMessage]) -> AIMessage:
-        turn = this_turn(messages)
-        question = str(turn[0].content)
-        if len(turn) == 1:
-            return pick((kit.SEARCH, question))
-        call = {"name": "Said", "args": {kit.SAID: said(question), "sources": ["p0"]}, "id": "c9"}
-        return AIMessage("", tool_calls=[call])
-
-    return agent(kit.Chat(reply=reply), [search], response_format=strategy(Said))
 
 
 # Results in Anthropic's blocks.

@@ -11,7 +11,6 @@ from inspect import signature
 from operator import attrgetter
 from typing import Annotated, Any, TypedDict
 
-from langchain_core.messages import BaseMessage
 from pydantic import create_model
 
 from rag_eval_hooks import Status
@@ -22,7 +21,6 @@ from tests.matrix.world import World
 
 GROUP = "LangGraph"
 TEAMS = "custom pipelines"
-SEASON = kit.WORDS("season")
 BETTER = kit.WORDS("What does a season ticket cost at the office beside the gate?")
 KEYS = {kit.ASKED: str, kit.FOUND: list[Any], kit.SHOWN: str, kit.SAID: str, kit.TRIES: int}
 ADDED = {kit.FOUND: Annotated[list[Any], operator.add]}
@@ -82,44 +80,6 @@ def direct(node: Any = searched) -> Any:
     return line({"retrieve": node, "generate": generate}).compile()
 
 
-@graphs(
-    "corrective loop with graders",
-    contexts=lambda question: [text for text in kit.top(BETTER, 3) if SEASON in text],
-    questions=(kit.QUESTION,),
-    spans=("chat scripted",) * 8 + (RETRIEVAL,) * 2,
-)
-def corrective() -> Any:
-    """A grader rejects the first documents; a better question finds others, and some are kept."""
-    retriever = kit.base(3)
-
-    def grade(messages: list[BaseMessage]) -> str:
-        prompt = kit.prompt_text(messages)
-        return "yes" if prompt.startswith("2") and SEASON in prompt else "no"
-
-    def retrieve(state: Any) -> dict[str, Any]:
-        tries = state.get(kit.TRIES, 0) + 1
-        found = retriever.invoke(BETTER if tries > 1 else state[kit.ASKED])
-        kept = [
-            d for d in found if says(kit.Chat(reply=grade), f"{tries} {d.page_content}") == "yes"
-        ]
-        return {kit.FOUND: kept, kit.TRIES: tries}
-
-    def rewrite(state: Any) -> dict[str, Any]:
-        says(kit.Chat(reply=lambda messages: BETTER), state[kit.ASKED])
-        return {kit.FOUND: []}
-
-    made = graph()
-    for name, node in {"retrieve": retrieve, "rewrite": rewrite, "generate": generate}.items():
-        made.add_node(name, node)
-    made.add_edge("__start__", "retrieve")
-    made.add_conditional_edges(
-        "retrieve", lambda state: "generate" if state[kit.FOUND] else "rewrite"
-    )
-    made.add_edge("rewrite", "retrieve")
-    made.add_edge("generate", "__end__")
-    return made.compile()
-
-
 def says(model: kit.Chat, prompt: str) -> str:
     return kit.message_text(model.invoke(prompt))
 
@@ -175,24 +135,6 @@ def three_nested_graphs() -> Any:
     for _ in range(2):
         app = line({"inner": app}).compile()
     return line({"find": app, "generate": generate}).compile()
-
-
-@graphs(
-    group=TEAMS,
-    contexts=lambda question: ["\n\n".join(kit.top(question))],
-    answer=lambda question: kit.answer_to(question, kit.top(question)),
-)
-def a_joined_text_under_the_key_of_documents() -> Any:
-    """A node searches, and joins what it found to one text under a name of documents."""
-
-    def find(state: Any) -> dict[str, Any]:
-        return {"context": kit.joined(searched(state)[kit.FOUND])}
-
-    def tell(state: Any) -> dict[str, Any]:
-        prompt = kit.PROMPT.invoke({**state, kit.SHOWN: state["context"]})
-        return {kit.SAID: kit.message_text(kit.reader().invoke(prompt))}
-
-    return line({"find": find, "tell": tell}, context=str).compile()
 
 
 @graphs(group=TEAMS)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
     Runnable,
     RunnableLambda,
@@ -108,26 +106,16 @@ def RAG_chain_inside_a_larger_chain() -> Any:  # noqa: N802 - as the docs name i
     )
 
 
-@application(kit.due(), ways=("invoke", "stream", "ainvoke"))
+@application(kit.due(), ways=("invoke", "stream"))
 def handlers_in_constructors_only(world: World, way: str) -> None:
     """Retriever and model each carry the handler; the application says what belongs together."""
     handler = RagEvalCallbackHandler(world.evals)
     retriever = kit.base().with_config(callbacks=[handler])
     model = kit.reader(callbacks=[handler])
 
-    def prompt(found: list[Document]) -> Any:
-        return kit.PROMPT.invoke({kit.SHOWN: kit.joined(found), kit.ASKED: kit.QUESTION})
-
-    async def ask() -> None:
-        with world.evals.interaction(kit.QUESTION):
-            await model.ainvoke(prompt(await retriever.ainvoke(kit.QUESTION)))
-
-    if way == "ainvoke":
-        asyncio.run(ask())
-        return
     with world.evals.interaction(kit.QUESTION):
-        out: Any = getattr(model, way)(prompt(retriever.invoke(kit.QUESTION)))
-        list(out)
+        shown = {kit.SHOWN: kit.joined(retriever.invoke(kit.QUESTION)), kit.ASKED: kit.QUESTION}
+        list(getattr(model, way)(kit.PROMPT.invoke(shown)))
 
 
 @application()
@@ -245,60 +233,3 @@ def multi_query() -> Any:
     model = kit.Chat(reply=lambda _: "\n".join(map(kit.WORDS, ASKED)))
     kind = classic("retrievers.MultiQueryRetriever")
     return kit.answering(kind.from_llm(retriever=kit.base(1), llm=model))
-
-
-# As teams build them.
-
-
-class AsyncOnly(BaseRetriever):
-    """A store with an async client alone."""
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        raise NotImplementedError
-
-    async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        return await kit.store().asimilarity_search(query, k=2)
-
-
-@kit.shape(
-    "custom pipelines",
-    ways=tuple(way for way in kit.CHAIN_WAYS if way.startswith("a")),
-    spans=("chat scripted", "retrieval AsyncOnly"),
-)
-def a_retriever_that_is_async_only() -> Any:
-    return prompted(AsyncOnly() | kit.joined)
-
-
-@kit.scene(
-    "custom pipelines",
-    [*map(kit.due, kit.QUESTIONS)],
-    ("generators", "async generators"),
-    name="streams in blocks, read in turns",
-)
-def streams_in_turns(world: World, way: str) -> None:
-    """Generators, each in a block of its own, are read in turns by one consumer."""
-
-    def streamed(question: str) -> Iterator[str]:
-        with world.evals.interaction(question):
-            yield "The answer is:"
-            yield from plain().stream(question, kit.config(world))
-
-    async def astreamed(question: str) -> AsyncIterator[str]:
-        async with world.evals.interaction(question):
-            yield "The answer is:"
-            async for token in plain().astream(question, kit.config(world)):
-                yield token
-
-    async def read() -> None:
-        left = [*map(astreamed, kit.QUESTIONS)]
-        while left:
-            left = [stream for stream in left if await anext(stream, None) is not None]
-
-    if way == "async generators":
-        asyncio.run(read())
-        return
-    left = [*map(streamed, kit.QUESTIONS)]
-    while left:
-        left = [stream for stream in left if next(stream, None) is not None]

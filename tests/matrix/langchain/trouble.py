@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.retrievers import BaseRetriever
@@ -127,25 +127,6 @@ def a_cancelled_task(world: World, way: str) -> None:
         await asyncio.wait([task])
 
     asyncio.run(request())
-
-
-class Raising(BaseCallbackHandler):
-    """Another vendor's handler, which is broken."""
-
-    raise_error = False
-    run_inline = True
-
-    def _raise(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError("another handler")
-
-    on_chain_start = on_chain_end = on_retriever_start = on_retriever_end = _raise
-    on_chat_model_start = on_llm_end = _raise
-
-
-@kit.scene(GROUP, [due()], kit.CHAIN_WAYS)
-def another_handler_raises(world: World, way: str) -> None:
-    callbacks = [Raising(), *kit.config(world)["callbacks"], Raising()]
-    kit.call(way, plain(), [kit.QUESTION], {"callbacks": callbacks})
 
 
 @trouble(

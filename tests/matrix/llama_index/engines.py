@@ -295,28 +295,6 @@ def answer_that_is_no_text(draw: Draw) -> Asked:
 
 
 @shape(GROUP)
-def parsed_reply(draw: Draw) -> Asked:
-    """A function gives out what it read from the model's reply, and all that led to it.
-
-    The model was shown passages, or what an engine answered.
-    """
-    corpus, answer = Corpus(draw), draw.answer()
-    engine = draw.one_of(None, corpus.engine(says(draw.answer())))
-    label = draw.one_of(f"{draw.name()}: ", f"**{draw.name()}:** ", "</think>\n")
-    reply = f"{draw.sentence()}\n{label}{answer}"
-
-    def ask(topic: str) -> Any:
-        if engine is None:
-            texts = [node.get_content() for node in corpus.retriever.retrieve(topic)]
-        else:
-            texts = [f"{draw.name()}: {engine.query(topic)}"]
-        said = says(reply).complete("\n".join([*texts, topic])).text
-        return {draw.name(): [*texts, said], draw.name(): said.partition(label)[2]}
-
-    return Asked(lambda: spanned(ask)(corpus.question), corpus.question, corpus.shown(), answer)
-
-
-@shape(GROUP)
 def several_questions(draw: Draw) -> Asked:
     """A function asks several questions: each is a request of its own, as `root` names it."""
     corpora = [Corpus(draw) for _ in range(draw.chance.randint(2, 4))]

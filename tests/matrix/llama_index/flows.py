@@ -14,8 +14,6 @@ from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import (
     Context,
     Event,
-    HumanResponseEvent,
-    InputRequiredEvent,
     StartEvent,
     StopEvent,
     Workflow,
@@ -159,32 +157,6 @@ def gives_out_a_generator_of_its_own(draw: Draw) -> Asked:
         assert [part async for part in stream]
 
     return made.due(run, answer=None, spans=QUERY_SPANS)
-
-
-@shape(GROUP, "run")
-def asks_somebody(draw: Draw) -> Asked:
-    """A workflow that retrieves, asks somebody, and answers with what it kept."""
-    made, kept = Flow(draw), draw.name()
-
-    async def search(ctx: Any, ev: Any) -> InputRequiredEvent:
-        await store(ctx).set(made.asked, ev.get(made.asked))
-        await store(ctx).set(kept, await made.texts())
-        return InputRequiredEvent(prefix="Shall I answer?")
-
-    async def answer(ctx: Any, ev: Any) -> StopEvent:
-        texts, question = await store(ctx).get(kept), await store(ctx).get(made.asked)
-        return StopEvent(result=await made.tell(texts, question))
-
-    async def run() -> None:
-        steps: Any = (search, StartEvent, InputRequiredEvent)
-        then: Any = (answer, HumanResponseEvent, StopEvent)
-        handler = flow(draw, steps, then).run(**{made.asked: made.question})
-        async for one in handler.stream_events():
-            if isinstance(one, InputRequiredEvent):
-                handler.ctx.send_event(HumanResponseEvent(response=draw.word()))
-        await handler
-
-    return made.due(run, spans=QUERY_SPANS)
 
 
 # Tutorials.

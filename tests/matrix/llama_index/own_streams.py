@@ -84,10 +84,6 @@ def rated(said: Iterator[str], corpus: Corpus) -> Iterator[str]:
     yield " (7)"
 
 
-def chained(said: Iterator[str], corpus: Corpus) -> Iterator[str]:
-    return itertools.chain(["> "], said)
-
-
 def nested(said: Iterator[str], corpus: Corpus) -> Iterator[str]:
     answer = "".join(said)
     yield "<"
@@ -108,7 +104,6 @@ def own(make: Make, given: Callable[[str], str], spans: Sequence[str] | None = Q
 own(shouted, loud)
 own(cut, lambda answer: answer[: 3 * PIECE])
 own(rated, lambda answer: f"{answer} (7)", TWO_CALLS)
-own(chained, lambda answer: f"> {answer}")
 own(nested, lambda answer: f"<{answer}>", None)
 
 

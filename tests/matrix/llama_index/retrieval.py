@@ -10,7 +10,6 @@ from typing import Any
 from llama_index.core import (
     Document,
     DocumentSummaryIndex,
-    VectorStoreIndex,
 )
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.evaluation import DatasetGenerator, FaithfulnessEvaluator
@@ -167,7 +166,6 @@ def building_is_no_request(draw: Draw) -> Asked:
     judged: dict[str, Any] = {"response": draw.sentence(), "contexts": draw.passages(2)}
     makers: list[Callable[[], Any]] = [
         lambda: synthesizer.synthesize(draw.question(), nodes),
-        lambda: synthesizer.asynthesize(draw.question(), nodes),
         lambda: DocumentSummaryIndex.from_documents(
             documents,
             llm=model,
@@ -177,7 +175,6 @@ def building_is_no_request(draw: Draw) -> Asked:
         ),
         lambda: DatasetGenerator(list(corpus.nodes), llm=model).agenerate_questions_from_nodes(),
         lambda: FaithfulnessEvaluator(llm=model).aevaluate(**judged),
-        lambda: FaithfulnessEvaluator(llm=model).evaluate(**judged),
     ]
     make = draw.one_of(*makers)
 
@@ -186,35 +183,3 @@ def building_is_no_request(draw: Draw) -> Asked:
             return make()
 
     return Asked(run)
-
-
-# Embeddings that call models.
-
-
-class Imagined(Bags):
-    """Embeds what a model imagines as the answer, or raises."""
-
-    model_name: str = "imagined"
-    said: str | None = None
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        if self.said is None:
-            raise ConnectionError("no embedding")
-        imagined = says(self.said, model="imagination")
-        return super()._get_query_embedding(imagined.complete(query).text)
-
-
-@shape(GROUP, "query")
-def embedding_that_raises(draw: Draw) -> Asked:
-    """It ends its request, and the application goes on in a block of its own."""
-    corpus = Corpus(draw)
-    corpus.index = VectorStoreIndex(corpus.nodes, embed_model=Imagined())
-    question, answer = draw.question(), draw.answer()
-
-    def run() -> None:
-        with draw.world.evals.interaction(question) as opened:
-            with contextlib.suppress(ConnectionError):
-                corpus.engine(says(answer)).query(corpus.question)
-            opened.answer(answer)
-
-    return Asked(run, question, None, answer)

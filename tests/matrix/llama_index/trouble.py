@@ -86,24 +86,6 @@ def retriever_that_raises(draw: Draw) -> Asked:
     return Asked(run, question, None, None, Status.ERROR, ("retrieval Broken",))
 
 
-class Undaunted(CustomQueryEngine):
-    """Catches what its retriever raises, and asks the LLM without nodes."""
-
-    llm: Any
-
-    def custom_query(self, query_str: str) -> str:
-        with expecting_failure():
-            Broken().retrieve(query_str)
-        return str(self.llm.complete(f"Query: {query_str}\nAnswer: "))
-
-
-@shape(GROUP, *WAYS)
-def answered_without_its_retriever(draw: Draw) -> Asked:
-    question, answer = draw.question(), draw.answer()
-    call = draw.call(Undaunted(llm=says(answer)), question)
-    return Asked(call, question, None, answer, spans=("chat scripted", "retrieval Broken"))
-
-
 @shape(GROUP, "stream", "astream")
 def stream_read_in_part(draw: Draw) -> Asked:
     corpus = Corpus(draw)
