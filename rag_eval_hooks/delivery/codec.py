@@ -17,10 +17,7 @@ __all__ = ["evaluation_to_text", "from_text", "lacks", "sample_of", "sample_to_t
 
 
 def sample_to_text(sample: Sample, decision: Decision, mark: str = "", **more: Any) -> str:
-    """Return a waiting sample as ASCII JSON.
-
-    Metadata that JSON cannot represent becomes text. `mark` identifies the redaction settings.
-    """
+    """Return a waiting sample as ASCII JSON. `mark` identifies the redaction settings."""
     return _text(sample, mark, decision=decision.to_dict(), **more)
 
 
@@ -29,15 +26,10 @@ def sample_of(data: Mapping[str, Any]) -> tuple[Sample, Decision]:
 
 
 def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
-    return _text(
-        evaluation.sample,
-        mark,
-        probability=evaluation.probability,
-        reason=evaluation.reason,
-        start=evaluation.start,
-        end=evaluation.end,
-        outcomes={name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()},
-    )
+    outcomes = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
+    kept = ("probability", "reason", "start", "end")
+    more = {name: getattr(evaluation, name) for name in kept}
+    return _text(evaluation.sample, mark, outcomes=outcomes, **more)
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
@@ -50,25 +42,28 @@ def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
     probability = data["probability"]
     if probability is not None and not 0.0 <= probability <= 1.0:
         raise ValueError("probability")
-    stored = Evaluation(
-        sample=Sample.from_dict(data["sample"]),
+    sample = Sample.from_dict(data["sample"])
+    outcomes = {name: outcome_from_dict(one) for name, one in data["outcomes"].items()}
+    if redactor is not None and lacks(redactor, data):
+        sample = redactor.again(sample)
+        # Explanations quote the original texts.
+        outcomes = {name: replace(one, explanation={}) for name, one in outcomes.items()}
+    start, end, reason = int(data["start"]), int(data["end"]), str(data["reason"])
+    return Evaluation(
+        sample=sample,
+        outcomes=outcomes,
         probability=probability,
-        reason=str(data["reason"]),
-        outcomes={name: outcome_from_dict(one) for name, one in data["outcomes"].items()},
-        start=int(data["start"]),
-        end=int(data["end"]),
+        start=start,
+        end=end,
+        reason=reason,
     )
-    if redactor is None or not lacks(redactor, data):
-        return stored
-    # Explanations quote the original texts.
-    plain = {name: replace(one, explanation={}) for name, one in stored.outcomes.items()}
-    return replace(stored, sample=redactor.again(stored.sample), outcomes=plain)
-
-
-def _text(sample: Sample, mark: str, **more: Any) -> str:
-    return json.dumps({"sample": sample.to_dict(), "redaction": mark, **more}, default=str)
 
 
 def lacks(redactor: Redactor, data: Mapping[str, Any]) -> bool:
     """Return whether a stored sample must be redacted again, with the current settings."""
     return redactor.active and data["redaction"] != redactor.mark
+
+
+def _text(sample: Sample, mark: str, **more: Any) -> str:
+    # Metadata that JSON cannot represent becomes text.
+    return json.dumps({"sample": sample.to_dict(), "redaction": mark, **more}, default=str)

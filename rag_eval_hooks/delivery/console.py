@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
-from typing import Any, Final, TextIO
+from collections.abc import Iterator
+from typing import Final, TextIO
 
 from rag_eval_hooks.explanation_text import GOOD, outcome_lines
 from rag_eval_hooks.result import Evaluation
@@ -37,30 +37,28 @@ class ConsoleSink:
 
     def deliver(self, evaluation: Evaluation) -> None:
         file = self._file or sys.stdout
-        write = _writer(file)
+        encoding = file.encoding or "utf-8"
         for text, style in _lines(evaluation):
-            write(_printable(text, file.encoding), style)
+            plain = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+            _print(plain.encode(encoding, "replace").decode(encoding), style, file)
         file.flush()
 
     def close(self) -> None:
         pass
 
 
-def _writer(file: TextIO) -> Callable[[str, str], Any]:
-    if file.isatty():
+def _print(text: str, style: str, file: TextIO) -> None:
+    if style and file.isatty():
         try:
             from rich.console import Console
         except ImportError:
             pass
         else:
-            console = Console(file=file, highlight=False, markup=False, soft_wrap=True)
-            return lambda text, style: console.print(text, style=style)
-    return lambda text, _style: file.write(f"{text}\n")
-
-
-def _printable(text: str, encoding: str | None) -> str:
-    plain = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-    return plain.encode(encoding or "utf-8", "replace").decode(encoding or "utf-8")
+            Console(file=file, highlight=False, markup=False, soft_wrap=True).print(
+                text, style=style
+            )
+            return
+    file.write(f"{text}\n")
 
 
 def _lines(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
@@ -79,8 +77,7 @@ def _lines(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
 
 def _wrapped(name: str, text: str) -> str:
     short = textwrap.shorten(text, _TEXT_CHARS, placeholder=" ...")
-    indent = " " * (len(name) + 2)
-    return textwrap.fill(f"{name}: {short}", _WIDTH, subsequent_indent=indent)
+    return textwrap.fill(f"{name}: {short}", _WIDTH, subsequent_indent=" " * (len(name) + 2))
 
 
 def _style(outcome: Outcome) -> str:

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
-from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery.codec import evaluation_to_text
 from rag_eval_hooks.delivery.console import ConsoleSink
@@ -23,13 +22,7 @@ from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
-from rag_eval_hooks.delivery.sink import (
-    Destination,
-    FeedbackSink,
-    Sink,
-    SinkFunction,
-    UserSink,
-)
+from rag_eval_hooks.delivery.sink import FeedbackSink, Sink, SinkFunction, UserSink
 from rag_eval_hooks.delivery.sink_queue import SinkQueue
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
@@ -47,13 +40,15 @@ _CLOSE_TIMEOUT: Final = 1.5
 """Seconds in which all sinks together may send their remaining results."""
 _FLUSH_TIMEOUT: Final = 30.0
 """Seconds in which a flush without a timeout may export spans."""
-_OUTCOME_CHARS: Final = 500
-_FEEDBACK_CHARS: Final = 500
+_CHARS: Final = 500
 """Assumed number of characters in one feedback, or in one outcome without its explanation."""
 
 
 class Dispatch:
-    """The queues of all sinks. Thread-safe. Only `flush` and `close` wait."""
+    """The queues of all sinks. Thread-safe. Only `flush` and `close` wait.
+
+    `revive` reads a stored result. `mark` identifies the redaction settings of stored results.
+    """
 
     def __init__(
         self,
@@ -72,28 +67,21 @@ class Dispatch:
         self._revive = revive
         self._mark = mark
         self._tracer_provider = tracer_provider
-        self._queues = {
-            sink.key: SinkQueue(sink, incidents, outbox)
-            for sink in self._destinations(sinks, config)
-        }
-        for key, queue in self._queues.items():
-            outbox.consume(key, Consumer(queue.capacity, self._recovered))
-
-    def _destinations(
-        self, sinks: Sequence[AnySink], config: RagEvalConfig
-    ) -> Iterable[Destination]:
+        self._queues: dict[str, SinkQueue] = {}
         names: Counter[str] = Counter()
         for sink in sinks:
             one = sink if isinstance(sink, PlatformSink) else UserSink(sink)
             if isinstance(one, PlatformSink):
-                content, most = config.capture_content, limits.EXPLANATION_CHARS
-                one.claim(weakref.ref(self), content=content, max_chars=most)
+                one.claim(weakref.ref(self), content=config.capture_content)
             names[one.key] += 1
             if names[one.key] > 1:
                 one.key = f"{one.key}#{names[one.key]}"
-            yield one
+            self._queues[one.key] = SinkQueue(one, incidents, outbox)
+        for key, queue in self._queues.items():
+            outbox.consume(key, Consumer(queue.capacity, self._recovered))
 
     def jobs(self, evaluation: Evaluation, accepted: float) -> list[Job]:
+        """Return a job for each sink that accepts the evaluation."""
         encode = partial(evaluation_to_text, evaluation, self._mark)
         return [
             Job(key, evaluation, encode, accepted)
@@ -103,10 +91,12 @@ class Dispatch:
 
     def put(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
-            self._queues[job.consumer].put(job, _chars_of(job.payload))
+            outcomes = job.payload.outcomes.values()
+            chars = sum(_CHARS + len(str(one.explanation)) for one in outcomes)
+            self._queues[job.consumer].put(job, chars + job.payload.sample.chars)
 
     def put_feedback(self, feedback: Feedback) -> None:
-        chars = _FEEDBACK_CHARS + len(feedback.reference or "") + len(feedback.label or "")
+        chars = _CHARS + len(feedback.reference or "") + len(feedback.label or "")
         for key, queue in self._queues.items():
             if queue.sink.accepts(feedback):
                 queue.put(Job(key, feedback), chars)
@@ -180,24 +170,19 @@ def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
 
 
 def _named(name: str, address: str, config: RagEvalConfig) -> AnySink:
-    if name == "console":
-        return ConsoleSink()
-    if name == "jsonl":
-        return JsonlSink(address)
     given = config.sink_keys.get(name)
     key = None if given is None else given.get_secret_value()
-    if name == "phoenix":
-        return PhoenixSink(address, api_key=key)
-    if name == "mlflow":
-        return MlflowSink(address, token=key)
     public, _, secret = (key or "").partition(":")
+    match name:
+        case "console":
+            return ConsoleSink()
+        case "jsonl":
+            return JsonlSink(address)
+        case "phoenix":
+            return PhoenixSink(address, api_key=key)
+        case "mlflow":
+            return MlflowSink(address, token=key)
     if not (public and secret):
         wants = f"langfuse={SINK_KEYS[name]} for the Langfuse sink"
         raise ConfigError("sink_keys", key and "**********", wants)
     return LangfuseSink(address, public_key=public, secret_key=secret)
-
-
-def _chars_of(evaluation: Evaluation) -> int:
-    outcomes = evaluation.outcomes.values()
-    explained = sum(len(str(one.explanation)) for one in outcomes)
-    return evaluation.sample.chars + _OUTCOME_CHARS * len(outcomes) + explained

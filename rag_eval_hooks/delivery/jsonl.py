@@ -6,12 +6,11 @@ import glob
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config.sources import may_be_file
@@ -36,9 +35,9 @@ class JsonlSink:
     """Appends a line per sample to a file. `rag_eval_hooks.results.read` reads the file.
 
     Several processes may write to the file, because the sink opens the file for each line. Every
-    write sets the file's mode to 0600. After an incomplete line of a killed process, the next write
-    starts a new line. With a spool, a crash may repeat a result under the same `result_id`, and the
-    reader drops the repetition.
+    write sets the file's mode to 0600. With a spool, a crash may repeat a result under the same
+    `result_id`, and the reader drops the repetition. `deliver` and `feedback` raise `OSError` if
+    the file cannot be written.
 
     Args:
         path: File to append to. Its folder must exist. A relative path is resolved once.
@@ -59,25 +58,14 @@ class JsonlSink:
         return f"jsonl:{self._path}"
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Append one line.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Append one line."""
         self._write(result_line(evaluation, content=self._content))
 
     def feedback(self, feedback: Feedback) -> None:
-        """Append a line `{"schema": 1, "feedback": {...}}` with the ids of sample and trace.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        left_out = () if self._content else ("reference",)
-        known = {
-            key: value
-            for key, value in asdict(feedback).items()
-            if value is not None and key not in left_out
-        }
+        """Append a line `{"schema": 1, "feedback": {...}}` with the ids of sample and trace."""
+        known = {key: value for key, value in asdict(feedback).items() if value is not None}
+        if not self._content:
+            known.pop("reference", None)
         self._write({"schema": SCHEMA, "feedback": known})
 
     def close(self) -> None:
@@ -86,27 +74,26 @@ class JsonlSink:
     def _write(self, record: Mapping[str, Any]) -> None:
         # A lone surrogate, which some models emit, must not lose the line.
         data = _json(record).encode("utf-8", errors="replace") + b"\n"
-        with open(self._path, "ab+", buffering=0, opener=open_private) as file, _exclusive(file):
-            size = file.seek(0, os.SEEK_END)
-            if size:
+        with open(self._path, "ab+", buffering=0, opener=open_private) as file:
+            if fcntl is not None:
+                # Closing the file releases the lock.
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if size := file.seek(0, os.SEEK_END):
                 file.seek(size - 1)
                 if file.read(1) != b"\n":
+                    # A killed process left an incomplete line.
                     data = b"\n" + data
-            left = memoryview(data)
-            while left:
-                left = left[file.write(left) :]
+            while data:
+                data = data[file.write(data) :]
 
 
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
     """Return one line of a results file.
 
     `time` is the start of the request and `evaluated` the end of the evaluation, both in UTC (ISO
-    8601). `package` is our version. `decision` has `probability` and `reason`. `passed` and
-    `verdicts` exist only with thresholds. `outcomes` has each metric's outcome with its
-    probability, judge and versions. `result_id` is the last key, so its presence shows that the
-    line is complete. The other keys are `schema` and `sample`.
-
-    Without `content`, the line has no texts of the application.
+    8601). `passed` and `verdicts` exist only with thresholds. `result_id` is the last key, so its
+    presence shows that the line is complete. Without `content`, the line has no texts of the
+    application.
     """
     sample = evaluation.sample.to_dict()
     sample.pop("ended_at", None)
@@ -157,19 +144,6 @@ def open_private(path: str, flags: int) -> int:
             os.close(descriptor)
             raise
     return descriptor
-
-
-@contextmanager
-def _exclusive(file: BinaryIO) -> Iterator[None]:
-    """Lock the file against other processes. The lock ends with the process."""
-    if fcntl is None:
-        yield
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _iso(time: datetime | None) -> str | None:

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from rag_eval_hooks.delivery import outbox_file
-from rag_eval_hooks.delivery.job import Job, State
-from rag_eval_hooks.delivery.outbox_file import EVALUATE, OutboxFile
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, FEEDBACK, Job, OutboxFile, State
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy, is_damage
 from rag_eval_hooks.threads import Wakeup
@@ -36,12 +35,12 @@ _MOST_JOBS: Final = 256
 """Maximum number of jobs per transaction."""
 _POLL_S: Final = 1.0
 """Seconds between two searches for jobs of dead processes."""
-_NO_SINK: Final = "spool: results are lost, because their sink is no longer configured"
 _FIRST_POLL_S: Final = 2.0
 """Seconds before the first search. A forking process then leaves the jobs to its children."""
 _BUSY_PAUSE_S: Final = 0.1
 _ERROR_PAUSE_S: Final = 2.0
 """Seconds between two writes to a locked or failing file."""
+_NO_SINK: Final = "spool: results are lost, because their sink is no longer configured"
 
 
 class Consumer(NamedTuple):
@@ -89,16 +88,18 @@ class Outbox:
             if self._file is None or self._thread is not None or self._is_closing:
                 return
             self._poll_at = time.monotonic() + (_FIRST_POLL_S if later else 0.0)
-            thread = threading.Thread(target=self._run, name="rag-eval-hooks-outbox", daemon=True)
+            thread = threading.Thread(
+                target=self._run, args=(self._file,), name="rag-eval-hooks-outbox", daemon=True
+            )
             thread.start()
             self._thread = thread
 
     def put(self, job: Job, *, for_any: bool = False) -> None:
         """Store a job that this process owns. With `for_any`, no process owns the job."""
-        job.is_put = True
         self._change(job, State.FREE if for_any else State.HELD)
 
     def begin(self, job: Job) -> Future[bool]:
+        """Count a try on disk. The future is False if another process claimed the job."""
         job.tries += 1
         return self._change(job, State.HELD)
 
@@ -121,8 +122,7 @@ class Outbox:
 
     def measured(self) -> tuple[int | None, int | None]:
         """Return the file's number of samples and of bytes, or None if the file is unreadable."""
-        unknown: tuple[int | None, int | None] = (None, None)
-        return self._read(outbox_file.read_size, unknown)
+        return self._read(outbox_file.read_size, (None, None))
 
     def drain(self, timeout: float | None) -> bool:
         """Wait until all changes so far are on disk or dropped. Return False on timeout."""
@@ -156,62 +156,63 @@ class Outbox:
 
     # The methods below run in the outbox's thread.
 
-    def _run(self) -> None:
-        assert self._file is not None
+    def _run(self, file: OutboxFile) -> None:
         while not self._is_closing:
             due = min(self._poll_at, self._retry_at) if self._dirty else self._poll_at
             if self._wakeup.wait(due - time.monotonic()) and not self._wakeup.asking:
                 time.sleep(_GATHER_S)
             self._wakeup.wait(0.0)
-            self._guarded(self._write_all)
-            self._guarded(self._poll)
-        self._guarded(self._write_all)
-        if self._file.exists:
-            self._guarded(self._file.leave)
+            self._guarded(self._write_all, file)
+            if time.monotonic() >= self._poll_at:
+                self._poll_at = time.monotonic() + _POLL_S
+                self._guarded(self._poll, file)
+        self._guarded(self._write_all, file)
+        if file.exists:
+            self._guarded(OutboxFile.leave, file)
         with self._lock:
             self._has_ended = True
         self._wakeup.end()
 
-    def _guarded(self, step: Callable[[], None]) -> None:
+    def _guarded(self, step: Callable[[OutboxFile], None], file: OutboxFile) -> None:
         try:
-            step()
+            step(file)
         except Exception as error:  # noqa: BLE001 - the thread's edge: no caller would see it
             self._incidents.report("spool", error)
 
-    def _write_all(self) -> None:
+    def _write_all(self, file: OutboxFile) -> None:
         asking = self._wakeup.asking
         is_urgent = self._is_closing or asking > 0
         try:
             if is_urgent or time.monotonic() >= self._retry_at:
-                while self._dirty and self._commit():
+                while self._dirty and self._commit(file):
                     pass
             if self._retry_at:
-                self._give_up_late(at_once=is_urgent)
+                self._give_up(time.monotonic() - (0.0 if is_urgent else PATIENCE_S))
         finally:
             self._wakeup.answer(asking)
 
-    def _give_up_late(self, *, at_once: bool) -> None:
-        late = time.monotonic() if at_once else time.monotonic() - PATIENCE_S
+    def _give_up(self, before: float) -> None:
+        """Keep jobs that changed before this time in memory only."""
         with self._lock:
             for job, since in list(self._dirty.items()):
-                if not job.is_stored and since <= late:
+                if not job.is_stored and since <= before:
                     del self._dirty[job]
                     self._count_undurable(job)
                     job.text = None
                     job.resolve()
 
-    def _commit(self) -> bool:
-        assert self._file is not None
+    def _commit(self, file: OutboxFile) -> bool:
+        """Write one batch. Return whether the next batch can be written now."""
         with self._lock:
             batch = [(job, job.state, job.written) for job in islice(self._dirty, _MOST_JOBS)]
-        self._encode(batch)
         changes = [(job, state) for job, state, _ in batch]
+        self._encode(changes)
         try:
-            are_ours = self._file.write(changes)
+            are_ours = file.write(changes)
         except Exception as error:  # noqa: BLE001 - the file's edge: no job may be lost
             for one in (one for job, state in changes for one in job.inserts(state)):
                 one.row = one.row if one.is_stored else None
-            return self._failed(error, changes)
+            return self._failed(file, error, changes)
         self.is_stalled, self._retry_at, self._is_anew = False, 0.0, False
         with self._lock:
             for job, state, written in batch:
@@ -223,10 +224,10 @@ class Outbox:
                 job.resolve(is_ours=is_ours)
         return True
 
-    def _encode(self, batch: Sequence[tuple[Job, State, object]]) -> None:
+    def _encode(self, changes: Sequence[tuple[Job, State]]) -> None:
         """Build the texts before the file is locked. All sinks of a result share one text."""
         texts: dict[object, str] = {}
-        for job in (one for changed, state, _ in batch for one in changed.inserts(state)):
+        for job in (one for changed, state in changes for one in changed.inserts(state)):
             if job.encode is None or job.is_over or job.is_stored or job.text is not None:
                 continue
             try:
@@ -251,32 +252,30 @@ class Outbox:
             job.is_stored = False
             self._stored.discard(job)
 
-    def _failed(self, error: Exception, changes: Sequence[tuple[Job, State]] = ()) -> bool:
+    def _failed(
+        self, file: OutboxFile, error: Exception, changes: Sequence[tuple[Job, State]] = ()
+    ) -> bool:
         """Schedule the next write. Return whether a new file allows an immediate write."""
         self._incidents.report("spool", error)
         if is_damage(error, is_read=not changes):
-            is_first, self._is_anew = not self._is_anew, True
-            self._begin_anew()
-            if is_first:
+            file.replace()
+            with self._lock:
+                for job in self._stored:
+                    job.is_stored, job.row = False, None
+                    self._dirty.setdefault(job, time.monotonic())
+                self._stored.clear()
+            if not self._is_anew:
+                self._is_anew = True
                 return True
-        if not changes:
-            return False
-        self._retry_at = time.monotonic() + (_BUSY_PAUSE_S if is_busy(error) else _ERROR_PAUSE_S)
-        if not is_busy(error):
-            # No caller waits for a failing disk; changes stay queued.
-            self.is_stalled = True
-            for job, _ in changes:
-                job.resolve()
+        if changes:
+            pause = _BUSY_PAUSE_S if is_busy(error) else _ERROR_PAUSE_S
+            self._retry_at = time.monotonic() + pause
+            if not is_busy(error):
+                # No caller waits for a failing disk; changes stay queued.
+                self.is_stalled = True
+                for job, _ in changes:
+                    job.resolve()
         return False
-
-    def _begin_anew(self) -> None:
-        assert self._file is not None
-        self._file.replace()
-        with self._lock:
-            stored, self._stored = self._stored, set()
-            for job in stored:
-                job.is_stored, job.row = False, None
-                self._dirty.setdefault(job, time.monotonic())
 
     def _count_undurable(self, job: Job) -> None:
         """Count a sample or feedback as undurable, once. The caller holds the lock.
@@ -284,25 +283,23 @@ class Outbox:
         A failed write is harmless if its sample is already finished, because such a sample needs no
         row.
         """
-        if job.is_put and not (job.is_stored or job.is_undurable):
-            job.is_undurable = True
-            if job.consumer == EVALUATE:
-                self.undurable += 1
-            else:
-                self._incidents.count("feedback is lost")
-
-    def _poll(self) -> None:
-        """Extend the lease, and claim jobs of dead processes up to the consumers' capacity."""
-        if time.monotonic() < self._poll_at or self._is_closing or self._file is None:
+        if job.is_stored or job.is_undurable:
             return
-        self._poll_at = time.monotonic() + _POLL_S
-        if not self._file.exists:
+        job.is_undurable = True
+        if job.consumer == EVALUATE:
+            self.undurable += 1
+        elif job.consumer == FEEDBACK:
+            self._incidents.count("feedback is lost")
+
+    def _poll(self, file: OutboxFile) -> None:
+        """Extend the lease, and claim jobs of dead processes up to the consumers' capacity."""
+        if not file.exists:
             return
         rooms = {name: min(one.capacity(), _MOST_JOBS) for name, one in self._consumers.items()}
         try:
-            claimed, lost = self._file.claim({EVALUATE: 0, **rooms})
+            claimed, lost = file.claim({EVALUATE: 0, **rooms})
         except FILE_ERRORS as error:
-            self._failed(error)
+            self._failed(file, error)
             return
         self._incidents.count(_NO_SINK, lost)
         for job in claimed:

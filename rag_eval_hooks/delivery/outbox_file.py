@@ -6,18 +6,20 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.delivery.job import Job, State
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sqlite_file import SqliteFile, open_existing
 
 __all__ = [
-    *("EVALUATE", "FEEDBACK", "LEASE_S", "NAME", "FileMovedError", "OutboxFile"),
+    *("EVALUATE", "FEEDBACK", "LEASE_S", "NAME", "Job", "OutboxFile", "State"),
     *("check_spool", "read_counts", "read_results", "read_size"),
 ]
 
@@ -40,6 +42,7 @@ _SCHEMA: Final = (
 _INSERT: Final = (
     "INSERT INTO jobs (consumer, origin, accepted, owner, payload) VALUES (?, ?, ?, ?, ?)"
 )
+_UPDATE: Final = "UPDATE jobs SET owner = ?, left_by = ?, tries = ? WHERE id = ? AND owner = ?"
 _COUNT: Final = "INSERT INTO counts VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1"
 _DEAD: Final = (
     # A lease far in the future was written before the clock was set back.
@@ -59,14 +62,65 @@ _OF_SINKS: Final = f"NOT IN ('{EVALUATE}', '{FEEDBACK}')"
 _SAMPLES: Final = "SELECT COUNT(DISTINCT coalesce(origin, id)) FROM jobs"
 
 
-class FileMovedError(ValueError):
-    """Another program deleted or replaced the open file."""
+class State(Enum):
+    HELD = "held"
+    FREE = "free"
+    """Any process may claim the job."""
+    DONE = "done"
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One sample to evaluate, or one result for one sink. Stored in the file if `encode` is set."""
+
+    consumer: str
+    payload: Any = None
+    """The sample or result. For a job claimed from the file, its stored text."""
+    encode: Callable[[], str] | None = None
+    """Returns the text to store, in the outbox's thread. None keeps the job out of the file."""
+    accepted: float = field(default_factory=time.time)
+    """Time at which the sample was accepted, in seconds since the epoch."""
+    tries: int = 0
+    state: State = State.HELD
+    count: str = ""
+    """Counter to increase in the transaction that finishes the job."""
+    then: Sequence[Job] = ()
+    # The outbox sets these fields. `row` is provisional until the commit.
+    row: int | None = None
+    text: str | None = None
+    is_stored: bool = False
+    is_left: bool = False
+    """Whether this process has already counted the sample as `spooled`."""
+    is_undurable: bool = False
+    written: Future[bool] | None = None
+    # A sink's queue sets these fields. Times are seconds of the monotonic clock.
+    chars: int = 0
+    queued_at: float = 0.0
+    give_up_at: float = 0.0
+    sends: int = 0
+    is_alone: bool = False
+    is_last: bool = False
+    reason: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state is State.DONE
+
+    def inserts(self, state: State) -> Sequence[Job]:
+        return self.then if state is State.DONE else (self,)
+
+    def resolve(self, *, is_ours: bool = True) -> None:
+        """Tell waiting callers whether the last change is on disk."""
+        # The caller may have timed out and cancelled the future.
+        with suppress(InvalidStateError):
+            if self.written is not None:
+                self.written.set_result(is_ours)
 
 
 class OutboxFile:
     """The outbox's file, which several processes share. One thread uses this object.
 
-    Methods raise one of `FILE_ERRORS`. After `FileMovedError` or damage, call `replace`.
+    Methods raise one of `FILE_ERRORS`. After damage, or if the file is gone, call `replace`.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -102,24 +156,21 @@ class OutboxFile:
         open_to = {name: room for name, room in rooms.items() if room > 0}
         is_beat = self._is_beat(now)
         with self._file.opened() as db:
-            is_idle = not (
-                is_beat
-                or db.execute(_DEAD, leases).fetchone()
-                or any(db.execute(_READY, (name,)).fetchone() for name in open_to)
-            )
-        if is_idle:
-            return [], 0
+            dead = [owner for (owner,) in db.execute(_DEAD, leases)]
+            if not (is_beat or dead or any(db.execute(_READY, (n,)).fetchone() for n in open_to)):
+                return [], 0
         with self._transaction() as db:
-            for (owner,) in db.execute(_DEAD, leases).fetchall():
+            for owner in dead:
                 self._release_all(db, owner)
             claimed = [
                 _claimed(self._owner, name, *row)
                 for name, room in open_to.items()
                 for row in sorted(db.execute(_CLAIM, (self._owner, name, room)).fetchall())
             ]
-            before = now - limits.SINK_KEEP_SECONDS
-            old = f"{_OLD} ({','.join('?' * len(rooms))})"
-            removed = db.execute(old, (before, *rooms)).rowcount if is_beat else 0
+            removed = 0
+            if is_beat:
+                old = f"{_OLD} ({','.join('?' * len(rooms))})"
+                removed = db.execute(old, (now - limits.SINK_KEEP_SECONDS, *rooms)).rowcount
         return claimed, removed
 
     def leave(self) -> None:
@@ -142,8 +193,7 @@ class OutboxFile:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        if self._identity is None:
-            self.path.parent.mkdir(mode=0o700, exist_ok=True)
+        self.path.parent.mkdir(mode=0o700, exist_ok=True)
         self._check()
         now = time.time()
         is_beat = self._is_beat(now)
@@ -159,27 +209,30 @@ class OutboxFile:
         return not 0.0 <= now - self._beat_at < LEASE_S / 3
 
     def _check(self) -> None:
-        try:
-            found = _identity_of(self.path)
-        except FileNotFoundError:
-            found = None
+        """Raise `ValueError` if another program deleted or replaced the open file."""
+        found = _identity_of(self.path) if self.path.exists() else None
         if self._identity not in (None, found):
-            raise FileMovedError
+            raise ValueError("the file was moved")
         self._identity = found
 
     def _sync(self, db: sqlite3.Connection, job: Job, state: State) -> bool:
-        if state is State.HELD and job.row is not None:
-            return self._changed(db, "UPDATE jobs SET tries = ?", job.tries, row=job.row)
-        if state is not State.DONE:
+        if state is State.DONE:
+            return self._finish(db, job)
+        if job.row is None:
             self._insert(db, job)
-            left_by = self._owner if job.is_left else None
-            release = "UPDATE jobs SET owner = NULL, left_by = ?"
-            return state is State.HELD or self._changed(db, release, left_by, row=job.row)
-        if job.row is not None and not self._changed(db, "DELETE FROM jobs", row=job.row):
-            return False
+            if state is State.HELD:
+                return True
+        owner = None if state is State.FREE else self._owner
+        left_by = self._owner if job.is_left else None
+        return db.execute(_UPDATE, (owner, left_by, job.tries, job.row, self._owner)).rowcount > 0
+
+    def _finish(self, db: sqlite3.Connection, job: Job) -> bool:
+        if (origin := job.row) is not None:
+            delete = "DELETE FROM jobs WHERE id = ? AND owner = ?"
+            if db.execute(delete, (job.row, self._owner)).rowcount == 0:
+                return False
         if job.count:
             db.execute(_COUNT, (job.count,))
-        origin = job.row
         for following in job.then:
             self._insert(db, following, origin)
             origin = origin or following.row
@@ -191,12 +244,6 @@ class OutboxFile:
         if db.execute(_SIZE).fetchone()[0] + len(job.text) <= self._max_bytes:
             row = (job.consumer, origin, job.accepted, self._owner, job.text)
             job.row = db.execute(_INSERT, row).lastrowid
-
-    def _changed(
-        self, db: sqlite3.Connection, statement: str, *values: float | str | None, row: int | None
-    ) -> bool:
-        sql = f"{statement} WHERE id = ? AND owner = ?"
-        return db.execute(sql, (*values, row, self._owner)).rowcount > 0
 
     def _release_all(self, db: sqlite3.Connection, owner: str) -> None:
         db.execute("UPDATE jobs SET owner = NULL WHERE owner = ?", (owner,))
@@ -220,16 +267,14 @@ def _claimed(owner: str, consumer: str, row: int, *columns: Any) -> Job:
 
 def check_spool(folder: Path) -> bool:
     """Check a spool folder and make it private. Return whether it contains an outbox file."""
-    wants = "a folder, or the path of a new folder inside an existing folder"
     try:
         if folder.parent.is_dir() and (folder.is_dir() or not folder.exists()):
             if os.name == "posix" and folder.exists() and folder.stat().st_mode & 0o077:
                 folder.chmod(0o700)
             return (folder / NAME).exists()
-    except PermissionError:
-        wants = "a folder of this user, or the path of a new folder inside an existing folder"
     except OSError:
         pass
+    wants = "a folder of this user, or the path of a new folder inside an existing folder"
     raise ConfigError("spool", str(folder), wants)
 
 
@@ -249,6 +294,7 @@ def read_counts(path: Path) -> Mapping[str, int]:
 
 
 def read_size(path: Path) -> tuple[int | None, int | None]:
+    """Return the number of samples and of bytes in the file."""
     with _read(path) as db:
         if db is None:
             return 0, 0

@@ -16,19 +16,9 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 
 __all__ = [
-    "Destination",
-    "FeedbackSink",
-    "Rejected",
-    "RetryLater",
-    "SendError",
-    "Sink",
-    "SinkFunction",
-    "SpanUnknown",
-    "TooSlowError",
-    "UserSink",
+    *("Destination", "FeedbackSink", "Rejected", "RetryLater", "SendError", "Sink"),
+    *("SinkFunction", "SpanUnknown", "TooSlowError", "UserSink"),
 ]
-
-_WANTS = "a callable that takes one argument (evaluation) or two (sample, outcomes)"
 
 
 @runtime_checkable
@@ -112,7 +102,7 @@ class TooSlowError(Exception):
 
 
 class Destination:
-    """Base class through which the dispatcher calls a sink. All calls come from one thread."""
+    """Base class through which a queue calls a sink. All calls come from one thread."""
 
     batch_size = 1
     is_watched = False
@@ -150,7 +140,6 @@ class Destination:
 class UserSink(Destination):
     """Calls a user's sink or function, one call at a time, with a timeout."""
 
-    is_watched = True
     retries = False
 
     def __init__(self, sink: Sink | FeedbackSink | SinkFunction) -> None:
@@ -163,9 +152,9 @@ class UserSink(Destination):
         # A data set run waits for its file without a limit.
         self.is_watched = getattr(sink, "is_watched", True)
         deliver = own if is_function else getattr(sink, "deliver", None)
-        self._deliver: Any = None if deliver is None else _one_argument(deliver)
+        self._deliver = None if deliver is None else _one_argument(deliver)
         self.place = place_of(deliver or own.feedback)
-        self._close: Callable[[], None] | None = None if is_function else own.close
+        self._close = (lambda: None) if is_function else own.close
         self._timeout = 0.0
         self._runner: asyncio.Runner | None = None
 
@@ -190,15 +179,14 @@ class UserSink(Destination):
 
     def close(self) -> None:
         try:
-            if self._close is not None:
-                self._close()
+            self._close()
         finally:
             if self._runner is not None:
                 self._runner.close()
 
 
-def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], object]:
-    def call_with_two(evaluation: Evaluation) -> object:
+def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
+    def call_with_two(evaluation: Evaluation) -> Any:
         return function(evaluation.sample, evaluation.outcomes)
 
     try:
@@ -212,7 +200,8 @@ def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], obj
         except TypeError:
             continue
         return call
-    raise ConfigError("sinks", function, _WANTS)
+    wants = "a callable that takes one argument (evaluation) or two (sample, outcomes)"
+    raise ConfigError("sinks", function, wants)
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,8 +11,8 @@ from typing import Final
 
 from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.delivery.job import Job, State
 from rag_eval_hooks.delivery.outbox import Outbox
+from rag_eval_hooks.delivery.outbox_file import Job, State
 from rag_eval_hooks.delivery.sink import (
     Destination,
     Rejected,
@@ -41,7 +40,6 @@ _GRACE: Final = 0.1
 _RECOVERED: Final = 64
 """Maximum number of results to claim from the spool at once."""
 _LONGEST_SLEEP: Final = 3600.0
-"""Maximum number of seconds that the thread sleeps. A lock's timeout must be finite."""
 _POLL: Final = 0.05
 """Seconds between two checks for a hanging call during a flush."""
 _ALONE: Final = SendError("one of several failed")
@@ -80,12 +78,11 @@ class SinkQueue:
         self._numbers = itertools.count()
         self._flying: list[Job] = []
         self._called_at = self._paused_until = 0.0
-        self._is_overdue = False
+        self._is_overdue = self._is_open = False
         self._chars = self._failures = 0
         self._last_reason = ""
         self._thread: threading.Thread | None = None
         self._closing: float | None = None
-        self._is_open = False
 
     def put(self, job: Job, chars: int) -> None:
         """Queue a result of `chars` characters. Never waits."""
@@ -100,18 +97,25 @@ class SinkQueue:
         with self._lock:
             self.sink.counts["taken"] += 1
             self._chars += chars
-            if (reason := self._refusal()) is None:
+            # A single result may be of any size.
+            is_full = self._chars > self._most_chars and (self._waiting or self._flying)
+            if self._closing is not None:
+                self._leave(job, "closed")
+            elif is_full:
+                self._leave(job, _FULL)
+            elif self._start():
                 self._queue(job, now)
             else:
-                self._leave(job, reason)
+                self._leave(job, "no thread")
 
     def capacity(self) -> int:
+        """Return how many stored results the queue can accept now."""
         with self._lock:
+            is_empty = not self._waiting and not self._flying
             if self._closing is not None:
                 return 0
-            is_empty = not self._waiting and not self._flying
             if self._is_down or self._is_overdue:
-                return 1 if is_empty else 0
+                return int(is_empty)
             return _RECOVERED if is_empty or 2 * self._chars < self._most_chars else 0
 
     def check(self) -> None:
@@ -140,13 +144,12 @@ class SinkQueue:
         first attempt, and not at all while the sink is down. Returns False on timeout.
         """
         now = time.monotonic()
-        deadline = now + timeout
         with self._lock:
             self._waiting = [(min(due, now), number, job) for due, number, job in self._waiting]
             heapq.heapify(self._waiting)
-            jobs = [*self._flying, *(entry[2] for entry in self._waiting)]
+            jobs = [*self._flying, *(job for *_, job in self._waiting)]
         while self._is_awaited(jobs):
-            if (left := deadline - time.monotonic()) <= 0:
+            if (left := now + timeout - time.monotonic()) <= 0:
                 return False
             # A hanging call never answers.
             self._wakeup.ask(min(_POLL, left))
@@ -160,8 +163,8 @@ class SinkQueue:
                 return
             self._closing = time.monotonic() + timeout
             self._wakeup.set()
-            is_idle = self._thread is None and self._start() is not None
-        if is_idle:
+            has_thread = self._start()
+        if not has_thread:
             self._close_sink()
 
     def end_close(self) -> None:
@@ -172,19 +175,22 @@ class SinkQueue:
         with self._lock:
             if thread is not None and thread.is_alive() and self.sink.is_watched:
                 self._incidents.count(f"{self._origin}: not closed in time", detail=self.sink.place)
-            self._leave_all("shutdown")
+            for job in (*self._take(lambda _: True), *self._flying):
+                if job.state is State.HELD:
+                    self._leave(job, "shutdown")
+
+    def _start(self) -> bool:
+        if self._thread is None:
+            name = f"rag-eval-hooks-{self.sink.name}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._thread = thread
+        return True
 
     # The methods below run in the sink's thread.
-
-    def _start(self) -> str | None:
-        name = f"rag-eval-hooks-{self.sink.name}"
-        thread = threading.Thread(target=self._run, name=name, daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return "no thread"
-        self._thread = thread
-        return None
 
     def _run(self) -> None:
         with suppressed():
@@ -206,23 +212,19 @@ class SinkQueue:
         while True:
             with self._lock:
                 now = time.monotonic()
-                if self._is_at_end(now):
-                    return False
-                due = math.inf
+                due = now + _LONGEST_SLEEP
                 if self._waiting:
-                    is_closing = self._closing is not None
-                    due = now if is_closing else max(self._waiting[0][0], self._paused_until)
+                    due = max(self._waiting[0][0], self._paused_until)
+                if self._closing is not None:
+                    # Do not retry a sink that is down: its results are safe in the spool.
+                    is_safe = self._outbox.is_durable and self._is_down
+                    if not self._waiting or now >= self._closing or is_safe:
+                        return False
+                    due = now
                 if due <= now:
                     self._flying, self._called_at = self._batch(now), now
                     return True
             self._wakeup.wait(min(due - now, _LONGEST_SLEEP))
-
-    def _is_at_end(self, now: float) -> bool:
-        if self._closing is None:
-            return False
-        # Do not retry a sink that is down: its results are safe in the spool.
-        is_safe = self._outbox.is_durable and self._is_down
-        return not self._waiting or now >= self._closing or is_safe
 
     def _batch(self, now: float) -> list[Job]:
         jobs = [heapq.heappop(self._waiting)[2]]
@@ -240,7 +242,8 @@ class SinkQueue:
         for job in jobs:
             job.is_last = last
         try:
-            self._open()
+            if not self._is_open:
+                self._open()
             return self.sink.send([job.payload for job in jobs], last=last)
         except BaseException as raised:  # noqa: BLE001 - the sink's edge: even an exit ends here
             error = raised
@@ -251,30 +254,26 @@ class SinkQueue:
             return dict.fromkeys(range(len(jobs)), _ALONE if is_shared else error)
 
     def _open(self) -> None:
-        if self._is_open:
-            return
         try:
             self.sink.open(self._timeout)
         except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
             raise RetryLater(type(error).__name__) from None
         self._is_open = True
 
-    def _note_slow(self, times: int) -> None:
-        told = f"{self._origin}: a call took more than {self._timeout:g} s, the fixed limit"
-        advice = f"no exception; results may be missing; return sooner.{self.sink.place}"
-        self._incidents.count(told, times, detail=advice)
+    # Callers of the methods below hold the lock.
 
     def _settle(self, failures: Mapping[int, BaseException], now: float) -> None:
-        jobs = self._flying
-        for index, job in enumerate(jobs):
-            if job.state is not State.HELD:
-                continue
-            if (error := failures.get(index)) is not None:
-                self._fail(job, error, now)
-            else:
-                self._end(job, "sent")
+        for index, job in enumerate(self._flying):
+            if job.state is State.HELD:
+                if (error := failures.get(index)) is None:
+                    self._end(job, "sent")
+                else:
+                    self._fail(job, error, now)
+        is_outage = len(failures) == len(self._flying) and not any(
+            isinstance(one, SendError) and not isinstance(one, RetryLater)
+            for one in failures.values()
+        )
         self._flying, self._is_overdue = [], False
-        is_outage = len(failures) == len(jobs) and all(map(_is_outage, failures.values()))
         self._failures = self._failures + 1 if is_outage else 0
         if self._is_down:
             pause = pause_after(self._failures - _DOWN + 1)
@@ -285,13 +284,23 @@ class SinkQueue:
             job.is_alone = True
             self._queue(job, now)
             return
+        job.sends += 1
         job.reason = self._last_reason = error.reason if isinstance(error, SendError) else ""
         if isinstance(error, Rejected):
             self._end(job, "lost", job.reason)
-            return
-        if isinstance(error, SpanUnknown):
-            job.is_alone = False
-        elif isinstance(error, RetryLater):
+        elif isinstance(error, SpanUnknown):
+            self._await_span(job, now)
+        else:
+            self._report(error, now)
+            if self._closing is not None:
+                self._leave(job, job.reason)
+            elif now >= job.give_up_at:
+                self._give_up(job)
+            else:
+                self._queue(job, now + pause_after(job.sends))
+
+    def _report(self, error: BaseException, now: float) -> None:
+        if isinstance(error, RetryLater):
             self._incidents.count(f"{self._origin}, {error.reason}: Retry")
             asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
             self._paused_until = max(self._paused_until, asked)
@@ -299,53 +308,40 @@ class SinkQueue:
             self._note_slow(1)
         elif not self._is_overdue:
             self._incidents.report(self._origin, error)
-        self._retry(job, now, lacks_span=isinstance(error, SpanUnknown))
 
-    def _retry(self, job: Job, now: float, *, lacks_span: bool) -> None:
-        """Schedule a retry. A job whose span is unknown gets a last attempt at its deadline."""
-        job.sends += 1
-        pause = pause_after(job.sends)
-        if self._closing is not None and lacks_span and not job.is_last:
+    def _await_span(self, job: Job, now: float) -> None:
+        """Retry a result whose span is unknown. Its last attempt is at its deadline."""
+        job.is_alone = False
+        if job.is_last:
+            if self._closing is None:
+                self._end(job, "lost", job.reason)
+            else:
+                self._leave(job, job.reason)
+        elif self._closing is not None:
             self._queue(job, now)
-        elif self._closing is not None and (job.give_up_at or lacks_span):
-            self._leave(job, job.reason)
-        elif lacks_span and job.is_last:
-            self._end(job, "lost", job.reason)
-        elif lacks_span:
-            pause = min(pause, _LONGEST_LOOK)
+        else:
+            pause = min(pause_after(job.sends), _LONGEST_LOOK)
             job.is_last = now + pause >= job.queued_at + self._retry_for
             self._queue(job, now + pause)
-        elif now >= job.give_up_at:
-            self._give_up(job)
-        else:
-            self._queue(job, now + pause)
-
-    # Callers of the methods below hold the lock.
 
     @property
     def _is_down(self) -> bool:
         return self._failures >= _DOWN and (self.sink.retries or self._outbox.is_durable)
 
-    def _refusal(self) -> str | None:
-        if self._closing is not None:
-            return "closed"
-        # A single result may be of any size.
-        if self._chars > self._most_chars and (self._waiting or self._flying):
-            return _FULL
-        return None if self._thread is not None else self._start()
+    def _note_slow(self, times: int) -> None:
+        told = f"{self._origin}: a call took more than {self._timeout:g} s, the fixed limit"
+        advice = f"no exception; results may be missing; return sooner.{self.sink.place}"
+        self._incidents.count(told, times, detail=advice)
 
     def _queue(self, job: Job, due: float) -> None:
         heapq.heappush(self._waiting, (due, next(self._numbers), job))
         self._wakeup.set()
 
     def _take(self, is_taken: Callable[[Job], bool]) -> list[Job]:
-        waiting, self._waiting, taken = self._waiting, [], []
-        for entry in waiting:
-            if is_taken(entry[2]):
-                taken.append(entry[2])
-            else:
-                heapq.heappush(self._waiting, entry)
-        return taken
+        taken = {job: None for *_, job in self._waiting if is_taken(job)}
+        self._waiting = [entry for entry in self._waiting if entry[2] not in taken]
+        heapq.heapify(self._waiting)
+        return list(taken)
 
     def _is_awaited(self, jobs: Iterable[Job]) -> bool:
         with self._lock:
@@ -354,11 +350,6 @@ class SinkQueue:
                 job.state is State.HELD and not (job.is_stored and (is_down or job.sends))
                 for job in jobs
             )
-
-    def _leave_all(self, reason: str) -> None:
-        for job in (*self._take(lambda _: True), *self._flying):
-            if job.state is State.HELD:
-                self._leave(job, reason)
 
     def _leave(self, job: Job, reason: str) -> None:
         self._end(job, "spooled" if self._outbox.release(job) else "lost", reason)
@@ -378,7 +369,3 @@ class SinkQueue:
             self._incidents.count(f"{self._origin}: results are lost ({reason})")
         elif column == "spooled" and reason == _FULL:
             self._incidents.count(f"{self._origin}: undelivered results stay in the spool")
-
-
-def _is_outage(error: BaseException) -> bool:
-    return isinstance(error, RetryLater) or not isinstance(error, SendError)

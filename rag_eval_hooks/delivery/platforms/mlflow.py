@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Thread
 from typing import Any, Final, TypeAlias
@@ -47,32 +45,24 @@ class MlflowSink(PlatformSink):
         super().__init__("mlflow", url, content, key=token)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        waiting, errors = deque(enumerate(payloads)), dict[int, SendError]()
+        errors: dict[int, SendError] = {}
 
-        def work() -> None:
-            with suppress(IndexError):
-                while True:
-                    number, evaluation = waiting.popleft()
-                    if (error := self._error_of(evaluation)) is not None:
-                        errors[number] = error
+        def work(number: int, evaluation: Evaluation) -> None:
+            try:
+                with suppressed():
+                    self._send(evaluation)
+            except SendError as error:
+                errors[number] = error
+            except Exception as error:  # noqa: BLE001 - the sink's edge: an unexpected response
+                errors[number] = Rejected(type(error).__name__, is_for_all=False)
 
         # The interpreter would join a pool's threads at exit.
-        threads = [Thread(target=work, daemon=True) for _ in payloads]
+        threads = [Thread(target=work, args=pair, daemon=True) for pair in enumerate(payloads)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         return errors
-
-    def _error_of(self, evaluation: Evaluation) -> SendError | None:
-        try:
-            with suppressed():
-                self._send(evaluation)
-        except SendError as error:
-            return error
-        except Exception as error:  # noqa: BLE001 - the sink's edge: an unexpected response
-            return Rejected(type(error).__name__, is_for_all=False)
-        return None
 
     def _send(self, evaluation: Evaluation) -> None:
         path = f"{_TRACES}/tr-{evaluation.sample.trace_id}"
@@ -114,10 +104,9 @@ class MlflowSink(PlatformSink):
 
 def _assessment_ids(answer: Any) -> Mapping[_Key, str]:
     assessments = answer["trace"]["trace_info"].get("assessments", ())
-    return {
-        (one["assessment_name"], one["source"]["source_id"], one["metadata"][_SPAN]): one[
-            "assessment_id"
-        ]
-        for one in assessments
-        if _SPAN in one.get("metadata", {})
-    }
+    ids = {}
+    for one in assessments:
+        if _SPAN in one.get("metadata", {}):
+            key = one["assessment_name"], one["source"]["source_id"], one["metadata"][_SPAN]
+            ids[key] = one["assessment_id"]
+    return ids

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from rag_eval_hooks import own_requests, semconv
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.sink import Destination, Rejected, RetryLater, SpanUnknown
 from rag_eval_hooks.errors import ConfigError, missing_extra
 from rag_eval_hooks.explanation_text import prose
@@ -25,15 +26,15 @@ _REFUSED_KEY: Final = (401, 403)
 
 
 class PlatformSink(Destination):
-    """Sends scores to a platform's JSON API, in the background.
+    """Sends scores to a platform's JSON API, in the background. A subclass implements `send`.
 
-    A subclass implements `send`. With a spool, scores stay on disk until the platform accepts them.
-    The sink moves credentials in the URL to a header, because the HTTP client logs URLs.
+    With a spool, scores stay on disk until the platform accepts them. Spooled scores are sent only
+    to the URL for which they were stored. The spool stores a hash of the URL. The sink moves
+    credentials in the URL to a header, because the HTTP client logs URLs.
 
     Args:
         name: Name of the platform in counts and logs.
-        url: Base URL. Spooled results are sent only to the URL for which they were stored. The
-            spool stores a hash of the URL.
+        url: Base URL.
         content: Whether explanations may quote the application's texts. None uses the setting
             `capture_content`.
         key: Bearer key, or None.
@@ -66,30 +67,29 @@ class PlatformSink(Destination):
         self._url, self._auth = url, auth
         self._headers = {**(headers or {}), **({"authorization": f"Bearer {key}"} if key else {})}
         self._client: Any = None
-        self._wants_content = content
-        self._content = False
-        self._max_chars = self._no_span = 0
+        self._wants_content, self._content = content, False
+        self._no_span = 0
         self._user: Callable[[], Any] = lambda: None
         self._process = 0
 
-    def claim(self, user: Callable[[], Any], *, content: bool, max_chars: int) -> None:
+    def claim(self, user: Callable[[], Any], *, content: bool) -> None:
         """Reserve the sink until its dispatcher is closed or garbage-collected."""
         current = self._user() if self._process == os.getpid() else None
         if current is not None and not current.is_closed and current is not user():
             raise ConfigError("sinks", self.name, "a separate sink for each RagEval")
         self._user, self._process = user, os.getpid()
         self._content = content if self._wants_content is None else self._wants_content
-        self._max_chars, self._no_span = max_chars, 0
+        self._no_span = 0
 
     def books(self) -> Mapping[str, int]:
         """Return counts of samples: taken, sent, lost, waiting, and without a recorded span.
 
         With a spool, `spooled` is the number of samples on disk that any process may send.
         """
-        ends = ("sent", "lost", *(["spooled"] if "spooled" in self.counts else []))
-        books = {name: self.counts[name] for name in ("taken", *ends)}
-        waiting = books["taken"] - sum(books[name] for name in ends)
-        return {**books, "waiting": waiting, "no_span": self._no_span}
+        counts = {"sent": 0, "lost": 0, **self.counts}
+        taken = counts.pop("taken", 0)
+        waiting = taken - sum(counts.values())
+        return {"taken": taken, **counts, "waiting": waiting, "no_span": self._no_span}
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
         """Return whether a result has scores and a recorded span."""
@@ -148,7 +148,7 @@ class PlatformSink(Destination):
             self._client.close()
 
     def explanation(self, score: Score) -> str | None:
-        return prose(score.explanation, self._max_chars, content=self._content)
+        return prose(score.explanation, limits.EXPLANATION_CHARS, content=self._content)
 
     def metadata(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
         score, verdict = evaluation.scores[name], evaluation.verdicts.get(name)
