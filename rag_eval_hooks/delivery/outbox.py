@@ -122,7 +122,8 @@ class Outbox:
 
     def measured(self) -> tuple[int | None, int | None]:
         """Return the file's number of samples and of bytes, or None if the file is unreadable."""
-        return self._read(outbox_file.read_size, (None, None))
+        unknown: tuple[int | None, int | None] = (None, None)
+        return self._read(outbox_file.read_size, unknown)
 
     def drain(self, timeout: float | None) -> bool:
         """Wait until all changes so far are on disk or dropped. Return False on timeout."""

@@ -152,7 +152,7 @@ class UserSink(Destination):
         # A data set run waits for its file without a limit.
         self.is_watched = getattr(sink, "is_watched", True)
         deliver = own if is_function else getattr(sink, "deliver", None)
-        self._deliver = None if deliver is None else _one_argument(deliver)
+        self._deliver: Any = None if deliver is None else _one_argument(deliver)
         self.place = place_of(deliver or own.feedback)
         self._close = (lambda: None) if is_function else own.close
         self._timeout = 0.0
