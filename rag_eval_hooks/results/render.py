@@ -7,7 +7,7 @@ import gzip
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, ClassVar, Final
@@ -20,11 +20,12 @@ from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.explanation_text import prose
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
+from rag_eval_hooks.results.diagnose import CUTS
 from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.select import FAITHFULNESS, badness
 from rag_eval_hooks.results.summary import MetricSummary, band_of
-from rag_eval_hooks.score import Cause, NotScored, Outcome, Score, outcome_to_dict
+from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
 
 _WIDTH: Final = 140
 _MOST_IN_LINE: Final = 200
@@ -34,6 +35,8 @@ _MOST_SCORES: Final = 6
 _BLOCK: Final = 25
 """Number of samples per compressed block of the HTML page."""
 _ASKED: Final = 220
+_FLAGS: Final = ("supported", "correct", "found", "useful", "holds")
+_COLORS: Final = {"supported": "good-c", "contradicted": "bad-c", "not_stated": "warn-c"}
 
 
 def as_text(markdown: str, width: int = _WIDTH) -> str:
@@ -100,11 +103,17 @@ def _environment(is_html: bool) -> Environment:
     environment.filters |= {
         "absent": _absent,
         "interval": _interval,
+        "level": _level,
+        "marked": _marked,
         "md": _escaped,
         "number": _number,
+        "plain": _plain,
+        "rating": band_of,
         "share": _share,
+        "verdict": _verdict,
     }
     environment.tests["figure"] = lambda cell: _FIGURE.fullmatch(str(cell)) is not None
+    environment.tests["items"] = _are_items
     environment.globals |= {"explained": _explained, "scores": _scores, "version": __version__}
     return environment
 
@@ -210,6 +219,9 @@ def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
         # Without a faithfulness verdict, other scores do not make a sample good.
         level = key[-1]
     scores = [row.scores.get(name) for name in metrics]
+    absent = [one for one in row.outcomes.values() if isinstance(one, NotScored)]
+    is_undecided = any(one.undecided for one in absent)
+    has_failed = any(one.cause.is_failure for one in absent)
     return {
         "q": row.sample.question[:_ASKED],
         "t": "" if row.time is None else f"{row.time:%Y-%m-%d %H:%M}",
@@ -218,29 +230,18 @@ def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
         "l": None if level is None else round(level, 4),
         "r": None if faithful is None or faithful.risk is None else round(faithful.risk, 4),
         "s": [None if score is None else round(score.normalized, 4) for score in scores],
-        "u": _absences(row),
+        "u": "u" * bool(absent) + "d" * is_undecided + "f" * has_failed,
     }
-
-
-def _absences(row: Evaluation) -> str:
-    """Return `u` for a missing score, then `d` if undecided and `f` if failed."""
-    absent = [one for one in row.outcomes.values() if isinstance(one, NotScored)]
-    flags = {
-        "u": bool(absent),
-        "d": any(one.undecided for one in absent),
-        "f": any(one.cause.is_failure for one in absent),
-    }
-    return "".join(letter for letter, is_so in flags.items() if is_so)
 
 
 def _blocks(rows: Sequence[Evaluation]) -> Iterator[str]:
     for start in range(0, len(rows), _BLOCK):
-        plain = [_detail(row) for row in rows[start : start + _BLOCK]]
-        data = json.dumps(plain, ensure_ascii=False, default=str).encode("utf-8", "replace")
+        details = list(map(_detail, rows[start : start + _BLOCK]))
+        data = json.dumps(details, ensure_ascii=False).encode("utf-8", "replace")
         yield base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
-def _detail(row: Evaluation) -> dict[str, Any]:
+def _detail(row: Evaluation) -> str:
     sample = row.sample
     facts = {
         "id": sample.sample_id,
@@ -251,18 +252,42 @@ def _detail(row: Evaluation) -> dict[str, Any]:
         "tags": ", ".join(sample.tags),
         **sample.metadata,
     }
-    words = {name: {"word": band_of(name, one.normalized)} for name, one in row.scores.items()}
-    return {
-        "question": sample.question,
-        "answer": sample.answer,
-        "reference": sample.reference,
-        "contexts": sample.to_dict().get("contexts"),
-        "facts": {key: value for key, value in facts.items() if value not in (None, "", ())},
-        "outcomes": {
-            name: {**outcome_to_dict(one), **words.get(name, {})}
-            for name, one in row.outcomes.items()
-        },
-    }
+    about = "\n".join(f"{k}: {v}" for k, v in facts.items() if v not in (None, "", ()))
+    lists = [value for one in row.outcomes.values() for value in one.explanation.values()]
+    quotes = {str(item.get("quote") or "") for each in filter(_are_items, lists) for item in each}
+    return _rendered("detail.html.j2", row=row, facts=about, quotes=quotes - {""})
+
+
+def _are_items(value: object) -> bool:
+    is_list = isinstance(value, list | tuple) and bool(value)
+    return is_list and all(isinstance(one, Mapping) for one in value)  # type: ignore[attr-defined]
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _level(normalized: float) -> str:
+    return "good-c" if normalized >= CUTS.high else "bad-c" if normalized < CUTS.low else "warn-c"
+
+
+def _verdict(item: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the verdict in words, and the class of its color."""
+    if word := item.get("verdict"):
+        return str(word).replace("_", " "), _COLORS.get(str(word), "")
+    flag = next((name for name in _FLAGS if name in item), "")
+    if not flag or item[flag] is None:
+        return "unsure" if flag else "", ""
+    return (flag, "good-c") if item[flag] else (f"not {flag}", "bad-c")
+
+
+def _marked(text: str, quotes: Iterable[str]) -> Markup:
+    shown, end = Markup(), 0
+    for start, quote in sorted((text.find(quote), quote) for quote in quotes):
+        if start >= end:
+            shown += text[end:start] + Markup("<mark>{}</mark>").format(quote)
+            end = start + len(quote)
+    return shown + text[end:]
 
 
 def _in_script(value: Any) -> str:
