@@ -12,11 +12,16 @@ from contextlib import ExitStack, contextmanager
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rag_eval_hooks.datasets.run import Ask
 from rag_eval_hooks.errors import ConfigError, nearest
 from rag_eval_hooks.evals import RagEval
+
+_FRAMEWORKS: Final = {
+    "langchain_core": "rag_eval_hooks_langchain",
+    "llama_index.core": "rag_eval_hooks_llama_index",
+}
 
 
 def named_object(name: str, option: str = "chain") -> Any:
@@ -56,55 +61,48 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
     Raises:
         ConfigError: The object cannot be called with a question.
     """
+    if callable(getattr(pipeline, "invoke", None)):
+        yield _runnable(pipeline, evals)
+        return
+    method = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
+    # LlamaIndex's class of workflows and agents, if loaded.
+    workflow = getattr(sys.modules.get("llama_index.core.workflow"), "Workflow", ())
+    if not callable(method) and isinstance(pipeline, workflow):
+        method = _running(pipeline)
+    is_engine = callable(method)
+    if not is_engine:
+        _check_function(pipeline, option)
     with ExitStack() as stack:
-        if callable(getattr(pipeline, "invoke", None)):
-            yield _runnable(pipeline, evals)
-            return
-        method = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
-        # LlamaIndex's class of workflows and agents, if loaded.
-        workflow = getattr(sys.modules.get("llama_index.core.workflow"), "Workflow", ())
-        if not callable(method) and isinstance(pipeline, workflow):
-            method = _running(pipeline)
-        if not callable(method):
-            _check_function(pipeline, option)
-        packages = []
-        if not callable(method) and "langchain_core" in sys.modules:
-            packages.append("rag_eval_hooks_langchain")
-        if callable(method) or "llama_index.core" in sys.modules:
-            packages.append("rag_eval_hooks_llama_index")
-        for module in map(import_module, packages):
-            module.enable(evals)
-            stack.callback(module.disable)
-        if callable(method):
-            yield _called(method, evals, is_captured=True)
-        else:
-            yield _called(pipeline, evals, is_captured=False)
+        for framework, module in _FRAMEWORKS.items():
+            if framework in sys.modules and not (is_engine and framework == "langchain_core"):
+                package = import_module(module)
+                package.enable(evals)
+                stack.callback(package.disable)
+        function = method if callable(method) else pipeline
+        yield _called(function, evals, is_captured=is_engine)
 
 
 def _check_function(function: Any, option: str) -> None:
     """Raise if the object is not a function, or takes no question."""
+    wants = "a LangChain runnable, a LlamaIndex engine or agent, or a function of the question"
     if not callable(function):
-        wants = "a LangChain runnable, a LlamaIndex engine or agent, or a function of the question"
         raise ConfigError(option, type(function).__name__, wants)
     try:
         signature = inspect.signature(function)
-        signature.bind("")
-    except TypeError:
-        name = getattr(function, "__name__", type(function).__name__)
-        wants = "a function of the question"
-        if not signature.parameters:
-            module = getattr(function, "__module__", "app")
-            wants = (
-                f"{name} takes no question; if it returns the pipeline, write "
-                f"`pipeline = {name}()` in {module.replace('.', '/')}.py and pass "
-                f"--{option.removeprefix('--')} {module}:pipeline"
-            )
-        error = ConfigError(option, f"{name}{signature}", wants)
-        if not signature.parameters:
-            error.args = (f"{wants}.",)
-        raise error from None
     except ValueError:  # Some functions that are not written in Python have no signature.
         return
+    name = getattr(function, "__name__", type(function).__name__)
+    if not signature.parameters:
+        module = getattr(function, "__module__", "app")
+        wants += (
+            f"; {name} takes no question; if it returns the pipeline, write `pipeline = {name}()` "
+            f"in {module.replace('.', '/')}.py and pass --{option.removeprefix('--')} "
+            f"{module}:pipeline"
+        )
+    try:
+        signature.bind("")
+    except TypeError:
+        raise ConfigError(option, f"{name}{signature}", wants) from None
 
 
 def _running(agent: Any) -> Callable[[str], Any]:

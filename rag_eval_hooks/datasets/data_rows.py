@@ -6,13 +6,12 @@ Recognizes the column names of ragas, DeepEval, LangSmith and LlamaIndex.
 from __future__ import annotations
 
 import ast
-import contextlib
 import csv
 import gzip
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -38,20 +37,19 @@ ROW_KEY: Final = "dataset_row"
 """Metadata key with the row's number and digest."""
 MAX_LINE_CHARS: Final = 2**24
 """Maximum characters of a line or cell. Limits the memory for a row."""
-_IDS: Final = re.compile(r"[^,\s]+")
 _LONG: Final = 300
 """Length from which a value is text instead of metadata."""
 _BATCH: Final = 200
 
 
 class BadLine(ValueError):
-    pass
+    """A line that is not JSON. The message gives its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataRow:
     number: int  # from 0
-    digest: int  # of its content
+    key: str  # number and digest of the content
     sample: Sample | None = None  # None: the row cannot be read
     error: str = ""  # names the column, the value and the expectation
 
@@ -60,8 +58,8 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
     """Yield the rows of a data set, one at a time.
 
     Args:
-        path: A `.jsonl`, `.json`, `.csv` or `.parquet` file, optionally compressed by gzip, or a
-            folder from `Dataset.save_to_disk`.
+        path: A `.jsonl`, `.csv` or `.parquet` file, optionally compressed by gzip, or a folder from
+            `Dataset.save_to_disk`.
         mapped: Column name by field, for names that `COLUMNS` lacks.
 
     Raises:
@@ -76,31 +74,27 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
         for field, column in mapped.items() if not number and isinstance(values, Mapping) else ():
             if _at(values, column) is None and column.partition(".")[0] not in values:
                 raise ConfigError("map", f"{field}={column}", "a column of " + ", ".join(values))
-        yield _row(number, values, mapped)
+        text = json.dumps(values, sort_keys=True, default=str, ensure_ascii=False)
+        digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+        key = f"{number}-{digest}"
+        try:
+            yield DataRow(number, key, _sample(values, mapped, key))
+        except (TypeError, ValueError) as error:
+            yield DataRow(number, key, error=f"row {number + 1}: {error}")
 
 
 def count_rows(path: Path) -> int | None:
     """Return the number of rows, or None if counting would require reading all rows."""
-    if path.suffix in (".jsonl", ".ndjson"):
+    if path.suffix == ".jsonl":
         with path.open("rb") as file:
             return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
         # Reading the file will report the damage.
-        with contextlib.suppress(ValueError):
+        with suppress(ValueError):
             return int(pq.read_metadata(path).num_rows)
     return None
-
-
-def _row(number: int, values: object, mapped: Mapping[str, str]) -> DataRow:
-    text = json.dumps(values, sort_keys=True, default=str, ensure_ascii=False)
-    data = text.encode("utf-8", "replace")
-    digest = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest()) or 1
-    try:
-        return DataRow(number, digest, _sample(values, mapped, f"{number}-{digest:016x}"))
-    except (TypeError, ValueError) as error:
-        return DataRow(number, digest, error=f"row {number + 1}: {error}")
 
 
 def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
@@ -169,12 +163,13 @@ def _document(value: Any) -> Any:
 def _ids(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    return _listed(value) if value.lstrip().startswith("[") else _IDS.findall(value) or None
+    is_list = value.lstrip().startswith("[")
+    return _listed(value) if is_list else value.replace(",", " ").split() or None
 
 
 def _listed(text: str) -> list[Any]:
     for parse in (json.loads, ast.literal_eval):
-        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             if isinstance(value := parse(text), list):
                 return value
     return [text] if text.strip() else []
@@ -195,9 +190,7 @@ def _read(path: Path) -> Iterator[Any]:
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     read = _of_folder if path.is_dir() else _READERS.get(kind.lower())
     if read is None:
-        wants = (
-            "a .jsonl, .json, .csv or .parquet file, or a folder that `Dataset.save_to_disk` made"
-        )
+        wants = "a .jsonl, .csv or .parquet file, or a folder that `Dataset.save_to_disk` made"
         raise ConfigError("data", str(path), wants)
     try:
         yield from read(path)
@@ -210,10 +203,9 @@ def _read(path: Path) -> Iterator[Any]:
         raise ConfigError("data", str(path), f"a readable file; {error}") from error
 
 
-def _opened(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+def _opened(path: Path, errors: str = "strict") -> IO[str]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    return opened(path, "rt", encoding="utf-8-sig", errors=errors, newline="")
 
 
 def _lines(file: IO[str]) -> Iterator[str]:
@@ -225,26 +217,31 @@ def _lines(file: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _of_lines(path: Path) -> Iterator[Any]:
-    with _opened(path) as file:
+def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any]]:
+    """Yield number and value of each non-blank line. A `.gz` file is decompressed.
+
+    The value of a line that is not JSON is a `BadLine`.
+
+    Args:
+        path: The file.
+        errors: What to do with bytes that are not UTF-8, as in `open`.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: A line is too long, or a byte is not UTF-8.
+    """
+    with _opened(path, errors) as file:
         for number, line in enumerate(_lines(file), start=1):
             if line.strip():
                 try:
-                    yield json.loads(line)
+                    yield number, json.loads(line)
                 except (ValueError, RecursionError) as error:
                     why = getattr(error, "msg", type(error).__name__)
-                    yield BadLine(f"line {number} is not valid JSON: {why}")
+                    yield number, BadLine(f"line {number} is not valid JSON: {why}")
 
 
-def _of_json(path: Path) -> Iterator[Any]:
-    """Yield the items of a JSON array, or else the lines of the file."""
-    with _opened(path) as file:
-        is_array = file.read(MAX_LINE_CHARS).lstrip().startswith("[")
-    if not is_array:
-        yield from _of_lines(path)
-        return
-    with _opened(path) as file:
-        yield from json.load(file)
+def _of_lines(path: Path) -> Iterator[Any]:
+    return (value for _, value in json_lines(path))
 
 
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:
@@ -255,19 +252,20 @@ def _of_csv(path: Path) -> Iterator[dict[str, str]]:
         if other and len(reader.fieldnames or ()) == 1:
             wants = f"a file with commas between its cells; its first line has {other!r}"
             raise ConfigError("data", str(path), wants)
-        while True:
-            # The limit is process-wide, so each row restores it.
-            limit = csv.field_size_limit(MAX_LINE_CHARS)
-            try:
-                row = next(reader, None)
-            finally:
-                csv.field_size_limit(limit)
-            if row is None:
-                return
+        while (row := _next_row(reader)) is not None:
             yield row
 
 
-def _of_parquet(path: Path) -> Iterator[Any]:
+def _next_row(reader: csv.DictReader[str]) -> dict[str, str] | None:
+    # The limit is process-wide, so each row restores it.
+    limit = csv.field_size_limit(MAX_LINE_CHARS)
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(limit)
+
+
+def parquet_rows(path: Path) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as table:
@@ -284,14 +282,7 @@ def _of_folder(path: Path) -> Iterator[Any]:
     for file in files:
         with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
             for batch in stream:
-                for start in range(0, batch.num_rows, _BATCH):
-                    yield from batch.slice(start, _BATCH).to_pylist()
+                yield from batch.to_pylist()
 
 
-_READERS: Final = {
-    ".jsonl": _of_lines,
-    ".ndjson": _of_lines,
-    ".json": _of_json,
-    ".csv": _of_csv,
-    ".parquet": _of_parquet,
-}
+_READERS: Final = {".jsonl": _of_lines, ".csv": _of_csv, ".parquet": parquet_rows}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -28,17 +26,14 @@ Ask: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 _WINDOW: Final = 256
 """Maximum number of samples in flight, so that memory does not grow with the data set."""
 _MOST_ERRORS: Final = 5
-_REPORT_EVERY: Final = 50
 
 
 class DatasetRun(JsonlSink):
     """The results file of a data set, and the counts of a run.
 
-    The run skips rows that are in the file. If a pipeline answers (`is_asked`), the run evaluates
-    rows without an answer again.
-
-    The run removes rows with a failed metric from the file and evaluates them again. The sink
-    replaces the file atomically. If the process is killed, the old file remains.
+    The run skips rows that are in the file. It removes rows with a failed metric from the file and
+    evaluates them again, and rows without an answer if a pipeline answers (`is_asked`). The file is
+    replaced atomically: if the process is killed, the old file remains.
     """
 
     is_watched = False
@@ -48,47 +43,42 @@ class DatasetRun(JsonlSink):
         super().__init__(path)
         self._is_asked = is_asked
         self.resumed = 0  # rows that the file already had
-        self.started = 0  # rows offered or asked
+        self.started = 0  # rows that the evaluator received, or whose pipeline raised
         self.evaluated = 0  # rows evaluated and written
         self.unreadable = 0  # rows that are not a sample
-        self.lost = 0  # rows started that will have no result
-        self.failed = 0  # rows whose pipeline raised, or that the evaluator dropped
+        self.failed = 0  # rows started that will have no result
         self.partial = 0  # rows with a failed metric; the next run retries them
         self.unanswered = 0  # rows that the pipeline did not answer; the next run retries them
         self.returned: set[str] = set()  # types that the pipeline returned
         self.errors: list[str] = []  # the first errors, for a person
         self.usage = Usage()
         self._reasons: dict[str, str] = {}
-        # Eight bytes per row: the digest of its content.
-        self._digests = array("Q")
+        self._done: set[int] = set()  # hashes instead of keys, so that a million fit in memory
         self._changed = threading.Condition()
         if path.exists():
             self._resume(path)
 
     def _resume(self, path: Path) -> None:
-        failed, rows = set(), read(path)
+        again, rows = set[str](), read(path)
         for row in rows:
             key = str(row.sample.metadata.get(ROW_KEY))
             if _has_failed(row.outcomes) or self._lacks_answer(row.sample):
-                failed.add(key)
-                continue
-            self._see(row.outcomes)
-            number, _, digest = key.partition("-")
-            with suppress(ValueError):
-                self._digests.extend([0] * (int(number) + 1 - len(self._digests)))
-                self._digests[int(number)] = int(digest, 16)
-        if rows.skipped["unreadable"] and not (failed or self._digests):
+                again.add(key)
+            else:
+                self._see(row.outcomes)
+                self._done.add(hash(key))
+        if rows.skipped["unreadable"] and not (again or self._done):
             wants = "a new file, or the results of an earlier run; this file has other lines"
             raise ConfigError("output", str(path), wants)
-        if failed - {"None"}:
+        if again - {"None"}:
             rest = path.with_name(f"{path.name}.rest")
             with path.open("rb") as file, rest.open("wb") as kept:
                 shutil.copymode(path, rest)
-                kept.writelines(line for line in file if _row_key(line) not in failed)
+                kept.writelines(line for line in file if _row_key(line) not in again)
             rest.replace(path)
 
     def has(self, row: DataRow) -> bool:
-        return row.number < len(self._digests) and self._digests[row.number] == row.digest
+        return hash(row.key) in self._done
 
     @property
     def unscored(self) -> dict[str, str]:
@@ -97,7 +87,7 @@ class DatasetRun(JsonlSink):
 
     @property
     def pending(self) -> int:
-        return self.started - self.lost - self.evaluated
+        return self.started - self.failed - self.evaluated
 
     def note(self, error: str, rows: int = 1) -> None:
         self.failed += rows
@@ -155,29 +145,23 @@ def run_dataset(
 
     `run` must be a sink of `evals`, whose sample rate is 1. With `ask`, up to `concurrency`
     questions are with the observed pipeline at once. Without `ask`, the rows' own answers are
-    evaluated. The function calls `progress` periodically. After an interrupt, rows in flight finish
-    before `run_dataset` raises.
+    evaluated. The function calls `progress` after each row. After an interrupt, rows in flight
+    finish before `run_dataset` raises.
     """
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:
-            # Each with its row number.
-            asked: dict[Future[object], str] = {}
-            for sample in _samples(rows, evals, run, progress):
+            asked: dict[Future[object], int] = {}
+            for number, sample in _samples(rows, evals, run, progress):
                 if ask is None:
-                    _offer(sample, evals, run)
+                    _submit(sample, evals, run)
                     continue
                 if len(asked) >= concurrency:
-                    for future in wait(asked, return_when=FIRST_COMPLETED).done:
-                        _finish(future, asked.pop(future), run)
-                run.started += 1
-                future = pool.submit(ask, sample.question, _metadata(sample))
-                asked[future] = str(sample.metadata[ROW_KEY]).partition("-")[0]
-            for future in wait(asked).done:
-                _finish(future, asked.pop(future), run)
+                    _finish(asked, run, FIRST_COMPLETED)
+                asked[pool.submit(ask, sample.question, _metadata(sample))] = number
+            _finish(asked, run, ALL_COMPLETED)
     finally:
         evals.flush()
-        if (missing := run.started - run.failed - run.evaluated) > 0:
-            run.note(f"{missing} rows gave no result: {evals.stats().dropped}", missing)
+        _fail_pending(evals, run)
         progress(run)
 
 
@@ -186,7 +170,7 @@ def _samples(
     evals: RagEval,
     run: DatasetRun,
     progress: Callable[[DatasetRun], object],
-) -> Iterator[Sample]:
+) -> Iterator[tuple[int, Sample]]:
     for row in rows:
         if run.has(row):
             run.resumed += 1
@@ -197,34 +181,39 @@ def _samples(
             while run.pending >= _WINDOW:
                 is_idle = not run.wait(1.0) and evals.stats().pending == 0
                 if is_idle and evals.flush(1.0):
-                    run.lost = run.started - run.evaluated
+                    _fail_pending(evals, run)
                 progress(run)
-            yield row.sample
-            if run.started % _REPORT_EVERY == 0:
-                progress(run)
+            yield row.number, row.sample
+        progress(run)
 
 
-def _offer(sample: Sample, evals: RagEval, run: DatasetRun) -> None:
+def _fail_pending(evals: RagEval, run: DatasetRun) -> None:
+    if run.pending > 0:
+        run.note(f"{run.pending} rows gave no result: {evals.stats().dropped}", run.pending)
+
+
+def _submit(sample: Sample, evals: RagEval, run: DatasetRun) -> None:
     run.started += 1
     # A full text budget frees up when an evaluation finishes.
     while not evals.submit(sample):
         if not run.wait(1.0) and evals.stats().pending == 0:
-            run.lost += 1
             run.note(f"a row was rejected: {evals.stats().dropped}")
             return
 
 
-def _finish(asked: Future[object], row: str, run: DatasetRun) -> None:
-    if (error := asked.exception()) is not None:
-        # The handler recorded the failure: no sample will arrive.
-        run.lost += 1
-        place = place_in_application(error)
-        where = f" at {place}" if place else ""
-        told = f"the pipeline raised {type(error).__name__}{where}: {error}"
-        run.note(f"row {int(row) + 1}: {told}")
-        return
-    result = asked.result()
-    run.returned.add("None" if result is None else type(result).__name__)
+def _finish(asked: dict[Future[object], int], run: DatasetRun, when: str) -> None:
+    for future in wait(asked, return_when=when).done:
+        number = asked.pop(future)
+        run.started += 1
+        if (error := future.exception()) is not None:
+            # The handler recorded the failure: no sample will arrive.
+            place = place_in_application(error)
+            where = f" at {place}" if place else ""
+            told = f"the pipeline raised {type(error).__name__}{where}: {error}"
+            run.note(f"row {number + 1}: {told}")
+        else:
+            result = future.result()
+            run.returned.add("None" if result is None else type(result).__name__)
 
 
 def _metadata(sample: Sample) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
+from rag_eval_hooks.datasets.data_rows import BadLine, json_lines
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
@@ -58,13 +58,13 @@ def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> 
         ConfigError: A line is not JSON, or `read` rejects the line.
         OSError: The file cannot be read.
     """
-    with Path(path).open(encoding="utf-8", errors="replace") as file:
-        for number, text in enumerate(file, start=1):
-            try:
-                if text.strip():
-                    yield read(json.loads(text))
-            except (*NO_ROW, RecursionError):
-                raise ConfigError(f"labels: line {number}", text[:60], wants) from None
+    for number, line in json_lines(Path(path), "replace"):
+        try:
+            if isinstance(line, BadLine):
+                raise line
+            yield read(line)
+        except NO_ROW:
+            raise ConfigError(f"labels: line {number}", str(line)[:60], wants) from None
 
 
 def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rag_eval_hooks.calls import CallLog
+from rag_eval_hooks.datasets.data_rows import BadLine, json_lines, parquet_rows
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.jsonl import SCHEMA, result_line, rotated_files
 from rag_eval_hooks.delivery.outbox_file import NAME, read_results
@@ -117,36 +118,22 @@ class Results:
         elif place.name == NAME:
             yield from read_results(place)
         elif place.suffix == ".parquet":
-            yield from self._of_parquet(place)
+            try:
+                yield from (json.loads(row.get(_LINE) or "") for row in parquet_rows(place))
+            except ValueError:
+                self.skipped["unreadable"] += 1
         else:
             yield from self._of_text(place)
 
     def _of_text(self, path: Path) -> Iterator[Any]:
-        with path.open("rb") as file:
-            is_compressed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_compressed else path.open("rb") as lines:
-            try:
-                for text in filter(bytes.strip, lines):
-                    line, flaw = _parsed(text)
-                    if flaw:
-                        self.skipped[flaw] += 1
-                    else:
-                        yield line
-            except (EOFError, gzip.BadGzipFile, zlib.error):
-                self.skipped["cut"] += 1
-
-    def _of_parquet(self, path: Path) -> Iterator[Any]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         try:
-            file = pq.ParquetFile(path)
-        except pa.ArrowInvalid:
-            self.skipped["unreadable"] += 1
-            return
-        with file:
-            for batch in file.iter_batches(batch_size=500):
-                yield from _of_frame(batch.to_pandas())
+            for _, line in json_lines(path, "replace"):
+                if flaw := _flaw(line):
+                    self.skipped[flaw] += 1
+                else:
+                    yield line
+        except (EOFError, ValueError, gzip.BadGzipFile, zlib.error):
+            self.skipped["cut"] += 1
 
 
 def _places(source: Any) -> list[Any]:
@@ -165,15 +152,13 @@ def _places(source: Any) -> list[Any]:
     return files
 
 
-def _parsed(text: bytes) -> tuple[Any, str]:
-    try:
-        line = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return None, "cut" if isinstance(error, ValueError) else "unreadable"
+def _flaw(line: Any) -> str:
+    if isinstance(line, BadLine):
+        return "cut"
     schema = line.get("schema", 0) if isinstance(line, dict) else None
     if not isinstance(schema, int):
-        return None, "unreadable"
-    return line, "newer" if schema > SCHEMA else "feedback" if "feedback" in line else ""
+        return "unreadable"
+    return "newer" if schema > SCHEMA else "feedback" if "feedback" in line else ""
 
 
 def _of_frame(frame: pd.DataFrame) -> Iterator[Any]:
