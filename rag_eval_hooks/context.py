@@ -9,18 +9,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, Final
 
-from rag_eval_hooks.errors import InputError, check_type, holds, nearest, usage, wrong_type
-
-__all__ = [
-    "READABLE_MAPPING",
-    "Context",
-    "contexts_of",
-    "is_readable",
-    "refusal",
-    "scalars",
-    "score_in",
-    "search_method",
-]
+from rag_eval_hooks.errors import InputError, check_type, holds, usage, wrong_type
 
 READABLE_MAPPING: Final = (dict, MappingProxyType)
 """Mapping types that are safe to read. Other types may load data or run code."""
@@ -29,9 +18,13 @@ _SCORE_KEYS = ("relevance_score", "score", "similarity_score", "_score")
 _TEXT_KEYS = ("text", "page_content", "content")
 _SCALARS = (str, int, float, bool)
 _PAIR = 2
-_OF_IDS = (
-    " For a mapping of ids to texts, write [{'id': key, 'text': text} for key, text in it.items()]."
-)
+_DOCUMENTS: Final = {
+    "invoke": "retriever.invoke(question)",
+    "retrieve": "retriever.retrieve(question)",
+    "source_nodes": "response.source_nodes",
+    "iloc": "table['text'].tolist()",
+}
+"""Documents of other libraries' objects, by an attribute of the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +87,8 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
     Raises:
         TypeError: A value is not a document.
     """
-    if isinstance(values, Mapping):
-        return (_of_mapping(values, _OF_IDS),)
-    if _is_one(values):
+    is_document = hasattr(values, "page_content") or hasattr(values, "get_content")
+    if is_document or isinstance(values, str | Context | Mapping):
         return (Context.of(values),)
     if not isinstance(values, Iterable) or hasattr(type(values), "model_fields"):
         # An object of pydantic yields its fields.
@@ -112,12 +104,6 @@ def _numbered(number: int, value: Any) -> Context:
         raise InputError(f"{error.stated} It is contexts[{number}].", shown) from None
 
 
-def is_readable(value: Any) -> bool:
-    """Return whether a value can be read without consuming an iterator or loading data."""
-    readable = (*READABLE_MAPPING, str, Context, list, tuple, set, frozenset)
-    return isinstance(value, readable) or (_is_one(value) and not isinstance(value, Mapping))
-
-
 def scalars(metadata: Any) -> dict[str, Any]:
     if not isinstance(metadata, Mapping):
         return {}
@@ -125,21 +111,14 @@ def scalars(metadata: Any) -> dict[str, Any]:
 
 
 def score_in(metadata: Mapping[str, Any]) -> float | None:
-    for key in _SCORE_KEYS:
-        if key in metadata and (score := _number(metadata[key])) is not None:
-            return score
-    return None
+    scores = (_number(metadata[key]) for key in _SCORE_KEYS if key in metadata)
+    return next((score for score in scores if score is not None), None)
 
 
-def _is_one(value: Any) -> bool:
-    document = hasattr(value, "page_content") or hasattr(value, "get_content")
-    return isinstance(value, str | Context | Mapping) or document
-
-
-def _of_mapping(value: Mapping[str, Any], advice: str = "") -> Context:
+def _of_mapping(value: Mapping[str, Any]) -> Context:
     text = next((value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str)), None)
     if text is None:
-        raise refusal(value, advice)
+        raise refusal(value)
     metadata = scalars(value.get("metadata"))
     score = _number(value.get("score"))
     if score is None and "text" not in value:
@@ -161,40 +140,20 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def search_method(value: Any) -> str | None:
-    """Return the name of a retriever's search method, or None for other objects."""
-    return next(
-        (one for one in ("invoke", "retrieve") if callable(getattr(value, one, None))), None
-    )
+def way_to_documents(value: Any) -> str:
+    """Return how to get the documents of a retriever or a result, or empty text."""
+    return next((way for name, way in _DOCUMENTS.items() if holds(value, name)), "")
 
 
-def refusal(value: Any, advice: str = "") -> InputError:
+def refusal(value: Any) -> InputError:
     """Return the error for a value that is not a document. The log form omits mapping keys."""
-    stated = wrong_type("contexts", "texts or objects with a text", value).stated
-    if not isinstance(value, Mapping):
-        return InputError(f"{stated} {_way_to_documents(value)}".rstrip())
-    keys = list(map(str, value))
-    if named := next((key for key in _TEXT_KEYS if key in value), None):
-        stated += f" Its {named!r} must be str, not {type(value[named]).__name__}."
-    elif "documents" in value:
-        stated += (
-            " Pass only its documents, as one flat list: result['documents'], or "
-            "result['documents'][0] if that is a list of lists."
-        )
-    elif meant := next((key for key in _TEXT_KEYS if nearest(key, keys)), None):
-        stated += f" One of its keys resembles {meant!r}; rename that key."
-    else:
-        stated += f" Its text must be under {', '.join(map(repr, _TEXT_KEYS))}.{advice}"
-    return InputError(stated, f"It has {', '.join(keys) or 'no keys'}.")
-
-
-def _way_to_documents(value: Any) -> str:
-    if search := search_method(value):
-        return f"Pass its documents: retriever.{search}(question)."
-    if holds(value, "source_nodes"):
-        return "Pass its nodes: response.source_nodes."
-    if holds(value, "iloc"):
-        return "Pass a column: table['text'].tolist()."
-    if isinstance(value, list | tuple):
-        return "Pass one flat list, not a list of lists."
-    return "In a pair the document is first: (document, score)." * isinstance(value, Real)
+    advice, shown = "", ""
+    if isinstance(value, Mapping):
+        advice = f"Its text must be under {', '.join(map(repr, _TEXT_KEYS))}."
+        shown = f"It has {', '.join(map(str, value)) or 'no keys'}."
+    elif isinstance(value, list | tuple):
+        advice = "Pass one flat list of documents or (document, score) pairs."
+    elif way := way_to_documents(value):
+        advice = f"Pass its documents: {way}."
+    stated = wrong_type("contexts", "texts or objects with a text", value, advice).stated
+    return InputError(stated, shown)

@@ -6,56 +6,26 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, ClassVar, Final, NoReturn, Self, TypeVar, cast
-
-__all__ = [
-    "BudgetError",
-    "ConfigError",
-    "InputError",
-    "JudgeError",
-    "JudgeTimeout",
-    "JudgeUnavailable",
-    "Misplaced",
-    "NoOutcome",
-    "OnePerProcess",
-    "PublicNames",
-    "RagEvalError",
-    "RedactionError",
-    "check_count",
-    "check_names",
-    "check_number",
-    "check_type",
-    "holds",
-    "install_command",
-    "kind_of",
-    "masked",
-    "missing_extra",
-    "nearest",
-    "unknown",
-    "usage",
-    "way_to_text",
-    "wrong_type",
-]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
-
-
 _TEXTS: Final = (
     "choices[0].message.content",
     "message.content",
     "output_text",
     "content",
     "text",
-    "response",
     "page_content",
+    "answer",
+    "output",
+    "result",
+    "response",
 )
-"""Attributes and methods with the text in objects of other libraries."""
-_PASS_TEXT: Final = "Pass its text."
-_TEXT_KEYS: Final = ("answer", "output", "result", "response", "content", "text")
+"""Attributes and keys with the text in objects of other libraries."""
 
 
 def masked(text: str) -> str:
@@ -71,7 +41,7 @@ def install_command(extra: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Describe a wrong argument's type without showing its value."""
+    """Describe a wrong argument's type without showing its value, unless it is a text."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return value if isinstance(value, str) else type(value).__name__
@@ -104,21 +74,15 @@ class OnePerProcess:
 class PublicNames:
     """Base class whose error about an unknown attribute lists the public names."""
 
-    _internal: ClassVar[frozenset[str]] = frozenset()
+    _advice: ClassVar[str] = ""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in dir(type(self)):
+        kind = type(self)
+        if name.startswith("_") or name in dir(kind):
             # A descriptor raised its own error.
             return object.__getattribute__(self, name)
-        kind = type(self)
-        hidden = self._internal | {k for k, v in vars(kind).items() if isinstance(v, Misplaced)}
-        known = [one for one in dir(kind) if one[0] != "_" and one not in hidden]
-        told = unknown(f"{kind.__name__} has no", name, known)
-        raise AttributeError(told)
-
-
-def _end(sentence: str) -> str:
-    return "" if sentence.endswith((".", "?", "!")) else "."
+        told = unknown(f"{kind.__name__} has no", name, [one for one in dir(kind) if one[0] != "_"])
+        raise AttributeError(told if told.endswith("?") else f"{told} {self._advice}".rstrip())
 
 
 class RagEvalError(Exception):
@@ -133,55 +97,33 @@ class ConfigError(RagEvalError, ValueError):
         got: The rejected value. A URL with credentials or query parameters is masked. The caller
             masks other secrets.
         wants: Description of the accepted values.
-        source: Variable or file that set the value; empty for an argument.
-        advice: How to fix the problem.
     """
 
-    def __init__(self, field: str, got: object, wants: str, *, source: str = "") -> None:
+    def __init__(
+        self, field: str, got: object, wants: str, *, source: str = "", told: str = ""
+    ) -> None:
         plain = repr(got)
         shown = masked(plain)
-        source = "" if source == "argument" else source
-        place = f" ({source})" if source else ""
-        super().__init__(f"{field} is {shown}{place}, but must be {wants}{_end(wants)}")
+        place = f" ({source})" if source not in ("", "argument") else ""
+        end = "" if wants.endswith((".", "?", "!")) else "."
+        super().__init__(told or f"{field} is {shown}{place}, but must be {wants}{end}")
         self.field = field
         self.got = got if shown == plain else shown
         self.wants = wants
-        self.source = source
-        self.advice = f"set {field}: {wants}"
 
     @classmethod
     def unknown(
         cls, field: str, got: str, known: Iterable[str], *, listed: str = ""
     ) -> ConfigError:
-        """Return the error for an unknown name.
+        """Return the error for an unknown name, with the most similar known name.
 
-        Args:
-            field: Name of the setting.
-            got: The unknown name.
-            known: All known names. The error suggests the most similar name.
-            listed: Where the reader finds all names, if an error is too short to list them.
+        `listed` says where the reader finds all names, if an error is too short to list them.
         """
         names = sorted(known)
         wants = f"a name listed by {listed}" if listed else f"one of {', '.join(names)}"
-        error = cls(field, got, wants)
-        if (near := nearest(got, names)) is not None:
-            error.args = (
-                f"{field} is {masked(repr(got))}; did you mean {near!r}? It must be {wants}.",
-            )
-            error.advice = f"set {field} to {near!r}, or to {wants}"
-        return error
-
-    @classmethod
-    def no_setting(cls, name: str, near: str | None, *, source: str = "") -> ConfigError:
-        """Return the error for an unknown setting, with a suggestion."""
-        advice = "docs/configuration.md lists all settings"
-        if near is not None:
-            advice = f"did you mean {near}? {advice}"
-        error = cls(name, "an unknown setting", advice, source=source)
-        place = f" ({error.source})" if error.source else ""
-        error.args = (f"{name} is not a setting{place}; {advice}.",)
-        error.advice = advice
-        return error
+        near = nearest(got, names)
+        told = f"{field} is {masked(repr(got))}; did you mean {near!r}? It must be {wants}."
+        return cls(field, got, wants, told=told if near else "")
 
 
 class InputError(RagEvalError, TypeError, ValueError):
@@ -217,37 +159,29 @@ def holds(value: object, name: str) -> bool:
 def way_to_text(value: object, verb: str = "Pass") -> str:
     """Return a sentence on where another library's object has its text, or empty text."""
     if isinstance(value, Mapping):
-        key = next((f"[{key!r}]" for key in _TEXT_KEYS if key in value), None)
+        path = next((f"[{key!r}]" for key in _TEXTS if key in value), None)
     else:
-        key = next((f".{one}" for one in _TEXTS if holds(value, re.split(r"\W", one)[0])), None)
-    return f"{verb} its text: `{key}`." if key else ""
-
-
-def _advice_on(value: object) -> str:
-    if inspect.isawaitable(value):
-        return "Await it first."
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN is an empty cell: pass None."
-    if isinstance(value, bytes):
-        return "Decode it: value.decode()."
-    return 'Join its parts: "".join(...).' if isinstance(value, Generator) else ""
+        path = next((f".{one}" for one in _TEXTS if holds(value, re.split(r"\W", one)[0])), None)
+    return f"{verb} its text: `{path}`." if path else ""
 
 
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
     """Return the error for an argument of the wrong type, without showing its value."""
-    advice = _advice_on(value) or (way_to_text(value) if advice == _PASS_TEXT else "") or advice
-    kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    if inspect.isawaitable(value):
+        advice = "Await it first."
+    kind = "str" if isinstance(value, str) else kind_of(value)
     shown = f"It is {value!r:.60}." if isinstance(value, str | int | float) else ""
     return InputError(f"{name} must be {wanted}, not {kind}. {advice}".rstrip(), shown)
 
 
-def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = "") -> None:
+def check_type(name: str, value: object, kinds: Any, wanted: str) -> None:
     """Raise unless the argument is None or has one of these types.
 
     Raises:
         InputError: The argument has another type.
     """
     if value is not None and not isinstance(value, kinds):
+        advice = way_to_text(value) if kinds is str else ""
         raise wrong_type(name, wanted, value, advice)
 
 
@@ -304,12 +238,9 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 
 
 def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
-    """Add an example of the call to Python's error about its arguments.
+    """Add a correct call to Python's error about the call's arguments.
 
-    Args:
-        example: Correct call.
-        raises: Raise the error. Otherwise count it in `incidents` of the object; the call returns
-            False.
+    If `raises` is False, the error goes to `incidents` of the object, and the call returns False.
     """
 
     def wrapped(method: F) -> F:
@@ -323,11 +254,12 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
                     raise
                 name = method.__name__ if method.__name__ != "__init__" else type(self).__name__
                 told = str(error).replace(method.__qualname__, name)
+            # The name of an unexpected keyword may come from a request's body.
+            told, keyword, shown = told.partition(" unexpected keyword argument")
+            wrong = InputError(f"{told}{keyword}. Write: {example}.", keyword and f"It is{shown}.")
             if raises:
-                raise InputError(f"{told}. Write: {example}")
-            # A name may come from a request's body.
-            told = re.sub(r"(?<=unexpected keyword argument) .*", "", told, flags=re.DOTALL)
-            self.incidents.report(method.__name__, InputError(f"{told}. Write: {example}"))
+                raise wrong
+            self.incidents.report(method.__name__, wrong)
             return False
 
         return cast("F", called)

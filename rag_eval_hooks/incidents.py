@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import inspect
 import logging
+import os
+import re
 import signal
 import sys
 import sysconfig
@@ -12,30 +16,16 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from types import CodeType
-from typing import Any, Final, TypeGuard, TypeVar, cast
+from types import CodeType, FrameType
+from typing import Any, Final, TypeVar, cast
 
-from rag_eval_hooks.causes import is_our_frame, named
-from rag_eval_hooks.errors import InputError, RedactionError
-
-__all__ = [
-    "ExitError",
-    "Incidents",
-    "host_edge",
-    "in_words",
-    "place_in_application",
-    "place_of",
-    "place_of_caller",
-    "raised_by_signal_handler",
-    "warn_once",
-    "without_exit",
-]
+from rag_eval_hooks.errors import InputError, NoOutcome, RedactionError, nearest
+from rag_eval_hooks.suppress import is_work_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _logger = logging.getLogger("rag_eval_hooks")
-_INNER: Final = ("rag_eval_hooks.delivery.", "rag_eval_hooks.evaluation.")
 _USERS: Final = ("metric", "sink")
 _CONSEQUENCES: Final = {
     "metric": "; the sample has no score of this metric",
@@ -47,6 +37,21 @@ _CONSEQUENCES: Final = {
 }
 """Effect of a failure, by the first word of the failure's origin."""
 _STDLIB: Final = sysconfig.get_path("stdlib")
+_SAFE_MESSAGE: Final = re.compile(
+    r"'\w+' object (is not \w+|does not support [\w ]+)"
+    r"|object of type '\w+' has no len\(\)"
+    r"|\w+ indices must be integers(?: or slices)?, not '?\w+'?"
+    r"|unsupported operand type\(s\) for \S+ '\w+' and '\w+'"
+    r"|'\S+' not supported between instances of '\w+' and '\w+'"
+    r"|sequence item \d+: expected str instance, \w+ found"
+    r"|argument of type '\w+' is not (iterable|a container or iterable)"
+    r"|[\w.<>]+\(\) (takes [\w ]+ but \d+ w\w+ given|missing [\w ]+: [\w', ]+)"
+    r"|division by zero|(list|tuple|string) index out of range"
+    r"|could not convert string to float|(not enough|too many) values to unpack"
+    r"|SQLite objects created in a thread can only be used in that same thread"
+    r"|no running event loop|asyncio\.run\(\) cannot be called from a running event loop"
+)
+"""Python's messages that contain types and names from the code, but no values."""
 
 
 class Incidents:
@@ -61,25 +66,21 @@ class Incidents:
     def report(self, origin: str, error: BaseException) -> None:
         """Count a caught exception. Log type and place of the first of its kind.
 
-        The log omits the exception's message, which may quote a request.
-
-        Args:
-            origin: The component that raised the exception, such as `sink MyStore`.
-            error: The exception.
+        The log omits the exception's message, which may quote a request. `origin` is the component
+        that raised the exception, such as `sink MyStore`.
 
         Raises:
             BaseException: `error` itself, if it is a `KeyboardInterrupt` or if the application's
                 signal handler raised it. Celery and RQ implement time limits this way. Such an
                 exception belongs to the application.
         """
-        if raised_by_signal_handler(error):
+        if _is_from_signal_handler(error):
             raise error
         # The first sentence of an argument error is its kind; it contains no content.
-        stated = error.stated.partition(". ")[0] if is_stated(error) else None
-        kind = f"{origin}: {(stated or type(error).__name__).rstrip('.')}"
-        if self._is_first(kind):
+        kind = stated_in(error).partition(". ")[0] or type(error).__name__
+        if self._is_first(f"{origin}: {kind.rstrip('.')}"):
             part = origin.partition(" ")[0]
-            _warn(f"{_story(origin, error)}{_CONSEQUENCES.get(part, '')}")
+            _warn(f"{origin}: {_story(error)}{_CONSEQUENCES.get(part, '')}")
             if part in _USERS:
                 # Only at DEBUG: the traceback's message and lines may contain content.
                 _logger.debug("%s raised", origin, exc_info=error)
@@ -87,10 +88,8 @@ class Incidents:
     def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
         """Count failures without an exception in this process. Log the first of each kind.
 
-        Args:
-            kind: Component and failure in words, without texts of requests.
-            times: Number of failures.
-            detail: Text to append to the log line, without texts of requests.
+        Neither `kind`, the component and failure in words, nor `detail`, which the log line
+        appends, may contain texts of requests.
         """
         if times and self._is_first(kind, times):
             _warn(f"{kind} ({detail})" if detail else kind)
@@ -100,22 +99,21 @@ class Incidents:
         place = place_of_caller()
         self.count(kind, detail=", ".join(filter(None, (advice, place and f"at {place}"))))
 
-    def waits_for_itself(self, call: str, *, is_inside: bool = False) -> bool:
+    def waits_for_itself(self, call: str) -> bool:
         """Return whether a sink or metric would wait for itself, and log the call."""
-        if is_inside or self._calls_here():
+        is_inside = is_work_of(self)
+        if is_inside:
             self.mistake(f"{call} inside a sink or metric waits for itself", "remove it")
-            return True
-        return False
+        return is_inside
 
-    def _calls_here(self) -> bool:
-        for frame, _ in traceback.walk_stack(sys._getframe(1)):
-            if not str(frame.f_globals.get("__name__", "")).startswith(_INNER):
-                # Reading a frame's variables keeps their values alive as long as the frame.
-                continue
-            caller = frame.f_locals.get("self")
-            if self in (getattr(caller, key, None) for key in ("_incidents", "incidents")):
-                return True
-        return False
+    def blocks_loop(self, call: str, instead: str) -> None:
+        """Log a call that blocks the application's event loop."""
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop()
+            # Cells of a notebook run in a loop that nothing else needs.
+            if not is_work_of(self) and "ipykernel" not in sys.modules:
+                advice = f"write: await {instead}"
+                self.mistake(f"{call} blocks the running event loop", advice)
 
     def _is_first(self, kind: str, times: int = 1) -> bool:
         with self._lock:
@@ -136,29 +134,23 @@ def warn_once(message: str) -> None:
     _logger.warning(message)
 
 
-def _story(origin: str, error: BaseException) -> str:
-    if isinstance(error, RedactionError) and is_ours(error):
-        return f"{origin}: {error}"
-    caller, theirs = place_of_caller(), place_in_application(error)
+def _story(error: BaseException) -> str:
+    caller, place = place_of_caller(), place_in_application(error)
     called = f", called at {caller}" if caller else ""
-    if is_stated(error):
-        words = error.stated.rstrip(".")
-        return f"{origin}: {words}{f', at {theirs}' if theirs else called}"
-    kind, ours = f"{origin}: {named(error)}", _last_frame_of_ours(error)
-    if theirs:
-        return f"{kind} raised at {theirs}" + f", called by {ours}" * ("-packages" in theirs)
-    return f"{kind} raised{' at ' if ours else ''}{ours}{called}"
+    if stated := stated_in(error):
+        return stated.rstrip(".") + (f", at {place}" if place else called)
+    ours = "" if place else _last_place_of_ours(error)
+    at = f" at {place or ours}" if place or ours else ""
+    return f"{named(error)} raised{at}{'' if place else called}"
 
 
-def raised_by_signal_handler(error: BaseException) -> bool:
+def _is_from_signal_handler(error: BaseException) -> bool:
     codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
     # Python runs signal handlers only in the main thread.
     if not codes or threading.current_thread() is not threading.main_thread():
         return False
-    if isinstance(error, KeyboardInterrupt):
-        return True
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
-    return not codes.isdisjoint(handlers)
+    return isinstance(error, KeyboardInterrupt) or not codes.isdisjoint(handlers)
 
 
 def _code_of(handler: Any) -> CodeType | None:
@@ -173,49 +165,86 @@ def _code_of(handler: Any) -> CodeType | None:
 def is_ours(error: BaseException) -> bool:
     """Return whether our code raised the exception. Other messages may quote a request."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return not frames or is_our_frame(frames[-1])
+    return not frames or _is_our_frame(frames[-1])
 
 
-def is_stated(error: BaseException) -> TypeGuard[InputError]:
-    return isinstance(error, InputError) and is_ours(error)
+def stated_in(error: BaseException) -> str:
+    """Return the part of our own error's message that is safe to log, or empty text."""
+    if isinstance(error, InputError) and is_ours(error):
+        return error.stated
+    return str(error) if isinstance(error, RedactionError) and is_ours(error) else ""
 
 
 def in_words(who: str, error: BaseException) -> str:
     """Describe an exception that the application's code raised, with file and line."""
     place = place_in_application(error)
-    where = f" at {place}" if place else ""
-    if is_stated(error):
-        return error.stated.rstrip(".") + where
-    return f"{who} raised {named(error)}{where}"
+    told = stated_in(error).rstrip(".") or f"{who} raised {named(error)}"
+    return f"{told} at {place}" if place else told
 
 
-def _last_frame_of_ours(error: BaseException) -> str:
+def named(error: BaseException) -> str:
+    """Describe an exception by its type, and by a message that cannot quote a request."""
+    told = ""
+    # It runs methods of the application's objects.
+    with contextlib.suppress(Exception):
+        told = _safe_message(error)
+    return f"{type(error).__name__} {told}".rstrip()
+
+
+def _safe_message(error: BaseException) -> str:
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    theirs = next((one for one in reversed(frames) if not _is_our_frame(one)), None)
+    written = (*theirs.f_code.co_names, *theirs.f_code.co_consts) if theirs else ()
+    key = error.args[0] if isinstance(error, KeyError) and error.args else None
+    name = getattr(error, "name", key)
+    if isinstance(error, KeyError | AttributeError | NameError):
+        # A name that the code computes may be a text.
+        if not isinstance(name, str) or name not in written:
+            return ""
+        return f"({error})" if isinstance(error, NoOutcome) else f"{name!r}{_near(error, name)}"
+    if isinstance(error, OSError) and isinstance(error.errno, int):
+        return f"({os.strerror(error.errno)})"
+    reply: Any = getattr(error, "response", error)
+    status = getattr(reply, "status_code", getattr(reply, "code", None))
+    if status in range(400, 600):
+        return f"(HTTP {status})"
+    found = _SAFE_MESSAGE.match(str(error))
+    return f"({found[0]})" if found else ""
+
+
+def _near(error: BaseException, name: str) -> str:
+    if not isinstance(error, AttributeError):
+        return ""
+    near = nearest(name, [one for one in dir(error.obj) if one[0] != "_"])
+    return f" (did you mean {near!r}?)" if near else f" of {type(error.obj).__name__}"
+
+
+def _last_place_of_ours(error: BaseException) -> str:
     ours = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
-        if is_our_frame(frame):
-            module = str(frame.f_globals["__name__"])
-            file = "/".join(module.split(".")) + ".py"
-            ours = f"{file}:{line} in {frame.f_code.co_name}"
+        if _is_our_frame(frame):
+            file = frame.f_globals["__name__"].replace(".", "/")
+            ours = f"{file}.py:{line} in {frame.f_code.co_name}"
     return ours
 
 
 def place_in_application(error: BaseException) -> str:
     """Return file and line of the application's function, or empty text."""
-    file, place, outer = "", "", ""
+    file = place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         name = frame.f_code.co_filename
-        if is_our_frame(frame):
-            file, place, outer = "", "", place or outer
-        elif name == file or (not file and not _is_stdlib(name)):
+        if _is_our_frame(frame):
+            file = ""
+        elif name == file or not (file or _is_stdlib(name)):
             file, place = name, f"{name}:{line}"
-    return place or outer
+    return place
 
 
 def place_of_caller() -> str:
     """Return file and line of the application's call, or empty text in our own threads."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
-        if not (is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):
+        if not (_is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):
             return f"{file}:{line}"
     return ""
 
@@ -226,16 +255,16 @@ def place_of(function: Callable[..., Any]) -> str:
     return f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""
 
 
+def _is_our_frame(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks")
+
+
 def _is_stdlib(file: str) -> bool:
     return file.startswith((_STDLIB, "<frozen")) and "-packages" not in file
 
 
 def host_edge(method: F) -> F:
-    """Wrap a framework's callback: count its exceptions and do not raise them.
-
-    Args:
-        method: A method of an object that has an `Incidents` in `_incidents`.
-    """
+    """Wrap a framework's callback: count its exceptions in `_incidents`, and do not raise them."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:

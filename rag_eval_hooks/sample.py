@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
-from numbers import Integral
 from operator import attrgetter
 from typing import Any, Final, Self
 from uuid import UUID
@@ -15,10 +14,9 @@ from uuid import UUID
 from rag_eval_hooks.context import Context, contexts_of
 from rag_eval_hooks.errors import (
     InputError,
+    check_names,
     check_number,
     check_type,
-    holds,
-    nearest,
     usage,
     wrong_type,
 )
@@ -35,11 +33,6 @@ _TEXT: Final = attrgetter("text")
 _TEXTS = ("question", "answer", "reference")
 _IDS = ("question_id", "session_id", "user_id")
 _NAMES = ("error_type", "trace_id", "span_id", "workflow", "response_id", "sample_id")
-_OLDEST: Final = 10**17
-"""Earliest plausible time in nanoseconds since the epoch (1973).
-
-Other units give smaller numbers.
-"""
 _PARTS = ("question", "contexts", "answer", "prompt")
 
 
@@ -118,23 +111,18 @@ class Sample:
             InputError: A field has the wrong type or an impossible number.
         """
         _check_fields(self)
-        if isinstance(self.contexts, str):
-            advice = "Put the text into a list."
-            if self.contexts.lstrip().startswith("["):
-                advice = "It looks like a list as text: parse it with json.loads."
-            told = "contexts must be a sequence of texts or documents, not one str."
-            raise InputError(f"{told} {advice}")
+        converted: dict[str, Any] = {
+            "status": Status(self.status),
+            "metadata": {} if self.metadata is None else self.metadata,
+            "tags": texts_of("tags", self.tags),
+            "truncated": tuple(self.truncated),
+        }
         if self.contexts is not None:
-            object.__setattr__(self, "contexts", contexts_of(self.contexts))
+            converted["contexts"] = contexts_of(self.contexts)
         if self.reference_ids is not None:
-            object.__setattr__(self, "reference_ids", _ids_of(self.reference_ids))
-        if self.status not in list(Status):
-            shown = f"It is {self.status!r:.60}."
-            raise InputError(f"status must be one of {', '.join(Status)}.", shown)
-        object.__setattr__(self, "status", Status(self.status))
-        object.__setattr__(self, "metadata", {} if self.metadata is None else self.metadata)
-        object.__setattr__(self, "tags", tags_of(self.tags))
-        object.__setattr__(self, "truncated", tuple(self.truncated))
+            converted["reference_ids"] = texts_of("reference_ids", self.reference_ids)
+        for name, value in converted.items():
+            object.__setattr__(self, name, value)
 
     @property
     def cut_parts(self) -> tuple[str, ...]:
@@ -171,10 +159,9 @@ class Sample:
             return value
         if isinstance(value, Mapping):
             return cls.from_dict(value)
-        raise InputError(
-            f"A sample must be a Sample, or a mapping with question, contexts and answer, "
-            f"not {type(value).__name__}.{_way_to_sample(value)}"
-        )
+        wanted = "a Sample, or a mapping with question, contexts and answer"
+        advice = "Pass one sample to each call." if isinstance(value, list | tuple) else ""
+        raise wrong_type("A sample", wanted, value, advice)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -186,34 +173,34 @@ class Sample:
         Raises:
             TypeError: `question` is missing, or a field has the wrong type.
         """
+        own = {_OTHER_NAMES[key]: value for key, value in data.items() if key in _OTHER_NAMES}
+        own |= {key: value for key, value in data.items() if key not in _OTHER_NAMES}
         names = {f.name for f in fields(cls)}
-        data = _with_own_names(data)
-        known = {key: value for key, value in data.items() if key in names}
-        free = {key: value for key, value in data.items() if key not in names}
-        if "question" not in known:
-            got = ", ".join(map(repr, data)) or "an empty mapping"
-            near = nearest("question", list(map(str, data)))
-            hint = f"; is {near!r} the question?" if near else ""
-            raise InputError(f"A sample needs a 'question'{hint or '.'}", f"The mapping has {got}.")
-        given = known.get("metadata") or {}
+        if "question" not in own:
+            shown = f"It has {', '.join(map(repr, data)) or 'no keys'}."
+            raise InputError("A sample needs a 'question'.", shown)
+        free = {key: own.pop(key) for key in own.keys() - names}
+        given = own.get("metadata") or {}
         check_type("metadata", given, Mapping, "a mapping")
-        known["metadata"] = {**given, **free}
-        return cls(**known)
+        return cls(**{**own, "metadata": {**given, **free}})
 
 
 Sample.__init__ = usage("Sample(question, contexts=[...], answer='...')")(Sample.__init__)  # type: ignore[method-assign]
 
 
-def _way_to_sample(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return " Pass one sample to each call."
-    if holds(value, "iterrows"):
-        return " Pass each row: for row in table.to_dict('records')."
-    if holds(value, "iloc"):
-        return " Pass row.to_dict()."
-    if isinstance(value, str):
-        return " Write the fields: question=..., contexts=[...], answer=..."
-    return ""
+def sample_of(method: str, value: Any, given: Mapping[str, Any]) -> Sample:
+    """Return the sample of a call that takes a sample, a mapping, or keyword fields.
+
+    Raises:
+        InputError: The call has both or neither, or a field is unknown or invalid.
+    """
+    if value is not None and given:
+        shown = f"Got {', '.join(given)}."
+        raise InputError(f"{method}() takes a sample or keyword fields, not both.", shown)
+    if given:
+        check_names("A sample has no field", given, [f.name for f in fields(Sample)])
+        return Sample.from_dict(given)
+    return Sample.of(value)
 
 
 class Field(StrEnum):
@@ -232,25 +219,21 @@ class Field(StrEnum):
         return frozenset(absent if sample.question.strip() else absent | {cls.QUESTION})
 
 
-def _with_own_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    if _OTHER_NAMES.keys().isdisjoint(values):
-        return values
-    others = {_OTHER_NAMES[key]: value for key, value in values.items() if key in _OTHER_NAMES}
-    return others | {key: value for key, value in values.items() if key not in _OTHER_NAMES}
-
-
 def _check_fields(sample: Sample) -> None:
     if sample.question is None:
         raise wrong_type("question", "str", None, "Pass the user's question.")
     _check_ids(sample)
     for name in (*_TEXTS, *_NAMES):
-        check_type(name, getattr(sample, name), str, "str", "Pass its text.")
+        check_type(name, getattr(sample, name), str, "str")
     check_type("metadata", sample.metadata, Mapping, "a mapping")
     check_number("latency", sample.latency, "a number of seconds, 0 or more", least=0)
-    ended = "a whole number of nanoseconds since the epoch, as of time.time_ns()"
-    check_type("ended_at", sample.ended_at, Integral, ended)
-    if sample.ended_at is not None and 0 < sample.ended_at < _OLDEST:
-        raise InputError(f"ended_at must be {ended}.", f"It is {sample.ended_at}.")
+    check_number("ended_at", sample.ended_at, "nanoseconds since the epoch, as of time.time_ns()")
+    if sample.status not in list(Status):
+        shown = f"It is {sample.status!r:.60}."
+        raise InputError(f"status must be one of {', '.join(Status)}.", shown)
+    if isinstance(sample.contexts, str):
+        advice = "Put the text into a list."
+        raise wrong_type("contexts", "a sequence of texts or documents", sample.contexts, advice)
 
 
 def _check_ids(sample: Sample) -> None:
@@ -265,27 +248,19 @@ def _check_ids(sample: Sample) -> None:
         check_type(name, getattr(sample, name), str, "str")
 
 
-def tags_of(tags: Any) -> tuple[str, ...]:
-    """Return labels as a tuple of texts, given one label or several.
+def texts_of(name: str, values: Any) -> tuple[str, ...]:
+    """Return labels or ids as a tuple of texts. One text becomes a tuple of one text.
 
     Raises:
-        InputError: The value is neither a text nor a sequence of texts.
+        InputError: The value is neither a text nor a sequence.
     """
-    if isinstance(tags, str):
-        return (tags,)
-    check_type("tags", tags, Iterable, "a list of texts")
-    return () if tags is None else tuple(map(str, tags))
-
-
-def _ids_of(values: Any) -> tuple[str, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise wrong_type("reference_ids", "a sequence of ids", values)
-    return tuple(map(str, values))
+    if isinstance(values, str):
+        return (values,)
+    check_type(name, values, Iterable, "a list of texts")
+    return () if values is None else tuple(map(str, values))
 
 
 def _plain(context: Context) -> dict[str, Any]:
-    if not context.metadata and context.id is None and context.score is None:
-        return {"text": context.text}
     values = {f.name: getattr(context, f.name) for f in fields(context)}
     values["metadata"] = dict(context.metadata)
     return {key: value for key, value in values.items() if value not in (None, {})}

@@ -3,55 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from opentelemetry import context
 
-__all__ = ["is_suppressed", "paused", "suppressed"]
-
 # Private names of opentelemetry-api that all instrumentations share. If a future version renames
-# them, judge calls appear in traces, but the import still works.
+# them, judge calls appear in traces, but the import still works. Older instrumentations read the
+# last name.
 _INSTRUMENTATION: Final[str] = getattr(
     context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation"
 )
 _HTTP: Final[str] = getattr(
     context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation"
 )
+_SUPPRESSING: Final = context.Context(
+    dict.fromkeys((_INSTRUMENTATION, _HTTP, "suppress_instrumentation"), True)
+)
 _PAUSED: Final = context.create_key("rag_eval_paused")
-
-
-def _suppressing() -> context.Context:
-    fresh = context.set_value(_INSTRUMENTATION, True, context.Context())
-    fresh = context.set_value(_HTTP, True, fresh)
-    # Older instrumentations read this name.
-    return context.set_value("suppress_instrumentation", True, fresh)
-
-
-_SUPPRESSING: Final = _suppressing()
+_OWNER: Final = context.create_key("rag_eval_owner")
 
 
 @contextmanager
-def suppressed() -> Iterator[None]:
+def _attached(changed: context.Context) -> Iterator[None]:
+    token = context.attach(changed)
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+def suppressed(owner: object = None) -> AbstractContextManager[None]:
     """Suppress instrumentation in the block, in a separate OpenTelemetry context.
 
-    Only worker tasks may use this block, because the block replaces the current context.
+    Only worker tasks may use this block, because the block replaces the current context. `owner`
+    marks the block as work of one evaluator.
     """
-    token = context.attach(_SUPPRESSING)
-    try:
-        yield
-    finally:
-        context.detach(token)
+    return _attached(context.set_value(_OWNER, owner, _SUPPRESSING))
 
 
-@contextmanager
-def paused() -> Iterator[None]:
+def is_work_of(owner: object) -> bool:
+    return context.get_value(_OWNER) is owner
+
+
+def paused() -> AbstractContextManager[None]:
     """Pause our own capture for runs that start in the block. Other instrumentors continue."""
-    token = context.attach(context.set_value(_PAUSED, True))
-    try:
-        yield
-    finally:
-        context.detach(token)
+    return _attached(context.set_value(_PAUSED, True))
 
 
 def is_suppressed() -> bool:

@@ -14,7 +14,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.capture import Origin, Run, RunKind
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.interaction import enclosing_interactions
-from rag_eval_hooks.context import refusal, search_method
+from rag_eval_hooks.context import refusal, way_to_documents
 from rag_eval_hooks.incidents import host_edge, place_of_caller, warn_once
 from rag_eval_hooks_langchain import graphs
 from rag_eval_hooks_langchain.graphs import ChainState, state_of
@@ -208,7 +208,7 @@ class RagEvalCallbackHandler(RunHandler):
         if run is None:
             return
         contexts = contexts_in(self._reader.whole(run, self._reader.copy(run, data)))
-        if contexts is None or search_method(data):
+        if contexts is None or way_to_documents(data):
             raise refusal(data[0] if isinstance(data, list | tuple) and data else data)
         self._reader.later(
             run, "on_custom_event", self._recorder.documents, contexts, Origin.STATED

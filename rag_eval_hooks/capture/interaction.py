@@ -12,6 +12,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,7 +32,7 @@ from rag_eval_hooks.errors import (
     wrong_type,
 )
 from rag_eval_hooks.incidents import Incidents, host_edge
-from rag_eval_hooks.sample import tags_of
+from rag_eval_hooks.sample import texts_of
 
 if TYPE_CHECKING:
     from rag_eval_hooks.capture.recorder import Recorder
@@ -88,7 +89,7 @@ class ManualInteraction(PublicNames):
             incidents.mistake("capture interaction: no question", "pass the user's question")
         self._question: str = self._read("question", question, _text_of("question")) or ""
         self._metadata: dict[str, Any] = self._read("metadata", metadata, self._entries) or {}
-        self._tags: tuple[str, ...] = self._read("tags", tags, tags_of) or ()
+        self._tags: tuple[str, ...] = self._read("tags", tags, partial(texts_of, "tags")) or ()
         self._name: str = self._read("name", name, _text_of("name")) or "interaction"
         self._options: CaptureOptions | None = self._read("options", options or None, _options_of)
 

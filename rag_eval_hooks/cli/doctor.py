@@ -24,7 +24,7 @@ from rag_eval_hooks.cli.arguments import add_repeated, pair
 from rag_eval_hooks.cli.doctor_capture import show_capture
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts, otlp_endpoint, traces_at
-from rag_eval_hooks.errors import ConfigError, RagEvalError, install_command, masked
+from rag_eval_hooks.errors import RagEvalError, install_command, masked
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, Outcome, Score
@@ -33,7 +33,6 @@ ABOUT: Final = """\
 Checks the setup. Builds an evaluator from the settings, evaluates one sample, and sends one test
 span. With --capture, asks your pipeline one question and shows the captured parts. Exit code 1 if a
 check failed."""
-_LONGEST_ADVICE: Final = 200
 _PACKAGES: Final = (
     "opentelemetry-api",
     "opentelemetry-sdk",
@@ -176,10 +175,7 @@ def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
             [_FAITHFUL, _BY_EMBEDDER], config=alone, tracer_provider=NoOpTracerProvider()
         )
     except (RagEvalError, ImportError, OSError) as error:
-        advice = error.advice if isinstance(error, ConfigError) else ""
-        if len(advice) > _LONGEST_ADVICE and isinstance(error, ConfigError):
-            advice = f"set {error.field} to a name of this list"
-        yield CheckResult("settings", "failed", str(error), advice)
+        yield CheckResult("settings", "failed", str(error))
         return
     yield CheckResult("settings", "ok", "the evaluator starts")
     with evals:

@@ -63,15 +63,14 @@ def run(arguments: argparse.Namespace) -> int:
     # In a fleet, the configured sinks belong to the workers.
     sinks: list[SinkSpec] = [run, *(config.sinks if arguments.workers is None else ())]
     judge, embedder = (None, None) if arguments.workers else _models(config, output)
+    # The evaluator checks them, so that a misspelled gate stops the command before any paid call.
     gates = [*arguments.fail_on, *arguments.fail_on_point]
+    run.metric_limits = [("fail-on", one.metric, one.limit) for one in gates]
     started = time.monotonic()
     with (
         RagEval(sinks=sinks, config=config, judge=judge, embedder=embedder) as evals,
         nullcontext() if pipeline is None else asking(pipeline, evals) as ask,
     ):
-        # A misspelled gate stops the command before any paid call.
-        for one in gates:
-            evals.check_limit("fail-on", one.metric, one.limit)
         run_dataset(
             rows,
             evals,

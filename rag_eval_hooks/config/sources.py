@@ -140,7 +140,10 @@ def unknown_setting(
         return f"{prefix}{each.upper()}" if prefix else each
 
     near = nearest(name, sorted(known))
-    return ConfigError.no_setting(written(name), near and written(near), source=source)
+    advice = f"did you mean {written(near)}? " if near else ""
+    place = f" ({source})" if source not in ("", "argument") else ""
+    told = f"{written(name)} is not a setting{place}; {advice}docs/configuration.md lists all."
+    return ConfigError(written(name), "an unknown setting", "a setting", told=told)
 
 
 def _check_variables(settings: type[BaseSettings]) -> None:
@@ -163,20 +166,15 @@ def _read(path: Path, settings: type[BaseSettings]) -> dict[str, Any]:
         raise ConfigError("config_file", str(path), f"a readable TOML file ({error})") from None
     for name in _TABLES & values.keys():
         told = f"{path}: there is no table [{name}]; write its settings at the top of the file"
-        raise _in_file(f"[{name}]", told)
+        raise ConfigError("config_file", f"[{name}]", told, told=f"{told}.")
     for table, inner in values.items():
         if table not in settings.model_fields or not isinstance(inner, dict):
             continue
         for name in inner.keys() & settings.model_fields.keys():
             place = f"{path}:{_line_of(text, name)}"
-            raise _in_file(name, f"{place}: move {name} above the table [{table}]")
+            told = f"{place}: move {name} above the table [{table}]"
+            raise ConfigError("config_file", name, told, told=f"{told}.")
     return values
-
-
-def _in_file(name: str, told: str) -> ConfigError:
-    error = ConfigError("config_file", name, told)
-    error.args, error.advice = (f"{told}.",), ""
-    return error
 
 
 def _line_of(text: str, name: str) -> int:

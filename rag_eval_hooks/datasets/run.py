@@ -42,6 +42,7 @@ class DatasetRun(JsonlSink):
     def __init__(self, path: Path, *, is_asked: bool = False) -> None:
         super().__init__(path)
         self._is_asked = is_asked
+        self.metric_limits: list[tuple[str, str, float]] = []  # checked by `RagEval`
         self.resumed = 0  # rows that the file already had
         self.started = 0  # rows that the evaluator received, or whose pipeline raised
         self.evaluated = 0  # rows evaluated and written

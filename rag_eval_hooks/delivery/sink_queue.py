@@ -193,7 +193,7 @@ class SinkQueue:
     # The methods below run in the sink's thread.
 
     def _run(self) -> None:
-        with suppressed():
+        with suppressed(self._incidents):
             while self._next():
                 failures = self._send()
                 with self._lock:

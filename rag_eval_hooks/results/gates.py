@@ -200,7 +200,9 @@ class AlertSink:
             raise ConfigError("conditions", (), "conditions such as 'ragas.faithfulness<0.8'")
         self._url, self._by, self._samples = url, by, samples
         self._conditions = [FailCondition.of(text) for text in conditions]
-        self.metric_limits = [(one.metric, one.limit) for one in self._conditions]
+        self.metric_limits = [
+            ("AlertSink condition", one.metric, one.limit) for one in self._conditions
+        ]
         self._window, self._cooldown, self._alpha = window, cooldown, 1.0 - confidence
         self._groups: dict[str | None, _Group] = {}
         self._opener = build_opener(_NoRedirects)

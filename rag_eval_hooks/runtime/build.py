@@ -159,14 +159,11 @@ class Parts:
 def parts_of(
     config: RagEvalConfig,
     models: Models,
-    *,
     metrics: MetricSpec | Iterable[MetricSpec] | None,
     sinks: Iterable[SinkSpec] | SinkSpec | None,
     run_on: object,
     redact: RedactSpec | None,
-    tracer: TracerProvider | None,
-    meter: MeterProvider | None,
-    logger: LoggerProvider | None,
+    providers: tuple[TracerProvider | None, MeterProvider | None, LoggerProvider | None],
 ) -> Parts:
     if config.trace_judge and config.evaluation_span == "off":
         wants = "false if evaluation_span is 'off', because spans of judge calls need that span"
@@ -186,6 +183,7 @@ def parts_of(
     embeds = any(metric.findings & EMBEDDED for metric in measured)
     sources = models.sources(config, incidents, embeds=embeds)
     _check_alerts(all_sinks, {metric.id: metric.scale for metric in measured})
+    tracer, meter, logger = providers
     tracer = _usable(trace.get_tracer, tracer, trace.NoOpTracerProvider(), incidents)
     meter = _usable(metrics_api.get_meter, meter, metrics_api.NoOpMeterProvider(), incidents)
     logger = _usable(_logs.get_logger, logger, _logs.NoOpLoggerProvider(), incidents)
@@ -215,10 +213,10 @@ def parts_of(
 
 
 def _check_alerts(sinks: Iterable[object], scales: Mapping[str, Scale]) -> None:
-    """Reject an alert whose condition no sample can meet."""
+    """Reject an alert or gate whose condition no sample can meet."""
     for sink in sinks:
-        for name, limit in getattr(sink, "__dict__", {}).get("metric_limits", ()):
-            check_limit("AlertSink condition", name, limit, scales)
+        for setting, name, limit in getattr(sink, "__dict__", {}).get("metric_limits", ()):
+            check_limit(setting, name, limit, scales)
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:

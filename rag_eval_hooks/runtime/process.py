@@ -148,7 +148,7 @@ class Processor(Observer):
             # The application's signal handler interrupted the submission.
             return
         try:
-            with suppressed():
+            with suppressed(self._parts.incidents):
                 ending = await self._ending_of(request)
         except asyncio.CancelledError:
             raise
@@ -314,7 +314,7 @@ async def evaluate_inline(
 
     Return the outcomes of the chosen metrics, or of all metrics.
     """
-    with suppressed(), parts.call_context():
+    with suppressed(parts.incidents), parts.call_context():
         # A metric requested by name reports its missing input.
         named = chosen is not None
         outcomes = await _score(parts, parts.referenced(sample), chosen, whole=named)

@@ -9,7 +9,7 @@ import logging
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from email.message import Message
 from fractions import Fraction
 from functools import partial
@@ -74,24 +74,14 @@ MISTAKES: dict[str, str] = {
         "contexts must be texts or objects with a text, not dict. Its text must be under 'text', "
         "'page_content', 'content'. It is contexts[1], called"
     ),
-    "evals.submit({'question': SECRET, 'contexts': [{'txt': SECRET}]})": (
-        "One of its keys resembles 'text'"
-    ),
     "evals.submit(question=SECRET, contexts=SECRET)": "Put the text into a list",
-    "evals.submit(question=SECRET, contexts={SECRET: SECRET})": "write [{'id': key, 'text': text}",
     "evals.submit(question=SECRET, contexts=[[SECRET]])": "Pass one flat list",
-    "evals.submit(question=SECRET, contexts=[(0.9, SECRET)])": "is first: (document, score)",
-    "evals.submit(question=SECRET, contexts='[1]')": "a list as text: parse it with json.loads",
-    "evals.submit(question=SECRET, contexts={'documents': [[SECRET]]})": "result['documents']",
-    "evals.submit(question=SECRET, reference=float('nan'))": "NaN is an empty cell: pass None",
+    "evals.submit(question=SECRET, contexts=[(0.9, SECRET)])": "not float. It is contexts[0]",
     "evals.submit(question=SECRET, answer=AIMessage(SECRET))": "Pass its text: `.content`",
     "evals.submit(question=SECRET, answer={'output': SECRET})": "Pass its text: `['output']`",
-    "evals.submit(question=SECRET, answer=(one for one in SECRET))": "Join its parts",
-    "evals.submit(question=SECRET, answer=SECRET.encode())": "Decode it: value.decode()",
-    "evals.submit(question=SECRET, ended_at=1_800_000_000)": "nanoseconds since the epoch",
     "evals.submit(SECRET, [SECRET], SECRET)": "4 were given. Write: evals.submit(question=...",
     "evals.submit(question=' ', contexts=[SECRET], answer=SECRET)": "the question is blank",
-    "evals.submit(SECRET)": "not str. Write the fields: question=...",
+    "evals.submit(SECRET)": "a mapping with question, contexts and answer, not str",
     "evals.feedback(SECRET, comment=SECRET)": "argument. Write: evals.feedback(trace_id",
     "evals.submit(question=SECRET, contexts=[SECRET], anwser=SECRET)": (
         "A sample has no field 'anwser'; did you mean 'answer'?"
@@ -214,15 +204,6 @@ def test_mistake_is_logged_once_with_the_line_of_the_caller(
     assert not [one for one in caplog.records if SECRET in one.getMessage()]
 
 
-def test_object_per_request_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    with ExitStack() as requests:
-        for _ in range(6):
-            requests.enter_context(RagEval(half, sinks=[])).submit(sample())
-    lines = [line for line in caplog.messages if "create one per process" in line]
-    assert len(lines) in (1, 2)
-    assert __file__ in lines[0]
-
-
 # A call that raises, and what its error says: it shows the value, as the caller sees it.
 ERRORS: dict[str, str] = {
     "evals.evaluate('a question')": "A sample must be a Sample, or a mapping with .* not str",
@@ -238,7 +219,7 @@ ERRORS: dict[str, str] = {
     "setattr(evals, 'sample_rate', 0.1)": r"cannot be changed. Write: RagEval\(sample_rate=",
     "setattr(evals, 'sinks', [])": r"cannot be changed. Write: RagEval\(sinks=",
     "RagEvalCallbackHandler(evals).start_trace": r"Write: rag_eval_hooks_llama_index.enable",
-    "evals.shutdown(wait=True)": r"argument 'wait'. Write: evals.shutdown\(timeout=5\), in seconds",
+    "evals.shutdown(wait=True)": r"argument. Write: evals.shutdown\(timeout=5\), in seconds",
     "RagEvalCallbackHandler(evals, metrics=['ragas'])": r"'metrics'. Write: RagEval\(metrics=",
     "RagEvalCallbackHandler(metrics=['ragas'])": "'evals'. Write: RagEvalCallbackHandler",
     "Score(0.5) > 0.8": "Score is not a number. Its number is .value",
@@ -264,7 +245,7 @@ ERRORS: dict[str, str] = {
     "evals.__reduce_ex__(2)": "RagEval cannot be pickled. Create one in each process",
     "setattr(evals.config, 'sample_rate', 1)": r"Write: RagEval\(sample_rate=...\)",
     "RagEval(sinks=[object()])": r"object has no deliver\(\) and close\(\)",
-    "evals.start_trace": r"Write: rag_eval_hooks_llama_index.enable\(evals\)",
+    "evals.start_trace": r"or rag_eval_hooks_llama_index.enable\(evals\)",
     "LangChainJudge(ChatPromptTemplate(['{a} {b}']) | ask)": "must be the chat model itself",
     "evals.flush('5')": "timeout must be a number of seconds, not str. It is '5'",
 }
@@ -537,18 +518,17 @@ def test_as_context_of_a_wrong_result_is_named_by_its_line(
 METRICS: dict[str, str] = {
     "sample.anwser": "AttributeError 'anwser' (did you mean 'answer'?)",
     "{}['scroe']": "KeyError 'scroe'",
-    "sample['answer']": "is not subscriptable; read an attribute, such as sample.answer)",
-    "sample.contexts[0]['text']": "is not subscriptable; its text is context.text)",
-    "' '.join(sample.contexts)": "Context found; its text is context.text)",
-    "'a' in sample.contexts[0]": "not iterable; its text is context.text)",
-    "sample.session_id.lower()": "'lower' of NoneType (a field that the sample lacks is None",
-    "sample.session_id > 1": "'NoneType' and 'int'; a field that the sample lacks is None",
-    "float(sample.answer)": "(could not convert string to float; the text is not a number)",
-    "1 / len(sample.tags)": "(division by zero; check the number first)",
+    "sample['answer']": "('Sample' object is not subscriptable)",
+    "sample.contexts[0]['text']": "('Context' object is not subscriptable)",
+    "' '.join(sample.contexts)": "expected str instance, Context found)",
+    "'a' in sample.contexts[0]": "(argument of type 'Context' is not ",
+    "sample.session_id.lower()": "'lower' of NoneType",
+    "sample.session_id > 1": "between instances of 'NoneType' and 'int')",
+    "float(sample.answer)": "(could not convert string to float)",
+    "1 / len(sample.tags)": "(division by zero)",
     "open('/missing/file')": "(No such file or directory)",
-    "asyncio.run(rude())": "ConnectionError (the server does not reply; check its address)",
-    "rejecting(sample.answer)": "HTTPError (HTTP 404 from host:1; check its address and key)",
-    "DATABASE.execute('')": "connect inside the function, or with check_same_thread=False)",
+    "rejecting(sample.answer)": "HTTPError (HTTP 404)",
+    "DATABASE.execute('')": "(SQLite objects created in a thread",
     "7": "The function returned a number outside its scale. It returned 7. Return a number",
     "sample.answer": "The function returned str. Return a number from 0 to 1",
     "Score(value=7)": "The function returned a number outside its scale",
@@ -559,9 +539,7 @@ METRICS: dict[str, str] = {
     "setattr(sample, 'answer', 1)": "FrozenInstanceError",
     "fail(Unreadable())": "Unreadable",
     "fail(OSError(sample.answer, sample.answer))": "OSError",
-    "fail(RuntimeError(f'{sample.answer} attached to a different loop'))": (
-        "RuntimeError (the client belongs to another event loop"
-    ),
+    "fail(RuntimeError(f'{sample.answer} attached to a different loop'))": ("RuntimeError"),
     "Unreadable().gone": "AttributeError",
     "SimpleNamespace(normalized=0.5)": "The function returned SimpleNamespace",
 }
@@ -582,10 +560,6 @@ def fail(error: Exception) -> None:
 
 def rejecting(text: str) -> None:
     raise HTTPError(f"http://u:p@host:1/{text}", 404, text, Message(), None)
-
-
-async def rude() -> None:
-    raise ConnectionError(SECRET)
 
 
 @pytest.mark.parametrize("code", METRICS)
@@ -643,16 +617,6 @@ def test_real_number_of_any_type_is_a_score(number: Fraction) -> None:
     with RagEval(lambda _: number) as evals:
         (outcome,) = evals.evaluate(sample()).values()
     assert outcome.value == float(number)
-
-
-def test_metric_that_assigns_to_a_sample_is_told_to_replace_it() -> None:
-    def changing(sample: Any) -> float:
-        sample.answer = SECRET
-        return 1.0
-
-    with RagEval(changing) as evals:
-        outcome = evals.evaluate(sample())["own.changing"]
-    assert "write dataclasses.replace(sample, answer=...)" in outcome.detail  # type: ignore[union-attr]
 
 
 class _Judge:

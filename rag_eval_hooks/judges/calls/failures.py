@@ -10,10 +10,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from rag_eval_hooks.calls import CallOutcome
-from rag_eval_hooks.causes import named
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout, JudgeUnavailable
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.incidents import Incidents, is_ours, place_in_application
+from rag_eval_hooks.incidents import Incidents, is_ours, named, place_in_application
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause, NotScored
 
