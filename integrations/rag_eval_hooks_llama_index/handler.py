@@ -1,18 +1,27 @@
-"""Our handler for LlamaIndex's spans and events."""
+"""Our handler for LlamaIndex's spans and events.
+
+LlamaIndex swallows handlers' exceptions, so each method counts its own. The methods copy values,
+and another thread reads the copies.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from inspect import BoundArguments
 from typing import Any
 
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import Response
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.events.llm import LLMChatStartEvent
 from llama_index.core.instrumentation.span import BaseSpan
+from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from llama_index.core.workflow import StopEvent
 
 from rag_eval_hooks import RagEval
@@ -20,23 +29,18 @@ from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
 from rag_eval_hooks.capture.facts import field
 from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.suppress import paused
-from rag_eval_hooks_llama_index import models
-from rag_eval_hooks_llama_index.model_events import ModelEvents
-from rag_eval_hooks_llama_index.reader import FunctionCall
+from rag_eval_hooks_llama_index import models, workflows
+from rag_eval_hooks_llama_index.reader import Reader
 from rag_eval_hooks_llama_index.spans import (
     Role,
-    described,
+    SpanParents,
     is_written_by_framework,
     name_of,
     openinference_span,
+    role_of,
 )
-from rag_eval_hooks_llama_index.workflows import (
-    FlowState,
-    is_given_input,
-    live_fields,
-    start_fields,
-    state_of,
-)
+from rag_eval_hooks_llama_index.streams import follow_stream
+from rag_eval_hooks_llama_index.workflows import FlowState
 
 __all__ = ["Instrumentation"]
 
@@ -47,14 +51,29 @@ _OTHER = (
 )
 _OF_WORKFLOWS = ("tags", "init_state")
 """Internal arguments of a workflow's run."""
+_EVENTS = {
+    "LLMChatStartEvent": "model_called",
+    "LLMCompletionStartEvent": "model_called",
+    "LLMChatEndEvent": "model_replied",
+    "LLMCompletionEndEvent": "model_replied",
+    "ExceptionEvent": "model_failed",
+    # Some versions lack the workflows package.
+    "SpanCancelledEvent": "cancelled",
+}
+"""Method of the handler for each event class. Other events are ignored."""
 
 
-class Instrumentation(ModelEvents):
+class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
     """Our handler on LlamaIndex's root dispatcher, for one evaluator."""
 
     def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
-        super().__init__(evals, options, watch_streams=watch_streams)
-        self._options = options, watch_streams
+        super().__init__()
+        self._evals = evals
+        self._recorder = evals.recorder
+        self._incidents = evals.incidents
+        self._watches = watch_streams
+        self._reader = Reader(evals.recorder, evals.incidents, options)
+        self._parents = SpanParents(evals.recorder)
         self._place = place_of_caller()
 
     @property
@@ -63,7 +82,11 @@ class Instrumentation(ModelEvents):
 
     @property
     def options(self) -> tuple[CaptureOptions, bool]:
-        return self._options
+        return self._reader.options, self._watches
+
+    @classmethod
+    def class_name(cls) -> str:
+        return cls.__name__
 
     def enable(self) -> None:
         root = get_dispatcher()
@@ -98,40 +121,46 @@ class Instrumentation(ModelEvents):
         **kwargs: Any,
     ) -> None:
         try:
-            self._enter(id_, bound_args.arguments, instance, parent_id, tags)
+            self._recorder.handlers[self._place] = True
+            arguments = bound_args.arguments
+            role = role_of(id_, instance.__class__)
+            run = self._start(id_, role, arguments, instance, parent_id, tags)
+            if run is not None and not (role is Role.PART and run.parent is not None):
+                self._evals.instrumentors.note(run, openinference_span)
+                run.facts = models.start_facts(run, role, arguments, instance)
+                self._describe(run, role, arguments, instance)
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report("capture enter", error)
             self._parents.lose(id_, parent_id)
 
-    def _enter(
+    def _start(
         self,
         span_id: str,
+        role: Role,
         arguments: Mapping[str, Any],
         instance: Any,
         parent_id: str | None,
         tags: Mapping[str, Any] | None,
-    ) -> None:
-        self._recorder.handlers[self._place] = True
-        role, owner, method = described(span_id, instance.__class__)
-        parent = self._parents.of(parent_id, role, instance)
-        if role is Role.PART and parent is not None:
-            self._recorder.start(span_id, parent, RunKind.CHAIN, method)
-            return
-        name = name_of(role, instance) or owner or method
-        if parent is None and not self._may_begin(span_id, name, arguments, instance, parent_id):
-            return
+    ) -> Run | None:
+        """Start the run of a span, unless the span belongs to no request."""
+        recorder, kind = self._recorder, role.kind
+        name, parent = name_of(span_id, role, instance), self._parents.of(parent_id, role, instance)
+        if parent is not None:
+            outer = recorder.get(parent)
+            if role is Role.TOOL and outer is not None and outer.kind is RunKind.TOOL:
+                # A tool's async call may run its sync call.
+                kind = RunKind.CHAIN
+            return recorder.start(span_id, parent, kind, name)
+        if not self._may_begin(span_id, name, arguments, instance, parent_id):
+            return None
         tags = active_instrument_tags.get() if tags is None else tags
-        root = (models.metadata_of(tags), models.labels_of(tags)) if parent is None else ()
-        run = self._recorder.start(span_id, parent, self._kind(role, parent), name, *root)
-        if run is None:
-            return
-        self._evals.instrumentors.note(run, openinference_span)
-        if run.outermost:
-            run.interaction.is_joinable = _FRAMEWORK in self._recorder.by_hand.everywhere
+        metadata = models.metadata_of(tags)
+        run = recorder.start(span_id, None, kind, name, metadata, models.labels_of(tags))
+        if run is not None and run.outermost:
+            run.interaction.is_joinable = _FRAMEWORK in recorder.by_hand.everywhere
             if run.parent is not None:
-                run.interaction.add_metadata(models.metadata_of(tags))
-        self._describe(run, role, arguments, instance)
-        self._copy_arguments(run, role, arguments, instance)
+                run.interaction.add_metadata(metadata)
+        return run
 
     def _may_begin(
         self,
@@ -147,44 +176,27 @@ class Instrumentation(ModelEvents):
         root = self._reader.options_of(self._recorder.around(None)).root
         if root is not None:
             return self._recorder.is_root(root, name, self._reader.place)
-        return not self._parents.began_unseen(span_id, parent_id, arguments)
-
-    def _kind(self, role: Role, parent_id: str | None) -> RunKind:
-        """Return a run's kind.
-
-        A tool run directly inside a tool run gets the kind `CHAIN`, because a tool's async call may
-        run its sync call.
-        """
-        parent = self._recorder.get(parent_id) if role is Role.TOOL else None
-        is_inner = parent is not None and parent.kind is RunKind.TOOL
-        return RunKind.CHAIN if is_inner else role.kind
+        return not self._parents.lost(span_id, parent_id, arguments)
 
     def _describe(self, run: Run, role: Role, arguments: Mapping[str, Any], instance: Any) -> None:
+        reader, defer, is_flow = self._reader, self._reader.defer, role is Role.WORKFLOW
         run.joins = role is Role.SYNTHESIS
-        if role is Role.WORKFLOW:
-            run.state = FlowState(is_given_input(arguments))
+        if is_flow:
+            run.state = FlowState(workflows.is_given_input(arguments))
         elif role is Role.TOOL:
             run.description = str(field(instance.metadata, "description") or "")
-        facts = models.object_facts(role, instance)
-        run.facts = {**facts, **models.call_id_of(run, arguments)}
-
-    def _copy_arguments(
-        self, run: Run, role: Role, arguments: Mapping[str, Any], instance: Any
-    ) -> None:
-        reader, defer = self._reader, self._reader.defer
-        if role is Role.TOOL and self._recorder.span_content:
-            defer(run, "arguments", reader.tool_arguments, dict(arguments))
+            if self._recorder.span_content:
+                defer(run, "arguments", reader.tool_arguments, dict(arguments))
         if run.outermost:
-            is_flow = role is Role.WORKFLOW
             given = {k: v for k, v in arguments.items() if not (is_flow and k in _OF_WORKFLOWS)}
             reader.choose(run, "question", given)
-            declared = start_fields(instance) if is_flow else None
-            defer(run, "enter", reader.input, given, declared)
+            defer(run, "enter", reader.input, given)
         elif role in (Role.RETRIEVAL, Role.ENGINE):
-            defer(run, "enter", functools.partial(reader.query, role=role), dict(arguments))
-        if run.parent is not None and _may_resume(run.parent):
-            event, state = arguments.get("ev"), state_of(arguments)
-            reader.choose(run.parent, "question", {**live_fields(event), **state})
+            defer(run, "enter", partial(reader.query, role=role), dict(arguments))
+        flow = run.parent
+        if flow is not None and _may_resume(flow):
+            event, state = arguments.get("ev"), workflows.state_of(arguments)
+            reader.choose(flow, "question", {**workflows.live_fields(event), **state})
             defer(run, "step", reader.step, event, state)
 
     def span_exit(
@@ -196,65 +208,67 @@ class Instrumentation(ModelEvents):
         **kwargs: Any,
     ) -> None:
         try:
-            self._exit(id_, bound_args.arguments, instance, result)
+            run = None if self._recorder.leave(id_) else self._recorder.get(id_)
+            if run is not None:
+                self._exit(run, bound_args.arguments, instance, result)
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report("capture exit", error)
             self._recorder.lost(id_)
             if (run := self._recorder.get(id_)) is not None:
                 self._recorder.end(run)
 
-    def _exit(self, span_id: str, arguments: Mapping[str, Any], instance: Any, result: Any) -> None:
-        run = None if self._recorder.leave(span_id) else self._recorder.get(span_id)
-        if run is None:
-            return
-        role, _, method = described(span_id, instance.__class__)
+    def _exit(self, run: Run, arguments: Mapping[str, Any], instance: Any, result: Any) -> None:
+        role = role_of(str(run.id), instance.__class__)
         if role is Role.PART and run.parent is not None:
             self._recorder.end(run)
             return
-        if issubclass(result.__class__, StopEvent):
-            result = result if result.result is None else result.result
-            for outer in run.ancestors():
-                if isinstance(outer.state, FlowState):
-                    outer.state.has_stopped = True
-        elif role is Role.WORKFLOW and result is None and not run.state.has_stopped:
+        result = _stop_result(run, result)
+        if role is Role.WORKFLOW and result is None and not run.state.has_stopped:
             # The span of a cancelled workflow ends like a success, though no step stopped it.
             self._recorder.fail(run, asyncio.CancelledError())
             return
         streams = False
         try:
-            streams = self._answers.note(run, result)
-            call = FunctionCall(
-                role, method, streams, role is Role.TOOL and is_written_by_framework(instance)
-            )
-            self._copy_result(run, call, arguments, _without_stream(result) if streams else result)
+            streams = follow_stream(self._recorder, run, result, watches=self._watches)
+            self._copy_result(run, role, arguments, instance, result, streams=streams)
         finally:
-            self._end(run, role, instance, result, streams=streams)
+            if role is Role.WRITER:
+                self._recorder.answer(run, instance.response or None)
+            if run.kind is not RunKind.MODEL:
+                self._recorder.end(run)
+            elif not streams:
+                # The run is still open only if its reply event was lost.
+                self._replied(str(run.id), result)
+            if role is Role.WRITER:
+                self._recorder.settle(run)
 
     def _copy_result(
-        self, run: Run, call: FunctionCall, arguments: Mapping[str, Any], result: Any
+        self,
+        run: Run,
+        role: Role,
+        arguments: Mapping[str, Any],
+        instance: Any,
+        result: Any,
+        *,
+        streams: bool,
     ) -> None:
-        self._reader.choose(run, "contexts", result)
-        if run.outermost and not call.streams:
+        if streams:
+            # The application may drop the response's generator, which a copy would keep.
+            sources = getattr(result, "source_nodes", None)
+            result = Response(None, sources) if isinstance(sources, list) else None
+        elif run.outermost:
             self._reader.choose(run, "answer", result)
+        self._reader.choose(run, "contexts", result)
+        if role is Role.TOOL and is_written_by_framework(instance):
+            role = Role.PART
         self._reader.defer(
             run,
             "exit",
-            functools.partial(self._reader.result, call=call),
+            partial(self._reader.result, role=role, streams=streams),
             result,
-            dict(arguments) if call.role is Role.POSTPROCESSING else None,
-            state_of(arguments) if call.role is Role.CHAIN else None,
+            dict(arguments) if role is Role.POSTPROCESSING else None,
+            workflows.state_of(arguments) if role is Role.CHAIN else None,
         )
-
-    def _end(self, run: Run, role: Role, instance: Any, result: Any, *, streams: bool) -> None:
-        if role is Role.WRITER:
-            self._recorder.answer(run, instance.response or None)
-        if run.kind is not RunKind.MODEL:
-            self._recorder.end(run)
-        elif not streams:
-            # The run is still open only if its reply event was lost.
-            self._replied(str(run.id), result)
-        if role is Role.WRITER:
-            self._recorder.settle(run)
 
     @host_edge
     def span_drop(
@@ -280,12 +294,79 @@ class Instrumentation(ModelEvents):
     def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
         return None
 
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        method = _EVENTS.get(type(event).__name__)
+        if method is not None:
+            getattr(self, method)(event)
+
+    def model_called(self, event: Any) -> None:
+        """Record a model call. A call inside another model's call is the same call."""
+        try:
+            run = self._model_run(event.span_id)
+            if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):
+                run.kind = RunKind.MODEL
+                is_chat = isinstance(event, LLMChatStartEvent)
+                given = event.messages if is_chat else event.prompt
+                self._reader.defer(run, "model called", self._reader.prompt, given)
+                run.facts = {**run.facts, **models.model_facts(event.model_dict, event.span_id)}
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self._incidents.report("capture model called", error)
+            self._recorder.lost(event.span_id)
+
+    def _model_run(self, span_id: str | None) -> Run | None:
+        """Return the run of a model's span, or None. If the span's start was lost, record that."""
+        run = self._recorder.get(span_id)
+        if run is None and self._reader.options.root is None:
+            self._parents.lost(str(span_id), span_id, {})
+        return run
+
+    @host_edge
+    def model_replied(self, event: Any) -> None:
+        self._replied(event.span_id, event.response)
+
+    def _replied(self, span_id: str | None, response: Any) -> None:
+        run = self._recorder.of_open_request(span_id) or self._model_run(span_id)
+        if run is None or run.within(RunKind.MODEL):
+            return
+        is_reply = isinstance(response, ChatResponse | CompletionResponse)
+        if run.kind is not RunKind.MODEL or (run.end is None and not is_reply):
+            # The prompt's event was lost, or the reply. A stream's span may have ended since.
+            self._recorder.lost(run.id)
+        if run.kind is not RunKind.MODEL or run.end is not None:
+            return
+        try:
+            if is_reply:
+                chat = isinstance(response, ChatResponse)
+                text = response.message.content if chat else response.text
+                self._recorder.answer(run, text or None)
+                self._recorder.defer(run, "model replied", self._reader.reply, run, response)
+        finally:
+            self._recorder.end(run)
+
+    @host_edge
+    def model_failed(self, event: Any) -> None:
+        """Record that a model's stream failed or that the stream's reader closed it."""
+        run = self._recorder.get(event.span_id)
+        if run is not None and run.kind is RunKind.MODEL:
+            self._recorder.fail(run, event.exception)
+
+    @host_edge
+    def cancelled(self, event: Any) -> None:
+        """Mark a cancelled workflow or step as failed. LlamaIndex ends its span as successful."""
+        run = self._recorder.get(event.span_id)
+        if run is not None:
+            self._recorder.fail(run, asyncio.CancelledError())
+
 
 def _may_resume(flow: Run) -> bool:
     return flow.outermost and isinstance(flow.state, FlowState) and not flow.state.is_given
 
 
-def _without_stream(given: Any) -> Any:
-    """Return a response without its generator, because the application may drop the generator."""
-    sources = getattr(given, "source_nodes", None)
-    return Response(None, sources) if isinstance(sources, list) else None
+def _stop_result(run: Run, result: Any) -> Any:
+    """Return a result without its stop event, which also ends the enclosing workflows."""
+    if not issubclass(result.__class__, StopEvent):
+        return result
+    for flow in (run, *run.ancestors()):
+        if isinstance(flow.state, FlowState):
+            flow.state.has_stopped = True
+    return result if result.result is None else result.result

@@ -19,13 +19,12 @@ __all__ = [
     "INPUT_TOKENS",
     "OUTPUT_TOKENS",
     "arguments_text",
-    "call_id_of",
     "labels_of",
     "metadata_of",
     "model_facts",
-    "object_facts",
     "reply_facts",
     "result_text",
+    "start_facts",
     "tool_calls_of",
 ]
 
@@ -33,7 +32,7 @@ INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_eval_count")
 OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "eval_count")
 
 
-def object_facts(role: Role, instance: Any) -> Facts:
+def start_facts(run: Run, role: Role, arguments: Mapping[str, Any], instance: Any) -> Facts:
     if role is Role.MODEL:
         return request_facts([instance])
     facts: dict[str, Any] = {}
@@ -48,18 +47,13 @@ def object_facts(role: Role, instance: Any) -> Facts:
     elif role is Role.WORKFLOW:
         # The first agent of a team names the run.
         facts[semconv.GEN_AI_AGENT_NAME] = first([instance], ("name", "root_agent"))
-    return facts_of(facts)
-
-
-def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
-    """Return a tool call's id. The enclosing step of the agent has the id."""
-    if run.kind is not RunKind.TOOL:
-        ids = iter([getattr(arguments["ev"], "tool_id", None) if "ev" in arguments else None])
-    else:
+    call_id = getattr(arguments.get("ev"), "tool_id", None)
+    if run.kind is RunKind.TOOL:
+        # The enclosing step of the agent has the id.
         steps = itertools.takewhile(lambda outer: outer.kind is not RunKind.TOOL, run.ancestors())
-        ids = iter([outer.facts.get(semconv.GEN_AI_TOOL_CALL_ID) for outer in steps])
-    call_id = next((one for one in ids if isinstance(one, str)), None)
-    return facts_of({semconv.GEN_AI_TOOL_CALL_ID: call_id})
+        ids = (outer.facts.get(semconv.GEN_AI_TOOL_CALL_ID) for outer in steps)
+        call_id = next(filter(None, ids), None)
+    return facts_of({**facts, semconv.GEN_AI_TOOL_CALL_ID: call_id})
 
 
 def model_facts(described: Mapping[str, Any], span_id: str | None) -> Facts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from llama_index.core.workflow import Event, StartEvent
 
@@ -37,22 +37,13 @@ from rag_eval_hooks_llama_index.vocabulary import (
     plain,
 )
 
-__all__ = ["FunctionCall", "Reader"]
+__all__ = ["Reader"]
 
 _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
-_QUERIES = ("query", "aquery")
 _MAX_ALONE = 10_000
 """Maximum number of remembered nodes that were retrieved outside any call."""
 _MAX_WORKFLOWS = 1_000
 """Maximum number of workflows whose question fields are remembered."""
-
-
-class FunctionCall(NamedTuple):
-    role: Role
-    method: str
-    streams: bool
-    # The framework's own tool, such as a handover to another agent.
-    is_own_tool: bool
 
 
 class Reader(BaseReader):
@@ -72,20 +63,16 @@ class Reader(BaseReader):
         elif not run.interaction.root.query:
             self._recorder.question(run, question_of(given))
 
-    def input(self, run: Run, given: Mapping[str, Any], declared: tuple[str, ...] | None) -> None:
-        """Record the input of an outermost call, which contains the question.
-
-        `declared` has the field names of a workflow's start event.
-        """
+    def input(self, run: Run, given: Mapping[str, Any]) -> None:
+        """Record the input of an outermost call, which contains the question."""
         held = {key: one for inner in given.values() for key, one in (entries(inner) or {}).items()}
         texts = texts_in(given)
         asked = self._chosen_text("question", run, {**held, **given}, question_of)
         asked = question_of(given) if asked is None else asked
         self._recorder.asked(run, texts)
         self._recorder.question(run, only(texts) if asked is None else asked)
-        names = [name for name, text in held.items() if text and text == run.query]
-        if declared is not None and (names := [*names, *declared]):
-            remember(self._asked_as, run.name, tuple(names), _MAX_WORKFLOWS)
+        if names := tuple(name for name, text in held.items() if text and text == run.query):
+            remember(self._asked_as, run.name, names, _MAX_WORKFLOWS)
 
     def step(self, run: Run, event: Any, state: Mapping[str, Any]) -> None:
         """Record the state with which a workflow without a question continues.
@@ -98,9 +85,8 @@ class Reader(BaseReader):
         left = {**(entries(event) or {}), **state}
         # The first run's question field comes first.
         names = (left.get(name) for name in self._asked_as.get(root.name, ()))
-        texts = (self._chosen_text("question", root, left, question_of), *names)
+        texts = (self._chosen_text("question", root, left, question_of), *names, question_of(left))
         asked = next((text for text in texts if isinstance(text, str)), None)
-        asked = question_of(left) if asked is None else asked
         if asked is None and isinstance(event, Record) and issubclass(event.kind, StartEvent):
             asked = next(iter(texts_in(event)), None)
         if not asked:
@@ -108,13 +94,13 @@ class Reader(BaseReader):
         self._recorder.question(root, asked)
         found = [(Origin.GIVEN, contexts) for contexts in self._lists(run, left)]
         found += [(Origin.STEP, rows) for value in left.values() for rows in rows_in(value)]
+        found += [(Origin.TEXT, (Context(text=text),)) for text in tool_texts(state)]
         for origin, contexts in found:
-            if passages := [one for one in contexts if asked not in one.text]:
-                self._note(run, passages, origin)
-        for text in tool_texts(state):
-            self._note(run, [Context(text=text)], Origin.TEXT)
+            self._note(run, [one for one in contexts if asked not in one.text], origin)
 
-    def result(self, run: Run, result: Any, given: Any, state: Any, call: FunctionCall) -> None:
+    def result(
+        self, run: Run, result: Any, given: Any, state: Any, role: Role, *, streams: bool
+    ) -> None:
         """Record the documents and the answer in a call's result.
 
         Args:
@@ -122,20 +108,21 @@ class Reader(BaseReader):
             result: A copy of the result.
             given: Arguments of a postprocessor, by name.
             state: The store of a step's workflow, by name.
-            call: The call.
+            role: The call's role. A tool of the framework, such as a handover, is a part.
+            streams: Whether the application has yet to read the answer.
         """
         if run.parent is None and is_no_question(run):
             run.interaction.lists = []
             return
-        if call.role is Role.TOOL and self._recorder.span_content:
+        if run.kind is RunKind.TOOL and self._recorder.span_content:
             self._recorder.for_span(run, result=models.result_text(result))
         self._note_choice(run, result)
-        self._note_documents(run, result, given or {}, state or {}, call)
-        if call.streams or call.role is Role.WRITER:
+        self._note_documents(run, result, role, given or {}, state or {})
+        if streams or role is Role.WRITER:
             return
         if run.outermost:
             self._note_answer(run, result)
-        elif call.role is Role.ENGINE:
+        elif role is Role.ENGINE:
             self._recorder.answer(run, answer_of(result))
 
     def _note_answer(self, run: Run, result: Any) -> None:
@@ -150,24 +137,23 @@ class Reader(BaseReader):
         self,
         run: Run,
         result: Any,
+        role: Role,
         given: Mapping[str, Any],
         state: Mapping[str, Any],
-        call: FunctionCall,
     ) -> None:
-        if isinstance(result, Reply):
-            if run.outermost or call.method in _QUERIES:
-                self._note_sources(run, result, call)
-        elif call.role is Role.RETRIEVAL:
-            self._note_retrieved(run, nodes_in(result))
-        elif call.role is Role.POSTPROCESSING and (nodes := nodes_in(result)) is not None:
+        nodes = nodes_in(result)
+        if role is Role.TOOL:
+            self._note_tool(run, result)
+        elif isinstance(result, Reply):
+            if run.outermost or role is Role.ENGINE:
+                self._note_sources(run, result, role)
+        elif role is Role.RETRIEVAL:
+            self._note_retrieved(run, nodes)
+        elif role is Role.POSTPROCESSING and nodes is not None:
             before = (node for value in given.values() for node in nodes_in(value) or ())
-            texts = {node.id or "": node.text for node in before}
-            self._note(run, nodes, given=texts)
-        elif run.kind is RunKind.TOOL:
-            if not call.is_own_tool:
-                self._note_tool(run, result)
-        elif call.role is not Role.PART and not run.within(RunKind.RETRIEVER):
-            self._note_step(run, result, call.role)
+            self._note(run, nodes, given={node.id or "": node.text for node in before})
+        elif role is not Role.PART and not run.within(RunKind.RETRIEVER):
+            self._note_step(run, result, nodes, role)
             self._note_state(run, state)
 
     def _note(
@@ -199,14 +185,10 @@ class Reader(BaseReader):
         for node in nodes if run.parent is None else ():
             remember(self._alone, node.id, None, _MAX_ALONE)
 
-    def _note_sources(self, run: Run, reply: Reply, call: FunctionCall) -> None:
-        """Record a response's sources. A synthesizer's sources need an earlier retrieval.
-
-        Index building summarizes nodes without a retrieval.
-        """
-        sources = reply.sources
-        alone = call.role is Role.SYNTHESIS and run.parent is None
-        if alone and not any(source.id in self._alone for source in sources):
+    def _note_sources(self, run: Run, reply: Reply, role: Role) -> None:
+        """Record a response's sources, unless a synthesizer summarizes nodes for an index."""
+        sources, is_alone = reply.sources, role is Role.SYNTHESIS and run.parent is None
+        if is_alone and not any(source.id in self._alone for source in sources):
             return
         interaction = run.interaction
         known = [context for each in interaction.lists for context in each.contexts]
@@ -224,9 +206,11 @@ class Reader(BaseReader):
         if kept := [context for context in kept if context.text.strip()]:
             self._note(run, kept, Origin.SOURCES)
 
-    def _note_step(self, run: Run, result: Any, role: Role) -> None:
+    def _note_step(
+        self, run: Run, result: Any, nodes: list[NodeContext] | None, role: Role
+    ) -> None:
         """Record documents and texts in a step's result, unless the framework wrote the step."""
-        if nodes := nodes_in(result):
+        if nodes:
             self._note(run, nodes)
             return
         if role not in (Role.CHAIN, Role.ENGINE) or is_of_framework(result):
@@ -253,7 +237,11 @@ class Reader(BaseReader):
     def _note_tool(self, run: Run, output: Any) -> None:
         """Record a tool's text. The tool may have searched without reporting an event."""
         named = self.is_named_tool(run)
-        if not isinstance(output, Message) or output.failed:
+        if not isinstance(output, Message):
+            # The tool's text is unknown.
+            run.interaction.misses_event()
+            return
+        if output.failed:
             return
         reply = mapping_in(output.artifact)
         if found_nothing(reply):

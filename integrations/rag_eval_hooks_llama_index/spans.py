@@ -7,7 +7,7 @@ import itertools
 import traceback
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -29,16 +29,16 @@ from rag_eval_hooks.capture.bounded import remember
 from rag_eval_hooks.capture.facts import field
 from rag_eval_hooks.capture.records import RunKind
 from rag_eval_hooks.suppress import is_suppressed
-from rag_eval_hooks_llama_index.watched import current_stream
+from rag_eval_hooks_llama_index.streams import current_stream
 from rag_eval_hooks_llama_index.workflows import FlowState
 
 __all__ = [
     "Role",
     "SpanParents",
-    "described",
     "is_written_by_framework",
     "name_of",
     "openinference_span",
+    "role_of",
 ]
 
 _ID_CHARS = 37
@@ -103,50 +103,29 @@ _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
 The first matching row decides the role.
 """
 
-_STEPS_OF_REQUESTS = frozenset(
-    {
-        *(name for *_, methods in _METHODS for name in methods if name != "run"),
-        *("stream_chat", "astream_chat", "synthesize", "asynthesize", "get_response"),
-        *("aget_response", "get_response_from_messages", "aget_response_from_messages"),
-        *("call", "acall", "postprocess_nodes", "apostprocess_nodes", "stream", "astream"),
-        *("complete", "acomplete", "structured_predict", "astructured_predict"),
-    }
-)
-"""Methods that LlamaIndex wraps in spans.
 
-In old versions, a workflow's span stays current in the code that started the workflow. `run` is
-therefore excluded.
-"""
-
-
-class Described(NamedTuple):
-    role: Role
-    owner: str
-    method: str
-
-
-def described(span_id: str, owner: type) -> Described:
-    """Return role, class and method of a span, such as `RetrieverQueryEngine` and `query`."""
-    return _described(span_id[:-_ID_CHARS], owner)
+def role_of(span_id: str, owner: type) -> Role:
+    return _role_of(_method_of(span_id), owner)
 
 
 @functools.lru_cache(maxsize=4096)
-def _described(name: str, owner: type) -> Described:
-    written, _, method = name.rpartition(".")
-    return Described(_role_of(owner, method), written, method)
-
-
-def _role_of(owner: type, method: str) -> Role:
+def _role_of(method: str, owner: type) -> Role:
     for base, role, methods in _METHODS:
         if issubclass(owner, base) and (not methods or method in methods):
             return role
     return Role.CHAIN
 
 
-def name_of(role: Role, instance: Any) -> str | None:
+def _method_of(span_id: str) -> str:
+    return span_id[:-_ID_CHARS].rpartition(".")[2]
+
+
+def name_of(span_id: str, role: Role, instance: Any) -> str:
     if role is Role.TOOL and isinstance(name := field(instance.metadata, "name"), str):
         return name
-    return None if instance is None else type(instance).__name__
+    if instance is None or role is Role.PART:
+        return _method_of(span_id)
+    return type(instance).__name__
 
 
 def is_written_by_framework(tool: Any) -> bool:
@@ -200,31 +179,36 @@ class SpanParents:
     def ignores(
         self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any], instance: Any
     ) -> bool:
-        """Return whether an offline tool, such as an evaluator, made a call without a parent."""
-        # An enclosing manual block belongs to the user in any case.
-        if parent_id not in self._ignored and (
-            self._recorder.around(None) is not None or not _is_offline(arguments, instance)
-        ):
-            return False
-        self._ignore(span_id)
-        return True
+        """Return whether a call without a parent run belongs to no request.
 
-    def began_unseen(
-        self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any]
-    ) -> bool:
-        """Return whether a call belongs to a request that has ended, or whose start was lost.
+        An offline tool, such as an evaluator, made the call. Or the call is a step of a cancelled
+        workflow, which old versions continue.
+        """
+        recorder = self._recorder
+        is_step = parent_id is not None and isinstance(arguments.get("ev"), Event)
+        is_late = is_step and not (recorder.is_unknown(parent_id) or recorder.knows(parent_id))
+        is_ignored = is_late or parent_id in self._ignored
+        if not is_ignored and recorder.around(None) is None:
+            # An enclosing manual block belongs to the user in any case.
+            is_ignored = _is_offline(arguments, instance)
+        if is_ignored:
+            self._ignore(span_id)
+        return is_ignored
 
-        All other calls may start anywhere, for example in a span from before capture was enabled.
+    def lost(self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the start of a call's parent was lost or is late.
+
+        Only steps belong to a workflow's run: in old versions, the run's span stays current in the
+        code that started the workflow, perhaps before capture was enabled. An application's
+        function may have started before, too.
         """
         if parent_id is None or parent_id in self._ignored or is_suppressed():
             return False
-        is_unknown = self._recorder.is_unknown(parent_id)
-        is_step = isinstance(arguments.get("ev"), Event)
-        if is_step and not is_unknown and not self._recorder.knows(parent_id):
-            # Old versions continue the steps of a cancelled workflow.
-            self._ignore(span_id)
-            return True
-        if not is_unknown or not (is_step or _is_step_of_request(parent_id)):
+        owner, _, method = parent_id[:-_ID_CHARS].rpartition(".")
+        may_be_older = not owner or method == "run"
+        if may_be_older and not isinstance(arguments.get("ev"), Event):
+            return False
+        if not self._recorder.is_unknown(parent_id):
             return False
         self.lose(span_id, parent_id)
         return True
@@ -245,12 +229,8 @@ def _stands_alone(role: Role, instance: Any) -> bool:
 
     In old versions, a workflow's span stays current in the code that started the workflow.
     """
-    own_step = instance is None or _role_of(instance.__class__, "run") is Role.WORKFLOW
+    own_step = instance is None or _role_of("run", instance.__class__) is Role.WORKFLOW
     return role is Role.WORKFLOW or not own_step
-
-
-def _is_step_of_request(span_id: str) -> bool:
-    return span_id[:-_ID_CHARS].rpartition(".")[2] in _STEPS_OF_REQUESTS
 
 
 _TOOLS = (

@@ -1,96 +1,69 @@
-"""Follows streamed answers, and notices when the application has read them.
+"""Keeps requests open until the application has read their streamed answers.
 
 The application may read a stream at any time, in any thread or task. In a streaming response, our
-generator replaces the original. A plain generator cannot be replaced, so its text is unknown.
+generator replaces the original, passes everything on and records the text. Models may be called
+only while the stream is read, outside every span. The generator assigns such calls to the answer's
+run. A plain generator cannot be replaced, so its text is unknown.
 """
 
 from __future__ import annotations
 
 import functools
+import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 
 from rag_eval_hooks.capture import Recorder, Run, RunKind
+from rag_eval_hooks.capture.records import status_after
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_llama_index.vocabulary import STREAMING
-from rag_eval_hooks_llama_index.watched import StreamReading, is_over, watch
 
-__all__ = ["StreamedAnswers"]
+__all__ = ["current_stream", "follow_stream"]
 
 _WRITER = StreamingAgentChatResponse.__name__
 _REACT = "ReActAgent"
 _THOUGHT, _ANSWER = "Thought", "Answer:"
 _STATUS = {"GeneratorExit": Status.CLOSED, "CancelledError": Status.CANCELLED}
 _STREAMED = (Generator, AsyncGenerator, *STREAMING, StreamingAgentChatResponse)
+_read_run: ContextVar[Callable[[], Run | None]] = ContextVar(
+    "rag_eval_stream", default=lambda: None
+)
 
 
-class StreamedAnswers:
-    """Keeps requests open until the application has read their streamed answers.
+def current_stream() -> Run | None:
+    return _read_run.get()()
 
-    With `watch_streams`, our generator replaces the generator of a streaming response. If
-    `watch_streams` is false, streamed answers are not captured.
+
+def follow_stream(recorder: Recorder, run: Run, given: Any, *, watches: bool) -> bool:
+    """Return whether a run's result is a stream. Keep an outermost run open until its end.
+
+    With `watches`, our generator replaces the generator of an outermost streaming response.
     """
-
-    def __init__(self, recorder: Recorder, *, watch_streams: bool) -> None:
-        self._recorder = recorder
-        self._watches = watch_streams
-        # The run that created each generator. Outer runs pass the generator on.
-        self._makers: weakref.WeakKeyDictionary[Any, Callable[[], Run | None]]
-        self._makers = weakref.WeakKeyDictionary()
-
-    def note(self, run: Run, given: Any) -> bool:
-        """Record a run's result. Return whether the result is a stream.
-
-        An outermost run's request stays open until its stream finishes.
-        """
-        if not _is_subclass(given.__class__, _STREAMED):
-            return False
-        if isinstance(given, StreamingAgentChatResponse):
-            source = weakref.ref(given.chat_stream or given.achat_stream)
-            self._follow(run, functools.partial(_chat_ending, run, source))
+    if not _is_subclass(given.__class__, _STREAMED):
+        return False
+    if isinstance(given, StreamingAgentChatResponse):
+        source = weakref.ref(given.chat_stream or given.achat_stream)
+        _follow(recorder, run, functools.partial(_chat_ending, run, source))
+        return True
+    generator = given.response_gen if isinstance(given, STREAMING) else given
+    is_bare = isinstance(generator, Generator | AsyncGenerator)
+    if is_bare and _is_over(generator):
+        return False
+    if generator is not given and watches and run.outermost:
+        # One more character than the limit, so that a cut is visible.
+        reading = _watch(given, run, recorder.longest + 1)
+        if reading is not None:
+            _follow(recorder, run, functools.partial(reading.ending, recorder, run))
             return True
-        is_response = isinstance(given, STREAMING)
-        generator = given.response_gen if is_response else given
-        is_bare = isinstance(generator, Generator | AsyncGenerator)
-        if is_bare and is_over(generator):
-            return False
-        maker: Callable[[], Run | None] = weakref.ref(run)
-        if is_bare:
-            maker = self._makers.setdefault(generator, maker)
-        if is_response and self._watches and run.outermost:
-            # One more character than the limit, so that a cut is visible.
-            reading = watch(given, maker, self._recorder.longest + 1)
-            if reading is not None:
-                self._follow(run, functools.partial(self._reading_ending, run, reading))
-                return True
-        if is_bare:
-            ending = _model_ending if run.kind is RunKind.MODEL else _bare_ending
-            self._follow(run, ending(run, weakref.ref(generator)))
-        return is_bare
-
-    def _follow(self, run: Run, ending: Callable[[], Status | None]) -> None:
-        root = run.interaction.root
-
-        def over() -> Status | None:
-            # If the application records the answer, the stream need not be read.
-            is_stated = run is not root and root.text is not None
-            return Status.OK if is_stated else ending()
-
-        if run.outermost:
-            self._recorder.follow(run, over)
-
-    def _reading_ending(self, run: Run, reading: StreamReading) -> Status | None:
-        if not reading.is_over:
-            return None
-        run.text = self._recorder.text(run, reading.text)
-        run.text_unknown = run.text is None
-        _blame(run, reading.error_type)
-        interaction = run.interaction
-        interaction.read_until = max(interaction.read_until, reading.ended)
-        return reading.status or Status.CLOSED
+    if is_bare:
+        ending = _model_ending if run.kind is RunKind.MODEL else _bare_ending
+        _follow(recorder, run, ending(run, weakref.ref(generator)))
+    return is_bare
 
 
 # Pydantic is slow at `isinstance`.
@@ -99,11 +72,158 @@ def _is_subclass(kind: type, bases: tuple[type, ...]) -> bool:
     return issubclass(kind, bases)
 
 
+def _follow(recorder: Recorder, run: Run, ending: Callable[[], Status | None]) -> None:
+    root = run.interaction.root
+
+    def over() -> Status | None:
+        # If the application records the answer, the stream need not be read.
+        is_stated = run is not root and root.text is not None
+        return Status.OK if is_stated else ending()
+
+    if run.outermost:
+        recorder.follow(run, over)
+
+
+def _is_over(generator: Any) -> bool:
+    """Return whether a generator, sync or async, has finished, or was closed or dropped."""
+    frames = (getattr(generator, name, None) for name in ("gi_frame", "ag_frame"))
+    return all(frame is None for frame in frames)
+
+
+class _Reading:
+    """One reading of a stream.
+
+    The object refers weakly to the stream's run. Otherwise an unread answer would keep captured
+    texts in memory.
+    """
+
+    def __init__(self, run: Run, inner: Any, most: int) -> None:
+        self._run = weakref.ref(run)
+        frame = getattr(inner, "gi_frame", None) or getattr(inner, "ag_frame", None)
+        module = "" if frame is None else str(frame.f_globals.get("__name__"))
+        # The framework's own stream. A part of the stream is not an answer.
+        self._is_own = module.startswith("llama_index.core.")
+        # Status and end time (nanoseconds since the epoch). None while the stream is open.
+        self._status: Status | None = None
+        self._ended = 0
+        self._error_type = ""
+        self.generator: Callable[[], Any] = lambda: None
+        self._parts: list[str] = []
+        # Remaining characters to keep.
+        self._left = most
+        self._is_text = True
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Assign the calls in the block to the stream's run."""
+        token = _read_run.set(self._run)
+        try:
+            yield
+        finally:
+            # Garbage collection may close a stream in another context.
+            with suppress(ValueError):
+                _read_run.reset(token)
+
+    def note(self, part: Any) -> None:
+        if not isinstance(part, str):
+            self._is_text = False
+        elif part and self._left > 0:
+            # `join` also turns an application's subclass of `str` into plain text.
+            kept = "".join((part,))[: self._left]
+            self._left -= len(kept)
+            self._parts.append(kept)
+
+    def end(self, error: BaseException) -> None:
+        """Record the end of the stream, from the exception that its generator raised."""
+        is_whole = isinstance(error, StopIteration | StopAsyncIteration)
+        self._ended = time.time_ns()
+        self._status = Status.OK if is_whole else status_after(type(error))
+        self._error_type = type(error).__qualname__
+
+    def ending(self, recorder: Recorder, run: Run) -> Status | None:
+        status = self._status
+        if status is None:
+            if not _is_over(self.generator()):
+                return None
+            status = Status.CLOSED
+        is_known = status is Status.OK or (self._parts and not self._is_own)
+        run.text = recorder.text(run, "".join(self._parts)) if is_known and self._is_text else None
+        run.text_unknown = run.text is None
+        if status is Status.ERROR:
+            _blame(run, self._error_type)
+        run.interaction.read_until = max(run.interaction.read_until, self._ended)
+        return status
+
+
+def _read(inner: Any, reading: _Reading) -> Generator[Any, Any, Any]:
+    step: Callable[[], Any] = inner.__next__
+    try:
+        while True:
+            with reading.step():
+                part = step()
+            reading.note(part)
+            try:
+                sent = yield part
+                step = inner.__next__ if sent is None else functools.partial(inner.send, sent)
+            except Exception as error:  # noqa: BLE001 - what the application threw in is passed on
+                step = functools.partial(inner.throw, error)
+    except StopIteration as end:
+        reading.end(end)
+        return end.value
+    except BaseException as error:
+        reading.end(error)
+        if isinstance(error, GeneratorExit) and hasattr(inner, "close"):
+            inner.close()
+        raise
+
+
+async def _read_async(inner: Any, reading: _Reading) -> AsyncGenerator[Any, Any]:
+    step: Callable[[], Awaitable[Any]] = inner.__anext__
+    try:
+        while True:
+            with reading.step():
+                part = await step()
+            reading.note(part)
+            try:
+                sent = yield part
+                step = inner.__anext__ if sent is None else functools.partial(inner.asend, sent)
+            except Exception as error:  # noqa: BLE001 - what the application threw in is passed on
+                step = functools.partial(inner.athrow, error)
+    except StopAsyncIteration as end:
+        reading.end(end)
+    except BaseException as error:
+        reading.end(error)
+        if isinstance(error, GeneratorExit) and hasattr(inner, "aclose"):
+            await inner.aclose()
+        raise
+
+
+def _watch(response: Any, run: Run, most: int) -> _Reading | None:
+    """Make the `response_gen` of a streaming response record the text.
+
+    Returns None if the stream cannot be replaced. The stream may be readable several times, or an
+    object of the application with more methods than an iterator.
+    """
+    inner = response.response_gen
+    readers = ((Iterator, _read), (AsyncIterator, _read_async))
+    read: Any = next((read for base, read in readers if isinstance(inner, base)), None)
+    if read is None or hasattr(inner, "__dict__"):
+        return None
+    # Models may be called while the stream is read, and belong to the synthesizer.
+    reading = _Reading(_last_inside(run, lambda inner: inner.joins) or run, inner, most)
+    made = read(inner, reading)
+    made.__name__ = getattr(inner, "__name__", made.__name__)
+    reading.generator = weakref.ref(made)
+    with suppress(AttributeError):
+        response.response_gen = made
+    return reading if response.response_gen is made else None
+
+
 def _bare_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
     """Follow a generator that cannot be watched. The last inner model call gives the status."""
 
     def ending() -> Status | None:
-        if not is_over(generator()):
+        if not _is_over(generator()):
             return None
         run.text_unknown = True
         model = _last_inside(run, lambda inner: inner.kind is RunKind.MODEL)
@@ -129,7 +249,7 @@ def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status
         waited = True
         if replied:
             return _taken_over(run, run)
-        return Status.CLOSED if is_over(generator()) else None
+        return Status.CLOSED if _is_over(generator()) else None
 
     return ending
 
@@ -142,7 +262,7 @@ def _chat_ending(run: Run, source: Callable[[], Any]) -> Status | None:
     writer = _last_inside(run, lambda inner: inner.name == _WRITER)
     model = _last_inside(run, lambda inner: inner.kind is RunKind.MODEL)
     last = model if writer is None else writer
-    if writer is None and not is_over(source()):
+    if writer is None and not _is_over(source()):
         return None
     if last is None or last.end is None:
         return Status.CLOSED if writer is None else None
@@ -165,9 +285,8 @@ def _taken_over(run: Run, last: Run) -> Status:
     return status
 
 
-def _blame(run: Run, error_type: str | None) -> None:
-    if error_type is not None:
-        run.error_type = run.interaction.root.error_type = error_type
+def _blame(run: Run, error_type: str) -> None:
+    run.error_type = run.interaction.root.error_type = error_type
 
 
 def _last_inside(run: Run, is_meant: Callable[[Run], bool]) -> Run | None:

@@ -9,7 +9,7 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.workflow import Context, Event
 
-__all__ = ["FlowState", "is_given_input", "live_fields", "start_fields", "state_of"]
+__all__ = ["FlowState", "is_given_input", "live_fields", "state_of"]
 
 
 @dataclass(slots=True)
@@ -17,12 +17,6 @@ class FlowState:
     is_given: bool
     # A step returned the stop event.
     has_stopped: bool = False
-
-
-def start_fields(workflow: Any) -> tuple[str, ...]:
-    names = ("start_event_class", "_start_event_class")
-    declared = next(filter(None, (getattr(workflow, name, None) for name in names)), None)
-    return tuple(getattr(declared, "model_fields", ()))
 
 
 def is_given_input(arguments: Mapping[str, Any]) -> bool:

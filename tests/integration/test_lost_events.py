@@ -59,6 +59,8 @@ PIPELINES = {
         "refine": 1,
         "accumulate": 1,
         "FunctionAgent with a retriever": 1,
+        "corrective": 1,
+        "router to all": 1,
     },
 }
 """Shapes of the matrix, and how many samples one bad event may make of one request."""
