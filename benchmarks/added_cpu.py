@@ -9,7 +9,7 @@ out.
 - its thread: CPU time of the thread that made the request.
 - wall: duration of the request for its caller.
 
-A second table compares the CPU of sampled-out requests with the largest allowed share (the gate).
+Below the table, each request's share of CPU when sampled out is compared with the gate.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from rag_eval_hooks.score import UNIT
 
 PLAIN, OPENINFERENCE = "none", "OpenInference"
 SAMPLED_OUT, EVALUATED = "ours, sampled out", "ours, evaluated"
+WARM_UP = 20
 CALL_GATE, STREAM_GATE = 0.25, 0.15
 """Gates: maximum CPU that a sampled-out request may add, as a share of the plain request's CPU."""
 
@@ -65,13 +66,11 @@ class Cost(NamedTuple):
 
 
 class Row(NamedTuple):
-    title: str
-    gate: float
     plain: Cost
     added: dict[str, Cost]
 
-    def share(self, variant: str) -> float | None:
-        return self.added[variant].process / self.plain.process if variant in self.added else None
+    def share(self, variant: str) -> float:
+        return self.added[variant].process / self.plain.process
 
 
 def ours(
@@ -112,28 +111,18 @@ def openinference(framework: str, tracing: Tracing) -> Variant:
 
 
 def measure(
-    title: str,
-    request: Callable[[list[Any]], object],
-    variants: dict[str, Variant],
-    *,
-    gate: float,
-    rounds: int,
-    warm_up: int = 20,
+    request: Callable[[list[Any]], object], variants: dict[str, Variant], rounds: int
 ) -> Row:
     """Return the cost that every variant adds to a request. `PLAIN` is the baseline."""
     costs: dict[str, list[Cost]] = {name: [] for name in variants}
-    for number in range(rounds + warm_up):
+    for number in range(rounds + WARM_UP):
         for name in random.sample(list(variants), len(variants)):
             cost = _once(request, variants[name])
-            if number >= warm_up:
+            if number >= WARM_UP:
                 costs[name].append(cost)
     plain = costs.pop(PLAIN)
-    return Row(
-        title,
-        gate,
-        _median(plain),
-        {name: _median(map(_difference, rows, plain)) for name, rows in costs.items()},
-    )
+    added = {name: _median(map(_difference, rows, plain)) for name, rows in costs.items()}
+    return Row(_median(plain), added)
 
 
 def _once(request: Callable[[list[Any]], object], variant: Variant) -> Cost:
@@ -173,28 +162,21 @@ def compared(
     rounds: int,
     file: Path | None,
 ) -> None:
-    """Print the cost of every variant and of OpenInference per request, then the gates."""
     # OpenInference warns of a deprecation once per span, and printing costs more than the span.
     warnings.simplefilter("ignore")
     try:
         variants = {**variants, OPENINFERENCE: openinference(framework, Tracing())}
     except ImportError:
         print("OpenInference is not measured, because it is not installed")
-    rows = [measure(name, way, variants, gate=gate, rounds=rounds) for name, way, gate in requests]
+    rows = [(name, gate, measure(way, variants, rounds)) for name, way, gate in requests]
     flat: list[dict[str, object]] = [
-        {"request": row.title, "plain": row.plain.process, "variant": name}
+        {"request": title, "plain": row.plain.process, "variant": name}
         | {"CPU": cost.process, "its thread": cost.thread, "wall": cost.wall}
         | {"of plain": row.share(name)}
-        for row in rows
+        for title, _, row in rows
         for name, cost in row.added.items()
     ]
     written(flat, file)
-    print("\nAdded CPU of the process as a share of the plain request's CPU. The gate limits the")
-    print("share of sampled-out requests. Few rounds or a busy machine make the medians vary.")
-    gates: list[dict[str, object]] = [
-        {"request": row.title, "plain ms": row.plain.process}
-        | {name: row.share(name) for name in (SAMPLED_OUT, EVALUATED, OPENINFERENCE)}
-        | {"gate": row.gate, "": "met" if (row.share(SAMPLED_OUT) or 0) <= row.gate else "missed"}
-        for row in rows
-    ]
-    written(gates, None)
+    for title, gate, row in rows:
+        share = row.share(SAMPLED_OUT)
+        print(f"{title}: {'met' if share <= gate else 'missed'}, {share:.2f} of at most {gate}")

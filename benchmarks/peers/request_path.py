@@ -102,7 +102,7 @@ def compared(peer: str, rounds: int) -> dict[str, Any]:
         peer: variant(peer, tracing),
     }
     request = functools.partial(invoke, build_chain(), QUESTION)
-    row = measure(peer, request, variants, gate=0.0, rounds=rounds)
+    row = measure(request, variants, rounds)
     costs = [
         {"name": n, "added_ms": cost.process, "share": row.share(n), "wall_ms": cost.wall}
         for n, cost in row.added.items()
