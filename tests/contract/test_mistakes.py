@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import re
@@ -15,7 +14,6 @@ from fractions import Fraction
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
@@ -45,7 +43,6 @@ from rag_eval_hooks import (
 )
 from rag_eval_hooks.capture.tool_kinds import ToolKind, tool_kind
 from rag_eval_hooks.cli.main import main
-from rag_eval_hooks.errors import unknown
 from rag_eval_hooks.results import AlertSink
 from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler, record_contexts
 from tests.support.evaluation import sample
@@ -69,93 +66,40 @@ MISTAKES: dict[str, str] = {
     "evals.submit(42)": "a mapping with question, contexts and answer, not int",
     "evals.submit([{'question': SECRET}])": "not list. Pass one sample to each call",
     "evals.submit({SECRET: SECRET, 'answer': SECRET})": "A sample needs a 'question'",
-    "evals.submit(answer=SECRET)": "A sample needs a 'question'",
-    "evals.submit({'question': SECRET, 'contexts': [SECRET, {SECRET: SECRET}]})": (
-        "contexts must be texts or objects with a text, not dict. Its text must be under 'text', "
-        "'page_content', 'content'. It is contexts[1], called"
-    ),
+    "evals.submit(question=SECRET, contexts=[SECRET, {SECRET: 1}])": "It is contexts[1], called",
     "evals.submit(question=SECRET, contexts=SECRET)": "Put the text into a list",
-    "evals.submit(question=SECRET, contexts=[[SECRET]])": "Pass one flat list",
     "evals.submit(question=SECRET, contexts=[(0.9, SECRET)])": "not float. It is contexts[0]",
     "evals.submit(question=SECRET, answer=AIMessage(SECRET))": "Pass its text: `.content`",
-    "evals.submit(question=SECRET, answer={'output': SECRET})": "Pass its text: `['output']`",
     "evals.submit(SECRET, [SECRET], SECRET)": "4 were given. Write: evals.submit(question=...",
     "evals.submit(question=' ', contexts=[SECRET], answer=SECRET)": "the question is blank",
-    "evals.submit(SECRET)": "a mapping with question, contexts and answer, not str",
     "evals.feedback(SECRET, comment=SECRET)": "argument. Write: evals.feedback(trace_id",
-    "evals.submit(question=SECRET, contexts=[SECRET], anwser=SECRET)": (
-        "A sample has no field 'anwser'; did you mean 'answer'?"
-    ),
-    "evals.submit({'question': SECRET, 'contexts': [SECRET], 'anwser': SECRET})": (
-        "submit: the sample has no answer (but metadata 'anwser'"
-    ),
-    "evals.submit({'question': SECRET, 'contexts': [SECRET], 'reply': SECRET})": (
-        "submit: the sample has no answer (but metadata 'reply', which may be meant"
-    ),
-    "evals.submit(question=SECRET, contexts=retriever)": (
-        "not Retriever. Pass its documents: retriever.invoke(question), called"
-    ),
-    "RunnableLambda(lambda _: record_contexts(retriever)).invoke(SECRET, config(evals))": (
-        "not Retriever. Pass its documents: retriever.invoke(question), called"
-    ),
+    "evals.submit(question=SECRET, contexts=[SECRET], anwser=SECRET)": "did you mean 'answer'?",
+    "evals.submit({'question': SECRET, 'contexts': [], 'anwser': SECRET})": "metadata 'anwser'",
+    "evals.submit(question=SECRET, contexts=retriever)": "retriever.invoke(question), called",
+    "ran(lambda _: record_contexts(retriever), evals)": "retriever.invoke(question), called",
     "record_contexts([SECRET])": "record_contexts() recorded nothing outside of a run",
-    "with evals.interaction(SECRET) as it: [it.answer(SECRET) for _ in range(4)]": (
-        "only the last call counts; join the parts of a stream first"
-    ),
-    "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": (
-        "metadata 'user_id' must be a text or a number, not Retriever (the key is omitted"
-    ),
-    "[retriever.invoke(SECRET, config(evals)) for _ in range(1 + evals.flush())]": (
-        "A retriever ran with the handler, but no model did"
-    ),
+    "with evals.interaction(SECRET) as it: [it.answer(SECRET) for _ in range(4)]": "the last call",
+    "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": "the key is omitted",
+    "[retriever.invoke('', config(evals)) for _ in range(1 + evals.flush())]": "but no model did",
     "evals.submit(question=SECRET, status=SECRET)": "status must be one of ok, error",
-    "evals.submit(question=SECRET, latency=-1)": "latency must be a number of seconds, 0 or more",
     "evals.submit(question=SECRET, metadata=SECRET)": "metadata must be a mapping, not str",
-    "evals.submit(question=SECRET, ended_at=SECRET)": "nanoseconds since the epoch",
-    "evals.submit(question=SECRET, session_id=[SECRET])": "session_id must be str, not list",
     "evals.shutdown(); evals.submit(sample(answer=SECRET))": "request after shutdown",
-    "evals.submit(sample()); evals.shutdown(); evals.submit(sample())": "request after shutdown",
     "it = evals.interaction(SECRET); it.answer(SECRET)": "(write: with evals.interaction(",
-    "with evals.interaction(SECRET) as it: it.contexts([SECRET])\nit.answer(SECRET)": (
-        "it.answer() was called after its with block"
-    ),
-    "with evals.interaction(SECRET) as it: it.contexts([SECRET])": (
-        "interaction without an answer (call it.answer(text), or it.answer(None)"
-    ),
-    "with evals.interaction(SECRET) as it: it.answer(SECRET)": (
-        "interaction without contexts (call it.contexts(documents), or it.contexts([])"
-    ),
-    "with evals.interaction(' ') as it: it.answer(SECRET)": "no question",
-    "with evals.interaction({SECRET: 1}) as it: it.answer(SECRET)": "question must be a text",
-    "with evals.interaction(SECRET, tags=5): pass": "tags must be a list of texts, not int",
-    "with evals.interaction(SECRET, contxts=SECRET): pass": (
-        "interaction() has no option 'contxts'; did you mean 'contexts'?"
-    ),
+    "with evals.interaction(SECRET) as it: it.contexts([])\nit.answer(SECRET)": "after its with",
+    "with evals.interaction(SECRET) as it: it.contexts([SECRET])": "call it.answer(text), or",
+    "with evals.interaction(SECRET) as it: it.answer(SECRET)": "call it.contexts(documents), or",
+    "with evals.interaction(SECRET, contxts=SECRET): pass": "did you mean 'contexts'?",
     "with evals.interaction(SECRET, session_id=SECRET): pass": "pass metadata={'session_id': ...}",
-    "with evals.interaction(SECRET) as it: it.contexts([{SECRET: SECRET}])": (
-        "contexts must be texts or objects with a text, not dict"
-    ),
-    "with evals.interaction(SECRET) as it: it.contexts()": (
-        "it.contexts() takes the documents, or [] if retrieval found none"
-    ),
-    "with evals.interaction(SECRET) as it: it.answer(coroutine())": (
-        "answer must be a text, not coroutine. Await it first"
-    ),
-    "with evals.interaction(SECRET) as it: it.answer(SECRET, SECRET)": (
-        "takes 2 positional arguments but 3 were given"
-    ),
+    "with evals.interaction(SECRET) as it: it.contexts()": "or [] if retrieval found none",
+    "with evals.interaction(SECRET) as it: it.answer(coroutine())": "Await it first",
     "with evals.interaction(SECRET) as it: it.anwser = SECRET": "did you mean 'answer'?",
     "evals.feedback(SECRET)": "Feedback needs a score, a label or a reference",
     "evals.feedback(SECRET, score=SECRET)": "score must be a number, not str",
-    "evals.feedback(None, score=1)": "the id must be a trace id or sample id, not NoneType",
     "evals.feedback(SECRET, score=1)": "feedback for an unknown id (pass a trace id or sample id",
     "evals.feedback(True, score=1)": "Pass sample.sample_id. submit() returns whether the sample",
     "evals.shutdown(); evals.feedback(SECRET, score=1)": "feedback after shutdown",
     "evals.explain(SECRET)": "explain: an unknown id (pass a trace id or sample id",
-    "evals.explain(None)": "the id must be a trace id or sample id, not NoneType",
-    "llama_index.enable(evals); ask.invoke(SECRET); llama_index.disable()": (
-        "No call of LlamaIndex reached rag_eval_hooks_llama_index.enable(). For LangChain, write"
-    ),
+    "llama_index.enable(evals); ask.invoke(SECRET); llama_index.disable()": "For LangChain, write",
     "with evals.interaction(SECRET, contexts=[SECRET]): pass": "as it: it.contexts(...)",
     "asyncio.run(evaluate(evals))": "evaluate() blocks the running event loop (write: await",
 }
@@ -171,6 +115,10 @@ class Retriever(BaseRetriever):
 
 def config(evals: RagEval) -> Any:
     return {"callbacks": [RagEvalCallbackHandler(evals)]}
+
+
+def ran(step: Any, evals: RagEval) -> None:
+    RunnableLambda(step).invoke(SECRET, config(evals))
 
 
 async def evaluate(evals: RagEval) -> Any:
@@ -207,51 +155,35 @@ def test_mistake_is_logged_once_with_the_line_of_the_caller(
 # A call that raises, and what its error says: it shows the value, as the caller sees it.
 ERRORS: dict[str, str] = {
     "evals.evaluate('a question')": "A sample must be a Sample, or a mapping with .* not str",
-    "evals.evaluate(question='q', latency='fast')": "latency must be .* not str. It is 'fast'",
     "evals.evaluate({'question': 'q', 'contexts': [{'body': 'x'}]})": "It has body",
     "evals.evaluate(question='q', metrics=5)": "metrics must be ids .* not int. It is 5",
     "evals.evaluate(question='q', metrics='own.hafl')": "did you mean 'own.half'?",
     "evals.evaluate(question='q')['own.hafl']": "'own.hafl'; did you mean 'own.half'?",
-    "evals.evaluate(question='q').half": r"Write: outcomes\['own.half'\].value",
     "asyncio.run(awaited(evals))": r"Write: await evals.aevaluate\(",
     "evals.evaluate('q', ['c'], 'a')": r"4 were given. Write: evals.evaluate\(question=",
     "evals.interaction()": "Write: with evals.interaction",
     "setattr(evals, 'sample_rate', 0.1)": r"cannot be changed. Write: RagEval\(sample_rate=",
-    "setattr(evals, 'sinks', [])": r"cannot be changed. Write: RagEval\(sinks=",
     "RagEvalCallbackHandler(evals).start_trace": r"Write: rag_eval_hooks_llama_index.enable",
     "evals.shutdown(wait=True)": r"argument. Write: evals.shutdown\(timeout=5\), in seconds",
     "RagEvalCallbackHandler(evals, metrics=['ragas'])": r"'metrics'. Write: RagEval\(metrics=",
-    "RagEvalCallbackHandler(metrics=['ragas'])": "'evals'. Write: RagEvalCallbackHandler",
     "Score(0.5) > 0.8": "Score is not a number. Its number is .value",
-    "f'{Score(0.5):.2f}'": "Score is not a number. Its number is .value",
     "NotScored('timeout') < 1": r"no value \(timeout\): check isinstance\(outcome, Score\)",
-    **{
-        f"RagEval({kind}_provider={wrong})": rf"^{kind}_provider is .* with get_{kind}\(\)"
-        for kind in ("tracer", "meter", "logger")
-        for wrong in ("'http://localhost:4318'", "RagEval", "5")
-    },
-    **{
-        f"RagEval(metrics=[lambda {takes}: 0.5])": (
-            rf"^metrics is '<lambda>\({re.escape(takes)}\)', but must be a function of one argument"
-        )
-        for takes in ("", "question, answer", "*, sample")
-    },
+    "RagEval(tracer_provider='http://localhost:4318')": r"^tracer_provider is .* get_tracer\(\)",
+    "RagEval(meter_provider=RagEval)": r"^meter_provider is .* with get_meter\(\)",
+    "RagEval(metrics=[lambda: 0.5])": r"^metrics is '<lambda>\(\)', but must be a function of one",
+    "RagEval(metrics=[lambda *, sample: 0.5])": r"^metrics is '<lambda>\(\*, sample\)', but must",
+    "RagEval(half, redact=[coroutine])": f"a field's name and a text. It is defined at {__file__}:",
+    "RagEval(rules=[{'rat': 0.5}])": r"rules\[0\].rat is not .* did you mean rules\[0\].rate",
+    "RagEval(half, sinks=[AlertSink('http://x', 'own.hafl<0.5')])": "did you mean 'own.half'",
+    "RagEval(half, sinks=[AlertSink('http://x', 'own.half<3')])": "3.0, but must be a number from",
     "setup_tracing('my-app')": "endpoint is 'my-app'.* to name the service, pass service_name=",
-    "Sample('q', ['c'])": r"^Sample\(\) takes 2 .* Write: Sample\(question, contexts=",
     "Score(0.5, 'fine')": r"^Score\(\) takes 2 .* Write: Score\(0.8, explanation=",
-    "evals.answer('a')": "^RagEval has no 'answer'; there are aevaluate",
-    "evals.interaction('q').context(['c'])": "^ManualInteraction has no .* mean 'contexts'",
     "RagEval(evals.config)": r"write RagEval\(config=",
     "evals.__reduce_ex__(2)": "RagEval cannot be pickled. Create one in each process",
     "setattr(evals.config, 'sample_rate', 1)": r"Write: RagEval\(sample_rate=...\)",
-    "RagEval(sinks=[object()])": r"object has no deliver\(\) and close\(\)",
-    "evals.start_trace": r"or rag_eval_hooks_llama_index.enable\(evals\)",
     "LangChainJudge(ChatPromptTemplate(['{a} {b}']) | ask)": "must be the chat model itself",
     "evals.flush('5')": "timeout must be a number of seconds, not str. It is '5'",
 }
-
-
-LANGCHAIN = {"LangChainJudge": LangChainJudge, "ChatPromptTemplate": ChatPromptTemplate}
 
 
 async def awaited(evals: Any) -> Any:
@@ -260,28 +192,10 @@ async def awaited(evals: Any) -> Any:
 
 @pytest.mark.parametrize("code", ERRORS)
 def test_mistake_in_an_inline_call_raises_its_cause(code: str, evals: RagEval) -> None:
+    names = {"setup_tracing": setup_tracing, "LangChainJudge": LangChainJudge}
+    names |= {"ChatPromptTemplate": ChatPromptTemplate, "AlertSink": AlertSink, "evals": evals}
     with pytest.raises((TypeError, ConfigError, LookupError, AttributeError), match=ERRORS[code]):
-        eval(code, {**globals(), "evals": evals, "setup_tracing": setup_tracing, **LANGCHAIN})
-
-
-@given(st.text(st.characters(categories=["Ll"]), min_size=4), st.integers(0, 3))
-def test_unknown_name_names_the_similar_one_or_all(name: str, at: int) -> None:
-    misspelt = name[:at] + "Z" + name[at + 1 :]
-    assert f"did you mean {name!r}?" in unknown("It has no", misspelt, ["Q", name])
-    assert unknown("It has no", "0123456", ["Q", name]).endswith(f"there are Q, {name}.")
-
-
-@given(answer=st.text(st.characters(codec="utf-8"), min_size=1), chunk=st.text(min_size=1))
-def test_assigned_answer_and_contexts_count_as_calls(answer: str, chunk: str) -> None:
-    seen: list[Any] = []
-    with RagEval(metrics=[half], sinks=[seen.append]) as evals:
-        with evals.interaction("q") as it:
-            it.contexts = [chunk]  # type: ignore[method-assign,assignment]
-            it.answer = answer  # type: ignore[method-assign,assignment]
-        assert evals.flush(60)
-        assert not evals.stats().incidents
-    judged = seen[0].sample
-    assert (judged.answer, [one.text for one in judged.contexts]) == (answer, [chunk])
+        eval(code, {**globals(), **names})
 
 
 def test_answer_of_none_and_an_exception_are_no_forgotten_answers(evals: RagEval) -> None:
@@ -330,20 +244,27 @@ def test_variable_of_another_prefix_is_warned_of_where_it_ends_as_a_setting(pref
 
 
 @given(text=st.text(st.characters(codec="utf-8"), min_size=1))
-def test_answer_of_a_message_is_its_text(text: str) -> None:
+def test_answer_may_be_a_message_or_assigned(text: str) -> None:
     seen: list[Any] = []
-    messages = [AIMessage(text), SimpleNamespace(text=text), SimpleNamespace(response=text)]
     with RagEval(metrics=[half], sinks=[seen.append]) as evals:
-        for message in messages:
+        for message in (
+            AIMessage(text),
+            SimpleNamespace(text=text),
+            SimpleNamespace(response=text),
+        ):
             with evals.interaction("q") as it:
                 it.contexts("a chunk", "another")
                 it.answer(message)
+        with evals.interaction("q") as it:
+            it.contexts = ["a chunk", "another"]  # type: ignore[method-assign,assignment]
+            it.answer = text  # type: ignore[method-assign,assignment]
         assert evals.flush(60)
-    assert [one.sample.answer for one in seen] == [text] * 3
+        assert not evals.stats().incidents
+    assert [one.sample.answer for one in seen] == [text] * 4
     assert {len(one.sample.contexts) for one in seen} == {2}
 
 
-def test_unread_answer_is_never_scored_low(evals: RagEval) -> None:
+def test_unread_answer_is_never_scored_low() -> None:
     """What cannot be read is marked as cut, and no metric takes it for the whole answer."""
     seen: list[Any] = []
     with RagEval(metrics=[half], sinks=[seen.append]) as other:
@@ -352,30 +273,6 @@ def test_unread_answer_is_never_scored_low(evals: RagEval) -> None:
             it.answer(object())
         assert other.flush(60)
     assert seen[0].sample.cut_parts == ("contexts", "answer")
-
-
-@pytest.mark.parametrize(
-    ("key", "field"), [("context", "contexts"), ("anwser", "answer"), ("refrence", "reference")]
-)
-def test_lacking_field_names_the_similar_key_of_the_metadata(
-    key: str, field: str, evals: RagEval
-) -> None:
-    with RagEval("ragas") as made:
-        outcomes = made.evaluate({"question": "q", key: "x", "note": SECRET})
-    details = " ".join(one.detail for one in outcomes.values())  # type: ignore[union-attr]
-    assert f"{field} (but metadata '{key}'" in details
-    assert "note" not in details
-
-
-@pytest.mark.parametrize("table", ["rag_eval_hooks", "tool.rag_eval_hooks", "rag_eval"])
-def test_settings_below_a_table_are_refused_by_its_name(
-    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "settings.toml"
-    file.write_text(f"[{table}]\nsample_rate = 0.1\n")
-    monkeypatch.setenv("RAG_EVAL_CONFIG_FILE", str(file))
-    with pytest.raises(ConfigError, match="there is no table"):
-        RagEval()
 
 
 def refusing(_: Any) -> str:
@@ -407,23 +304,11 @@ def test_option_that_matches_nothing_names_the_one_meant(name: str, at: int, opt
             assert f"did you mean {name!r}?" in told
 
 
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-@pytest.mark.parametrize(
-    ("given", "fix"),
-    [
-        (
-            lambda evals: [evals],
-            "not a callback handler. Write: callbacks=",
-        ),
-        (RagEvalCallbackHandler, 'Write a list: config={"callbacks": [handler]}'),
-    ],
-)
-def test_wrong_object_as_callbacks_raises_the_fix_in_the_call(
-    given: Any, fix: str, way: str, evals: RagEval
-) -> None:
-    step, told = RunnableLambda(str), {"callbacks": given(evals)}
-    with pytest.raises(AttributeError, match=re.escape(fix)):
-        asyncio.run(step.ainvoke(1, told)) if way == "ainvoke" else step.invoke(1, told)  # type: ignore[arg-type]
+def test_wrong_object_as_callbacks_raises_the_fix_in_the_call(evals: RagEval) -> None:
+    with pytest.raises(AttributeError, match="not a callback handler"):
+        asyncio.run(ask.ainvoke("q", {"callbacks": [evals]}))  # type: ignore[list-item]
+    with pytest.raises(AttributeError, match=re.escape('config={"callbacks": [handler]}')):
+        ask.invoke("q", {"callbacks": RagEvalCallbackHandler(evals)})  # type: ignore[typeddict-item]
 
 
 def test_handler_class_as_a_callback_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -448,21 +333,6 @@ def test_handler_that_no_run_reaches_is_named_at_shutdown(*, is_reached: bool) -
     assert len(lines) == 1 - is_reached
 
 
-@pytest.mark.parametrize("key", ["session_id", "thread_id", "user_id", "question_id", "reference"])
-def test_object_as_an_id_in_metadata_is_left_out(key: str) -> None:
-    seen: list[Any] = []
-    told: Any = config(evals := RagEval(metrics=[half], sinks=[seen.append]))
-    for value in (Retriever(), 7, "7"):
-        ask: Any = RunnableLambda(Retriever().invoke) | RunnableLambda(str)
-        ask.invoke("When?", {**told, "metadata": {key: value}})
-        assert evals.flush(60)
-    field = "session_id" if key == "thread_id" else key
-    assert [getattr(one.sample, field) for one in seen] == [None, "7", "7"]
-    (one,) = evals.stats().incidents
-    assert one == f"metadata {key!r} must be a text or a number, not Retriever"
-    evals.shutdown()
-
-
 @given(NAMES, NAMES)
 def test_only_named_tools_give_text_and_a_name_of_no_tool_is_told(name: str, other: str) -> None:
     """The text neither counts as the tool's nor as that of the step that passes it on."""
@@ -485,7 +355,7 @@ def test_only_named_tools_give_text_and_a_name_of_no_tool_is_told(name: str, oth
             assert len(told) == (named == [name[:-1] + "Z"])
 
 
-@pytest.mark.parametrize("wrong", [{SECRET: 1}, 5, [SECRET], KeyError(SECRET)])
+@pytest.mark.parametrize("wrong", [{SECRET: 1}, KeyError(SECRET)])
 def test_as_context_of_a_wrong_result_is_named_by_its_line(
     wrong: object, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -517,30 +387,18 @@ def test_as_context_of_a_wrong_result_is_named_by_its_line(
 # What a metric evaluates, and what its outcome says.
 METRICS: dict[str, str] = {
     "sample.anwser": "AttributeError 'anwser' (did you mean 'answer'?)",
-    "{}['scroe']": "KeyError 'scroe'",
     "sample['answer']": "('Sample' object is not subscriptable)",
-    "sample.contexts[0]['text']": "('Context' object is not subscriptable)",
-    "' '.join(sample.contexts)": "expected str instance, Context found)",
-    "'a' in sample.contexts[0]": "(argument of type 'Context' is not ",
     "sample.session_id.lower()": "'lower' of NoneType",
-    "sample.session_id > 1": "between instances of 'NoneType' and 'int')",
     "float(sample.answer)": "(could not convert string to float)",
-    "1 / len(sample.tags)": "(division by zero)",
-    "open('/missing/file')": "(No such file or directory)",
     "rejecting(sample.answer)": "HTTPError (HTTP 404)",
     "DATABASE.execute('')": "(SQLite objects created in a thread",
     "7": "The function returned a number outside its scale. It returned 7. Return a number",
     "sample.answer": "The function returned str. Return a number from 0 to 1",
-    "Score(value=7)": "The function returned a number outside its scale",
     "Score(sample.answer)": "value must be a finite number, not str",
-    "NotScored(sample.answer)": "cause must be one of",
-    "{}[sample.answer]": "KeyError",
-    "getattr(sample, sample.answer)": "AttributeError",
     "setattr(sample, 'answer', 1)": "FrozenInstanceError",
     "fail(Unreadable())": "Unreadable",
     "fail(OSError(sample.answer, sample.answer))": "OSError",
-    "fail(RuntimeError(f'{sample.answer} attached to a different loop'))": ("RuntimeError"),
-    "Unreadable().gone": "AttributeError",
+    "fail(RuntimeError(f'{sample.answer} attached to a different loop'))": "RuntimeError",
     "SimpleNamespace(normalized=0.5)": "The function returned SimpleNamespace",
 }
 DATABASE = sqlite3.connect(":memory:")
@@ -579,39 +437,6 @@ def test_error_of_a_metric_tells_its_likely_cause_without_content(
         assert SECRET not in text
 
 
-@pytest.mark.parametrize("name", ["choices", "content", "text", "iterrows", "source_nodes"])
-def test_wrong_object_is_refused_without_running_its_code(name: str) -> None:
-    class Response:
-        def __getattr__(self, _: str) -> Any:
-            raise RuntimeError
-
-    def load(_: Any) -> None:
-        pytest.fail("the response was loaded")
-
-    setattr(Response, name, property(load))
-    wrong: Any = Response()
-    with RagEval("ragas") as evals:
-        assert not evals.submit(question="q", answer=wrong)
-        assert not evals.submit(wrong)
-        assert any("answer must be str" in kind for kind in evals.stats().incidents)
-
-
-def test_unknown_keyword_is_neither_logged_nor_kept(caplog: pytest.LogCaptureFixture) -> None:
-    with RagEval("ragas") as evals:
-        for number in range(3):
-            body: Any = {f"{SECRET} {number}": 1}
-            assert not evals.feedback("0" * 32, **body)
-        assert len(evals.stats().incidents) == 1
-    (line,) = [one.getMessage() for one in caplog.records]
-    assert "unexpected keyword argument. Write: evals.feedback(" in line
-
-
-def test_aevaluate_is_a_coroutine_function() -> None:
-    with RagEval("ragas") as evals:
-        # Frameworks run other functions in a thread, where nobody awaits the result.
-        assert inspect.iscoroutinefunction(evals.aevaluate)
-
-
 @given(st.fractions(0, 1))
 def test_real_number_of_any_type_is_a_score(number: Fraction) -> None:
     with RagEval(lambda _: number) as evals:
@@ -642,6 +467,10 @@ class Loose(_Judge):
         (Loose(), "be Findings, not dict"),
         (lambda _: SECRET, "the requested JSON"),
         (refusing, "KeyError at"),
+        (
+            lambda _: SimpleNamespace(choices=SECRET),
+            "Return its text: `.choices[0].message.content`",
+        ),
     ],
 )
 def test_judge_of_a_wrong_form_is_told_by_its_place(judge: Any, words: str) -> None:
@@ -661,30 +490,30 @@ def test_metric_requested_by_name_reports_missing_fields() -> None:
 
 
 @pytest.mark.parametrize("call", ["evaluate(sample)", "flush()", "shutdown()"])
+@pytest.mark.parametrize("is_async", [False, True])
 def test_call_of_its_evaluator_in_a_metric_returns_at_once(
-    call: str, caplog: pytest.LogCaptureFixture
+    call: str, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def own(sample: Sample) -> float:
         exec(f"evals.{call}", {"evals": made, "sample": sample})
         return 0.5
 
-    with RagEval(own, sinks=[]) as made:
+    async def later(sample: Sample) -> float:
+        return own(sample)
+
+    with RagEval(later if is_async else own, sinks=[]) as made:
         made.submit(sample())
         assert made.flush(60)
-    name, _, _ = call.partition("(")
-    assert f"{name}() inside a" in caplog.text
+    assert f"{call.partition('(')[0]}() inside a" in caplog.text
     assert f"at {__file__}:" in caplog.text or "at <string>" in caplog.text
 
 
 # What a sink writes, and the one WARNING.
 SINKS: dict[str, str] = {
     "evaluation.scores['hafl']": "no score of 'hafl'; did you mean 'own.half'?) raised at",
-    "evaluation.outcomes['hafl']": "no outcome of 'hafl'; did you mean 'own.half'?) raised at",
-    "evaluation.scores['own.unsure']": "'own.unsure' has no score: undefined) raised at",
     "evaluation.scores[evaluation.sample.answer]": "sink store: NoOutcome raised at",
     "setattr(evaluation, evaluation.sample.answer, 1)": "sink store: FrozenInstanceError raised at",
     "evals.flush()": "flush() inside a sink or metric waits for itself (remove it, at",
-    "evals.shutdown()": "shutdown() inside a sink or metric waits for itself (remove it, at",
 }
 
 
@@ -719,49 +548,18 @@ def test_sink_may_flush_another_evaluator() -> None:
     assert flushed == [True]
 
 
-def test_async_metric_that_flushes_its_evaluator_is_reported() -> None:
-    async def flushing(_: Sample) -> float:
-        return float(made.flush(60))
-
-    with RagEval(flushing) as made:
-        made.submit(sample())
-        assert made.flush(60)
-        assert list(made.stats().incidents) == ["flush() inside a sink or metric waits for itself"]
-
-
-@pytest.mark.parametrize(
-    "path", ["content", "text", "output_text", "message.content", "choices[0].message.content"]
-)
-def test_judge_function_that_returns_an_object_names_its_text(path: str) -> None:
-    reply = SimpleNamespace(**{re.split(r"\W", path)[0]: SECRET})
-    with RagEval("ragas.faithfulness", judge=lambda _: reply) as made:
-        outcome = made.evaluate(sample())["ragas.faithfulness"]
-    assert f"not a str. Return its text: `.{path}`." in outcome.detail  # type: ignore[union-attr]
-
-
 # Arguments of the command line, and the error.
 COMMANDS: dict[str, str] = {
     "evaluate header.csv": "header.csv has no rows",
     "evaluate latin.csv": "must be a file in UTF-8",
     **{f"evaluate {at}.csv": f"its first line has {mark!r}" for at, mark in enumerate(";|\t")},
     "evaluate data.jsonl --chain ./app.py:chain": "; write app:chain",
-    "evaluate .": "must be a folder that",
     "evaluate data.jsonl -o data.jsonl": "output is 'data.jsonl', but must be a new file",
     "evaluate data.jsonl --metrics lexical --threshold 1": "argument '--threshold'; there are",
-    "evaluate data.jsonl --judgee x": "did you mean '--judge'?",
-    "evaluate data.jsonl --chain tests.contract.test_mistakes:coroutine": (
-        "coroutine takes no question; if it returns the pipeline, write `pipeline = coroutine()` "
-        "in tests/contract/test_mistakes.py and pass --chain tests.contract.test_mistakes:pipeline"
-    ),
-    "evaluate data.jsonl --fail-on-point ragas.faithfulness>=0.8": (
-        "fails a run whose mean is at least 0.8, the good side; write ragas.faithfulness<0.8"
-    ),
+    "evaluate data.jsonl --chain tests.contract.test_mistakes:coroutine": "write `pipeline =",
+    "evaluate data.jsonl --fail-on-point ragas.faithfulness>=0.8": "write ragas.faithfulness<0.8",
     "evaluate data.jsonl --fail-on ragas.noise_sensitivity<0.1": "write ragas.noise_sensitivity>=",
-    "evaluate data.jsonl --metrics lexical -o old.jsonl --fail-on lexical.number_match<0.5": (
-        "the results in old.jsonl lack lexical.number_match, because an earlier run wrote them. "
-        "Remove old.jsonl or choose another -o"
-    ),
-    "metrics ragas.groundedness": "did you mean 'nvidia.response_groundedness'?",
+    "evaluate data.jsonl --metrics lexical -o old.jsonl --fail-on lexical.number_match<1": "Remove",
     "calibrate results.jsonl labels.jsonl": "1 labels match no sample, first 'q1'. A label needs",
     "calibrate results.jsonl results.jsonl": "Write: calibrate RESULTS LABELS",
 }
@@ -792,10 +590,8 @@ def test_mistake_in_a_command_says_what_to_write(
     ("text", "words"),
     [
         ("[rag_eval]\njudge = 'heuristic'", "there is no table [rag_eval]; write its settings at"),
-        (
-            "[metric_rates]\nall = 1\nsample_rate = 0.2",
-            ":3: move sample_rate above the table",
-        ),
+        ("[tool.rag_eval_hooks]\nsample_rate = 0.1", "there is no table"),
+        ("[metric_rates]\nall = 1\nsample_rate = 0.2", ":3: move sample_rate above the table"),
     ],
 )
 def test_settings_file_with_a_misplaced_table_names_the_line(
@@ -805,54 +601,6 @@ def test_settings_file_with_a_misplaced_table_names_the_line(
     monkeypatch.setenv("RAG_EVAL_CONFIG_FILE", str(tmp_path / "settings.toml"))
     with pytest.raises(ConfigError, match=re.escape(words)):
         RagEval(half)
-
-
-def test_redaction_function_with_reversed_arguments_is_named(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def hide(text: str, _field: str) -> str:
-        return text
-
-    with RagEval(half, redact=[hide]) as evals:
-        for _ in range(2):
-            evals.submit(sample(answer=SECRET))
-        assert evals.flush(60)
-        assert evals.stats().scored == 0
-    lines = [one for one in caplog.messages if "arguments are (field, text)" in one]
-    assert len(lines) == 1
-    assert f"{__file__}:" in lines[0]
-
-
-def wordless() -> str:
-    return SECRET
-
-
-# A wrong argument of the constructor, and what its error says.
-SETTINGS: list[tuple[dict[str, Any], str]] = [
-    ({"redact": [wordless]}, f"or of a field's name and a text. It is defined at {__file__}:"),
-    ({"rules": [{"rat": 0.5}]}, r"rules\[0\].rat is not a setting; did you mean rules\[0\].rate"),
-    ({"tail": [{"ten": "ragas"}]}, r"tail\[0\].ten is not a setting; did you mean tail\[0\].then"),
-    (
-        {"sinks": [AlertSink("http://127.0.0.1:9", "own.hafl<0.5")]},
-        "AlertSink condition is 'own.hafl'; did you mean 'own.half'",
-    ),
-    (
-        {"sinks": [AlertSink("http://127.0.0.1:9", "own.half<3")]},
-        "AlertSink condition is 3.0, but must be a number from 0 to 1 for own.half",
-    ),
-    (
-        {"sinks": [type("Pager", (AlertSink,), {})("http://127.0.0.1:9", "own.half<3")]},
-        "AlertSink condition is 3.0",
-    ),
-]
-
-
-@pytest.mark.parametrize(("given_", "words"), SETTINGS)
-def test_wrong_argument_of_the_constructor_says_what_to_write(
-    given_: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(ConfigError, match=words):
-        RagEval(half, **given_)
 
 
 def test_failure_of_a_first_judge_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -867,47 +615,25 @@ def test_failure_of_a_first_judge_is_logged_once(caplog: pytest.LogCaptureFixtur
     assert f"{words} {__file__}" in line
 
 
-@given(NAMES, st.booleans())
+@pytest.mark.parametrize(("last", "count"), [("One.", 0), ("Two.", 1)])
 def test_question_with_two_references_is_warned_of_with_its_rows(
-    question: str, is_same: bool
+    last: str, count: int, tmp_path: Path
 ) -> None:
-    assume(question.upper().casefold() == question.casefold())
-    last = "One." if is_same else "Two."
-    asked = {f"{question} Why?": "One.", "Other?": "A.", f" {question}  WHY? ": last}
-    rows = [{"question": key, "reference": value} for key, value in asked.items()]
-    with TemporaryDirectory() as folder, capture_warnings() as seen:
-        file = Path(folder) / "golden.jsonl"
-        file.write_text("\n".join(map(json.dumps, rows)))
+    rows = [("A why?", "One."), ("Other?", "A."), (" A  WHY? ", last)]
+    file = tmp_path / "golden.jsonl"
+    file.write_text("\n".join(json.dumps({"question": q, "reference": r}) for q, r in rows))
+    with capture_warnings() as seen:
         RagEval(references=str(file)).shutdown(0)
-    assert len(seen) == (not is_same)
-    assert all("rows 1 and 3 have one question but different references" in line for line in seen)
-
-
-@pytest.mark.parametrize(("metric", "is_told"), [("ragas.answer_relevancy", True), (half, False)])
-def test_missing_embedder_is_told_only_where_a_metric_uses_one(
-    metric: Any, is_told: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr("rag_eval_hooks.judges.choose._has_minilm", lambda: asked.append(1))
-    RagEval(metric).shutdown(0)
-    assert bool(asked) is is_told
+    assert len(seen) == "".join(seen).count("rows 1 and 3 have one question but") == count
 
 
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [
-        (
-            "retrieval",
-            "(metrics such as retrieval.hit_rate have no value",
-        ),
-        (
-            Criterion("is short", name="short"),
-            "an LLM judge (metrics such as criterion.short",
-        ),
-        ("nvidia", "configure an LLM judge (metrics such as nvidia."),
+        ("retrieval", "(metrics such as retrieval.hit_rate have no value"),
+        (Criterion("is short", name="short"), "an LLM judge (metrics such as criterion.short"),
         ("graphrag.semantic_similarity_percentage", "set embedder=... (metrics such as graphrag"),
         (unsure, ""),
-        (None, ""),
     ],
 )
 def test_chosen_metric_that_never_has_a_value_is_warned_of_once(
