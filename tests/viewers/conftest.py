@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
@@ -12,16 +12,14 @@ from tests.viewers.mlflow import Mlflow, mlflow
 from tests.viewers.phoenix import Phoenix, phoenix
 
 
-@dataclass(frozen=True)
-class InPhoenix:
+class InPhoenix(NamedTuple):
     """A Phoenix, and what the demo scored."""
 
     server: Phoenix
     scored: list[Scored]
 
 
-@dataclass(frozen=True)
-class InMlflow:
+class InMlflow(NamedTuple):
     """An MLflow server, and what the demo scored."""
 
     server: Mlflow

@@ -6,14 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks import Sample
-from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.score import Outcomes, Score, outcome_from_dict
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
+from rag_eval_hooks.score import Score, outcome_from_dict
+from tests.support.delivery import Dispatched
+from tests.support.results import evaluation
 from tests.viewers.processes import ROOT
 
 COMMAND = (sys.executable, "-m", "examples.demo")
@@ -38,14 +41,6 @@ class Scored:
     def trace_id(self) -> str:
         return str(self.sample["trace_id"])
 
-    @property
-    def status(self) -> str:
-        """What the RAG span says: whether a metric failed or could not be decided."""
-        outcomes = {name: outcome_from_dict(one) for name, one in self.outcomes.items()}
-        sample = Sample.from_dict(self.sample)
-        done = Evaluation(sample=sample, outcomes=outcomes, probability=None, start=0, end=0)
-        return str(done.status)
-
     def failing_claim(self) -> str | None:
         """A claim of the answer that no context supports."""
         if "ragas.faithfulness" not in self.scores:
@@ -53,12 +48,20 @@ class Scored:
         claims = self.outcomes["ragas.faithfulness"].get("explanation", {}).get("claims", ())
         return next((one["claim"] for one in claims if not one["supported"]), None)
 
-    def again(self) -> tuple[Sample, Outcomes]:
-        """The sample and its outcomes, to be delivered a second time."""
-        outcomes = {name: outcome_from_dict(one) for name, one in self.outcomes.items()}
-        return Sample.from_dict(self.sample), {
-            name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Score)
-        }
+    def redeliver(self, sink: PlatformSink, *, value: float | None = None) -> None:
+        """Deliver the scores once more; `value` replaces the faithfulness."""
+        read = {name: outcome_from_dict(one) for name, one in self.outcomes.items()}
+        outcomes = {name: one for name, one in read.items() if isinstance(one, Score)}
+        if value is not None:
+            faithful = outcomes["ragas.faithfulness"]
+            outcomes["ragas.faithfulness"] = replace(faithful, value=value)
+        now, sample = time.time_ns(), Sample.from_dict(self.sample)
+        dispatched = Dispatched(sink, SINK_SECONDS=10.0, capture_content=True)
+        dispatched.put(evaluation(sample, outcomes, start=now))
+        assert dispatched.dispatch.flush(300)
+        dispatched.close()
+        books = sink.books()
+        assert (books["sent"], books["lost"], dict(dispatched.counts())) == (1, 0, {})
 
 
 def variables(**given: str) -> dict[str, str]:

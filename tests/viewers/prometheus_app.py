@@ -1,7 +1,4 @@
-"""A small RAG application that serves metrics to a Prometheus.
-
-It answers questions about a handbook, some of them wrongly, until it is stopped.
-"""
+"""Serve metrics to a Prometheus, and answer questions, a third of them wrongly, until stopped."""
 
 from __future__ import annotations
 
@@ -42,7 +39,6 @@ class Handbook(BaseRetriever):
 
 
 def pipeline() -> Runnable[str, object]:
-    """Return a chain of a retriever, a prompt and a model that gives the answers in turn."""
     prompt = ChatPromptTemplate.from_template("{passages}\n\nQuestion: {question}")
     inputs = {"passages": Handbook(), "question": RunnablePassthrough()}
     chain: Runnable[str, object] = inputs | prompt | FakeListChatModel(responses=ANSWERS)

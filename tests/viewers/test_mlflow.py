@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from tests.viewers.conftest import InMlflow
-from tests.viewers.redeliver import redeliver
 
 
 def test_every_score_is_an_assessment_and_an_attribute(in_mlflow: InMlflow) -> None:
@@ -37,9 +36,9 @@ def test_bad_answers_are_found_by_the_search(in_mlflow: InMlflow) -> None:
 def test_scores_sent_again_replace_themselves(in_mlflow: InMlflow) -> None:
     """Delivered a second time, a score replaces itself, with its new value."""
     one = next(one for one in in_mlflow.scored if "ragas.faithfulness" in one.scores)
-    redeliver(MlflowSink(in_mlflow.server.url), one, value=0.25)
+    one.redeliver(MlflowSink(in_mlflow.server.url), value=0.25)
     notes = in_mlflow.server.traces()[f"tr-{one.trace_id}"]["assessments"]
     told = {note["name"]: note["value"] for note in notes}
     assert told == {**one.scores, "ragas.faithfulness": 0.25}
     assert len(notes) == len(told)
-    redeliver(MlflowSink(in_mlflow.server.url), one)
+    one.redeliver(MlflowSink(in_mlflow.server.url))

