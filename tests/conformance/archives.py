@@ -37,11 +37,7 @@ PINNED: Final = [f"{suite.name}=={suite.version}" for suite in SUITES]
 
 
 def unpacked(suite: Suite, *, newest: bool) -> Path:
-    """Download the source archive of a suite, once a version, and unpack it.
-
-    Raises:
-        subprocess.CalledProcessError: pip cannot find or download it.
-    """
+    """Download the source archive of a suite, once a version, and unpack it."""
     wanted = suite.name if newest else f"{suite.name}=={suite.version}"
     folder = CACHE / ("newest" if newest else "pinned") / suite.name
     if not (archives := list(folder.glob("*.tar.gz"))) or newest:
@@ -59,9 +55,6 @@ def environment(suite: Suite, source: Path, *, newest: bool) -> Path:
     """Make a virtual environment for a suite, once, and return its Python.
 
     What the tests want has the version of their authors' lock file: snapshots depend on it.
-
-    Raises:
-        subprocess.CalledProcessError: pip cannot install what the tests want.
     """
     venv = source.parent / "venv"
     python = venv / "bin" / "python"
