@@ -52,7 +52,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def shut_down_after() -> Iterator[Callable[[RagEval], RagEval]]:
-    """Return a function that returns its evaluator, to be shut down after the test."""
     made: list[RagEval] = []
 
     def register(evals: RagEval) -> RagEval:
@@ -66,7 +65,6 @@ def shut_down_after() -> Iterator[Callable[[RagEval], RagEval]]:
 
 @pytest.fixture(scope="module")
 def cores() -> Iterator[None]:
-    """Model processes of the module's tests do not wait for an idle machine."""
     with model_processes_have_cores():
         yield
 

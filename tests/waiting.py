@@ -13,15 +13,6 @@ PATIENCE = 300.0
 
 
 def until(condition: Callable[[], object], what: str = "the condition") -> None:
-    """Return as soon as a condition holds.
-
-    Args:
-        condition: Called every 10 ms.
-        what: Named in the failure.
-
-    Raises:
-        AssertionError: The condition did not hold within `PATIENCE` seconds.
-    """
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come true in {PATIENCE:.0f} s"
@@ -29,15 +20,6 @@ def until(condition: Callable[[], object], what: str = "the condition") -> None:
 
 
 async def until_async(condition: Callable[[], object], what: str = "the condition") -> None:
-    """Return as soon as a condition holds, which the running loop's tasks bring about.
-
-    Args:
-        condition: Called every 10 ms.
-        what: Named in the failure.
-
-    Raises:
-        AssertionError: The condition did not hold within `PATIENCE` seconds.
-    """
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come true in {PATIENCE:.0f} s"

@@ -16,8 +16,6 @@ from tests.support.variation import Variation, run_seed
 
 
 class Texts(Variation):
-    """Sheets of one application, and a question, a query and an answer about them."""
-
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.sheets = [self.sentence() for _ in range(8)]
@@ -28,7 +26,6 @@ class Texts(Variation):
         self.asked = f"{self.question()[:-1]} {self.sheet[:40]} {other[:20]}?"
 
     def within(self, prompt: str) -> list[str]:
-        """Return the sheets that a prompt shows, in its order."""
         shown = sorted((prompt.find(sheet), sheet) for sheet in self.sheets)
         return [sheet for position, sheet in shown if position >= 0]
 
@@ -52,8 +49,6 @@ Make = Callable[[Texts], Case]
 
 
 class Apps:
-    """Applications of a framework, each with the ways of calling it."""
-
     def __init__(self, call: Callable[[Case, World, str], None]) -> None:
         self.call = call
         self.cases: list[Any] = []

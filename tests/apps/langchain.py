@@ -33,7 +33,6 @@ WAYS = ("invoke", "ainvoke", "astream", "enable")
 
 
 def _call(asked: Case, world: World, way: str) -> None:
-    """Capture by a handler in the config, or every run of the process."""
     config: Any = {**asked.config}
     if way == "enable":
         enable(world.evals)
@@ -57,8 +56,6 @@ def test_application_of_others_is_captured_right(make: Make, way: str) -> None:
 
 
 def model(*replies: tuple[str, str], default: str = "") -> Chat:
-    """A model that gives the reply of the first marker in its prompt, else the default."""
-
     def reply(messages: list[BaseMessage]) -> str:
         prompt = prompt_text(messages)
         return next((said for marker, said in replies if marker in prompt), default)
@@ -67,8 +64,6 @@ def model(*replies: tuple[str, str], default: str = "") -> Chat:
 
 
 def steps(*calls: AIMessage | str, seen: list[str] | None = None) -> Chat:
-    """A model that says one thing after another, by the model messages since the last question."""
-
     def reply(messages: list[BaseMessage]) -> AIMessage | str:
         if seen is not None:
             seen.append(prompt_text(messages))
@@ -93,7 +88,6 @@ def best(texts: Texts, question: str, k: int = 3) -> list[str]:
 
 
 def search_tool(texts: Texts) -> Any:
-    """A tool that gives the retriever's documents with their artifact."""
     how: Any = {"response_format": "content_and_artifact"}
     return create_retriever_tool(retriever(texts), "search_sheets", "Searches.", **how)
 
@@ -109,7 +103,6 @@ def searching(texts: Texts, before: tuple[str, ...] = (), **more: Any) -> Chat:
 
 @APPS.app("langgraph-supervisor", *WAYS)
 def supervised(texts: Texts) -> Case:
-    """A supervisor that calls an agent with a retriever, and repeats the agent's answer."""
     # The supervisor's call stands among the messages since the question.
     expert = create_agent(searching(texts, ("",)), [search_tool(texts)], name="expert")
     head = steps(tool_call("transfer_to_expert"), texts.answer)
@@ -170,7 +163,6 @@ server.run("stdio")
 
 @APPS.app("langchain-mcp-adapters", "ainvoke", "enable")
 def mcp(texts: Texts) -> Case:
-    """Tools of a real MCP server in a process of its own."""
     arguments = ["-c", SERVER, *texts.sheets]
     settings: Any = {"command": sys.executable, "args": arguments, "transport": "stdio"}
 
@@ -202,7 +194,6 @@ def served(texts: Texts) -> Case:
 
 @APPS.app("VectorStoreRetrieverMemory", "enable")
 def remembered(texts: Texts) -> Case:
-    """Memory of a classic chain, whose retriever is called before the chain's run begins."""
     from langchain_classic.chains import ConversationChain
     from langchain_classic.memory import VectorStoreRetrieverMemory
 

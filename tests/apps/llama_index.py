@@ -58,7 +58,6 @@ def case(texts: Texts, engine: Any, contexts: Any = None, **more: Any) -> Case:
 
 @APPS.app("PIINodePostprocessor", *WAYS)
 def masked(texts: Texts) -> Case:
-    """A postprocessor whose model masks what the answering model is shown."""
     first = best(texts, texts.asked)[0]
     hidden = first.replace(first[:8], "[PLACE_1]")
     engine = over(texts).as_query_engine(
@@ -89,7 +88,6 @@ def auto_merging(texts: Texts) -> Case:
 
 @APPS.app("llama-index-server, engine that cites", "http")
 def served(texts: Texts) -> Case:
-    """The agent of the server's template, asked over HTTP as its page does."""
     from llama_index.server import LlamaIndexServer, UIConfig
     from llama_index.server.tools.index import get_query_engine_tool
     from starlette.testclient import TestClient

@@ -24,7 +24,6 @@ class Everything(logging.Handler):
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """Return the lines that any logger writes at level DEBUG, requests of httpx among them."""
     handler, root, client = Everything(), logging.getLogger(), logging.getLogger("httpx")
     levels = root.level, client.level
     root.addHandler(handler)

@@ -24,8 +24,6 @@ Answers = list[dict[str, Any]]
 
 
 def share(value: Any) -> Callable[[Answers], Answers]:
-    """Replace every probability by a value, or by a function of it."""
-
     def new(probability: float) -> Any:
         return value(probability) if callable(value) else value
 

@@ -36,8 +36,6 @@ RUNS = size(500, 3_000)
 
 
 class CorruptChat:
-    """Truthful chat model that corrupts reply number `call`, or every reply if `call` is None."""
-
     name = "corrupt:test"
 
     def __init__(self, kind: str = "", call: int | None = 0, seed: int = 0) -> None:

@@ -21,8 +21,6 @@ DONE = ("str", "repr", "len", "iter", "getitem", "bool", "hash", "eq", "getattr"
 
 
 def hostile(raised: type[Exception], done: frozenset[str]) -> Any:
-    """Return an object at which some operations raise."""
-
     def raises(*_: object, **__: object) -> Any:
         if raised is UnicodeDecodeError:
             raise UnicodeDecodeError("utf-8", b"x", 0, 1, "no")
@@ -42,7 +40,6 @@ values = st.one_of(
 
 
 def entrances(evals: RagEval, value: Any, other: Any) -> dict[str, Callable[[], object]]:
-    """Return calls that pass the values on, by name of what the application calls."""
     handler = RagEvalCallbackHandler(evals)
     run, child = uuid.uuid4(), uuid.uuid4()
 
@@ -74,7 +71,6 @@ def entrances(evals: RagEval, value: Any, other: Any) -> dict[str, Callable[[], 
 
 @given(value=values, other=values)
 def test_hostile_object_at_any_entrance_raises_nothing(value: Any, other: Any) -> None:
-    """No call raises, and each offered sample has an end."""
     with RagEval("lexical", sinks=[]) as evals:
         for name, call in entrances(evals, value, other).items():
             try:
@@ -87,7 +83,6 @@ def test_hostile_object_at_any_entrance_raises_nothing(value: Any, other: Any) -
 
 
 def test_copied_handler_and_evaluator_are_themselves() -> None:
-    """Frameworks copy configurations deeply, and what is copied goes on counting in one place."""
     with RagEval("lexical", sinks=[]) as evals:
         handler = RagEvalCallbackHandler(evals)
         held: dict[str, Any] = {"callbacks": [handler], "evals": evals}

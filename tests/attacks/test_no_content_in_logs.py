@@ -69,7 +69,6 @@ def _settings(server: JudgeServer, **changes: Any) -> RagEvalConfig:
 
 
 def _run(config: RagEvalConfig, **options: Any) -> tuple[list[str], list[str]]:
-    """Offers and evaluates the sample; everything that can be read of it, and the spans."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -108,7 +107,6 @@ def _interaction(evals: RagEval) -> None:
 
 
 def everything(evals: RagEval) -> list[str]:
-    """Return what can be printed of an evaluator."""
     told = [evals, evals.stats(), evals.incidents.counts(), evals.config]
     return [*map(repr, [*told, evals.config.model_dump(), *vars(evals).values()])]
 
@@ -128,7 +126,6 @@ def _raise(*_: Any) -> Any:
 
 @pytest.mark.parametrize("kind", [None, *FaultKind])
 def test_nothing_leaks_whatever_the_judge_does(kind: FaultKind | None, logged: list[str]) -> None:
-    """No log record, error, statistic, repr or span holds content or a key, at level DEBUG."""
     faults = [] if kind is None else [Fault(kind=kind)]
     with JudgeServer(faults=faults) as server:
         judge = _judge(server, timeout=1.0 if kind is FaultKind.HANG else 60.0)
@@ -143,14 +140,12 @@ def test_nothing_leaks_whatever_the_judge_does(kind: FaultKind | None, logged: l
     [{"judge_api_key": "wrong-key"}, {"judge": "openai:gone"}],
 )
 def test_nothing_leaks_of_refused_keys(config: dict[str, str], logged: list[str]) -> None:
-    """An endpoint that repeats the key that it refuses, in full, makes nobody else repeat it."""
     with JudgeServer(api_key=KEY, models=["m", "e"]) as server:
         told, spans = _run(_settings(server, **config), metrics=["ragas"])
     assert_no_leak([*logged, *told], spans, "wrong-key")
 
 
 def test_nothing_leaks_of_failing_parts(logged: list[str]) -> None:
-    """Sinks, metrics and redactors that raise content in their messages are counted by type."""
     metric = Metric(id="own.bad", score=_raise, needs=frozenset())
     with JudgeServer() as server:
         told, spans = _run(_settings(server), metrics=["ragas", metric], sinks=[_raise])
@@ -169,7 +164,6 @@ def _redact(text: str) -> str:
 
 
 def test_keys_stand_in_no_file(tmp_path: Path, logged: list[str]) -> None:
-    """Sinks' files, the memo and spans with content hold no key of the judge."""
     with JudgeServer() as server:
         config = _settings(
             server,

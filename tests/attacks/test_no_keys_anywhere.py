@@ -39,7 +39,6 @@ def error_of(make: Callable[[], Any]) -> ConfigError:
 
 
 def test_a_wrong_address_is_told_without_its_credentials() -> None:
-    """The error names the setting and its accepted values. No error in its chain has the key."""
     for make in [
         lambda: RagEvalConfig(judge_base_url=f"http://user:{KEY}@host"),
         lambda: RagEvalConfig(judge_base_url=f"http://host/v1?key={KEY}"),
@@ -66,8 +65,6 @@ def test_a_wrong_address_is_told_without_its_credentials() -> None:
 
 
 class Keyed:
-    """An object that is no judge, and shows a key."""
-
     def __init__(self, key: str) -> None:
         self.key = key
 
@@ -76,7 +73,6 @@ class Keyed:
 
 
 def test_judge_of_a_wrong_type_error_names_the_type() -> None:
-    """The error for a wrong judge names its type: a client or its arguments may show a key."""
     given: Any
     for given in [{"api_key": KEY}, Keyed(KEY), [KEY]]:
         error = error_of(partial(RagEval, METRIC, judge=given))
@@ -85,7 +81,6 @@ def test_judge_of_a_wrong_type_error_names_the_type() -> None:
 
 
 def test_reprs_and_dumps_are_masked() -> None:
-    """Settings, options, judges and sinks can be printed."""
     config = RagEvalConfig(
         judge_api_key=KEY,
         judge_headers={"a": KEY},
@@ -108,7 +103,6 @@ def test_reprs_and_dumps_are_masked() -> None:
 def test_credentials_in_an_address_of_ones_own_are_used_and_not_logged(
     make: Callable[[str], Any], logged: list[str], tmp_path: Path
 ) -> None:
-    """A proxy's password in a URL reaches the proxy in a header; the HTTP client logs none."""
     with PlatformServer(lambda _: Answer(401, {"error": KEY})) as server:
         url = server.url.replace("http://", f"http://user:{KEY}@")
         config = RagEvalConfig(spool=str(tmp_path / "spool"))
@@ -128,7 +122,6 @@ def test_credentials_in_an_address_of_ones_own_are_used_and_not_logged(
 def test_a_proxy_that_fails_is_told_by_its_kind(
     proxy: str, logged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its address, with the password in it, stands nowhere."""
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, proxy)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -144,8 +137,6 @@ def test_a_proxy_that_fails_is_told_by_its_kind(
 
 
 def test_a_platform_that_repeats_keys_is_not_repeated(logged: list[str]) -> None:
-    """Bodies and headers of answers, which may hold what was sent, stand nowhere."""
-
     def echo(request: Request) -> Answer:
         said = request.headers["authorization"]
         return Answer(403, {"error": said}, headers=(("X-Was", said),))
@@ -166,7 +157,6 @@ def test_a_platform_that_repeats_keys_is_not_repeated(logged: list[str]) -> None
 
 
 def test_a_judge_of_a_framework_is_not_repeated(logged: list[str]) -> None:
-    """A LangChain model whose client raises its key, as some do, is told by the type raised."""
     from rag_eval_hooks_langchain import LangChainJudge
 
     class Leaky(GenericFakeChatModel):
@@ -184,7 +174,6 @@ def test_a_judge_of_a_framework_is_not_repeated(logged: list[str]) -> None:
 
 
 def test_the_memo_is_its_owner_s_alone(tmp_path: Path) -> None:
-    """Replies quote texts: their file is private, also in a folder that is not."""
     folder = tmp_path / "memo"
     folder.mkdir(mode=0o755)
     with JudgeServer() as server:

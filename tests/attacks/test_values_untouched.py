@@ -26,8 +26,6 @@ from rag_eval_hooks_llama_index import enable
 
 
 class OneShot:
-    """A value, and whether somebody has read from it."""
-
     def __init__(self, make: Callable[[OneShot, list[Any]], Any], items: list[Any]) -> None:
         self.was_read = False
         self.value = make(self, items)
@@ -173,8 +171,6 @@ def test_langchain_events_of_unread_values_leave_them_unread(
 
 
 class Engine(BaseQueryEngine):
-    """Answers with a response whose parts, and those of its steps, are read once."""
-
     def __init__(self, response: Response, key: str, steps: list[Any]) -> None:
         super().__init__(CallbackManager())
         self._response, self._key, self._steps = response, key, steps

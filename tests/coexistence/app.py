@@ -35,7 +35,6 @@ def instrument(provider: TracerProvider, module: str, name: str) -> None:
 
 
 def langfuse(provider: TracerProvider) -> Any:
-    """Return the handler, which is all that there is of it."""
     keys = {"public_key": "pk-test", "secret_key": "sk-test", "base_url": "http://127.0.0.1:9"}
     kept = {"tracer_provider": provider, "span_exporter": InMemorySpanExporter()}
     import_module("langfuse").Langfuse(**keys, **kept)
@@ -78,8 +77,6 @@ def llama_index_shapes() -> dict[str, Callable[[Any], object]]:
         return index.as_query_engine(llm=says(said), similarity_top_k=1, streaming=streaming)
 
     class Own(CustomQueryEngine):
-        """An engine that changes what the model says while it is read."""
-
         def custom_query(self, query_str: str) -> StreamingResponse:
             answer: Any = engine(streaming=True).query(query_str)
             return StreamingResponse(word.upper() for word in answer.response_gen)
@@ -126,7 +123,6 @@ class World:
             self.handlers.insert(place, ours.RagEvalCallbackHandler(self.evals))
 
     def spans(self) -> dict[str, Any]:
-        """Return the spans of every shape."""
         makers = {"langchain": langchain_shapes, "llama_index": llama_index_shapes}
         found: dict[str, Any] = {}
         for shape, call in makers[self.framework]().items():

@@ -72,7 +72,6 @@ def run(settings: str) -> Any:
 
 
 def world(name: str, order: str, *, wrap: bool, **config: Any) -> dict[str, Spans]:
-    """The spans of every shape, in a process of its own; nothing went wrong."""
     spans: dict[str, Any] = run(json.dumps({"name": name, "order": order, "wrap": wrap, **config}))
     assert spans["incidents"] == {}
     return {shape: found for shape, found in spans.items() if shape != "incidents"}
@@ -83,12 +82,10 @@ def names(spans: Spans, *, ours: bool) -> list[str]:
 
 
 def is_hidden(name: str, shape: str) -> bool:
-    """Whether their span of the root run cannot be found: a classic chain hides Langfuse's."""
     return (name, shape) == ("langfuse", "classic")
 
 
 def constant(spans: Spans, alone: Spans, again: Spans) -> dict[str, dict[str, Any]]:
-    """Return the attributes, by span name, that are equal in two runs without our spans."""
     first, second = ({s["name"]: s["attributes"] for s in each} for each in (alone, again))
     alike = {
         name: {key for key, value in held.items() if second[name].get(key) == value}
@@ -104,7 +101,6 @@ def constant(spans: Spans, alone: Spans, again: Spans) -> dict[str, dict[str, An
 
 @orders
 def test_their_rag_span_carries_the_scores(name: str, order: str) -> None:
-    """The other instrumentor writes its usual spans, each once. One RAG span has the scores."""
     alone, again = world(name, "", wrap=True), world(name, "", wrap=True, sample_rate=1.0)
     for shape, spans in world(name, order, wrap=True).items():
         assert names(spans, ours=False) == names(alone[shape], ours=False), shape
@@ -119,7 +115,6 @@ def test_their_rag_span_carries_the_scores(name: str, order: str) -> None:
 
 @orders
 def test_without_our_processor_a_span_below_theirs_has_them(name: str, order: str) -> None:
-    """A span of ours below theirs has the scores where theirs cannot wait; nothing is doubled."""
     alone = world(name, "", wrap=False)
     for shape, spans in world(name, order, wrap=False).items():
         assert names(spans, ours=False) == names(alone[shape], ours=False), shape
@@ -133,7 +128,6 @@ def test_without_our_processor_a_span_below_theirs_has_them(name: str, order: st
 
 @orders
 def test_span_without_evaluation_does_not_wait(name: str, order: str) -> None:
-    """A request that is sampled out is not kept back, and its spans are all there."""
     alone = world(name, "", wrap=True)
     spans = world(name, order, wrap=True, sample_rate=0.0, hold_timeout=600)
     for shape, found in spans.items():
@@ -142,7 +136,6 @@ def test_span_without_evaluation_does_not_wait(name: str, order: str) -> None:
 
 @orders
 def test_all_means_all(name: str, order: str) -> None:
-    """The setting `all` gives both sets of spans, with the scores on ours."""
     alone = world(name, "", wrap=True)
     for shape, spans in world(name, order, wrap=True, spans="all").items():
         assert names(spans, ours=False) == names(alone[shape], ours=False), shape

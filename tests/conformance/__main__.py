@@ -27,8 +27,6 @@ TRACING: Final = ("LANGCHAIN_", "LANGSMITH_", "RAG_EVAL_", "OTEL_")
 
 @dataclass
 class Run:
-    """One run of a suite: outcome by test, statistics and warnings of ours."""
-
     outcomes: dict[str, str]
     warnings: list[str]
     books: dict[str, int] = field(default_factory=dict)
@@ -36,12 +34,10 @@ class Run:
 
     @property
     def passed(self) -> set[str]:
-        """Ids of the tests that passed."""
         return {test for test, outcome in self.outcomes.items() if outcome == "passed"}
 
 
 def run(suite: Suite, python: Path, source: Path, *only: str, captured: bool) -> Run:
-    """Run a suite's tests, or some files of it, without or with capture."""
     name = "with" if captured else "without"
     report = source.parent / f"{name}.json"
     report.unlink(missing_ok=True)
@@ -62,7 +58,6 @@ def run(suite: Suite, python: Path, source: Path, *only: str, captured: bool) ->
 
 
 def differences(suite: Suite, without: Run, with_capture: Run, lost: set[str]) -> list[str]:
-    """Return what differs and is not allowed, and what is allowed but does not differ."""
     books = with_capture.books
     differing = {f"passes without us: {test}" for test in lost}
     differing |= {f"incident: {kind}" for kind in with_capture.incidents}
@@ -79,7 +74,6 @@ def differences(suite: Suite, without: Run, with_capture: Run, lost: set[str]) -
 
 
 def compare(suite: Suite, *, newest: bool, jobs: int) -> list[str]:
-    """Run one suite both ways, print its row, and return the differences."""
     try:
         source = unpacked(suite, newest=newest)
         python = environment(suite, source, newest=newest)

@@ -19,8 +19,6 @@ CACHE: Final = ROOT / "build" / "conformance"
 
 @dataclass(frozen=True)
 class Suite:
-    """The unit tests in a framework's source archive."""
-
     name: str
     version: str
     tests: str = "tests/unit_tests"
@@ -37,7 +35,6 @@ PINNED: Final = [f"{suite.name}=={suite.version}" for suite in SUITES]
 
 
 def unpacked(suite: Suite, *, newest: bool) -> Path:
-    """Download the source archive of a suite, once a version, and unpack it."""
     wanted = suite.name if newest else f"{suite.name}=={suite.version}"
     folder = CACHE / ("newest" if newest else "pinned") / suite.name
     if not (archives := list(folder.glob("*.tar.gz"))) or newest:
@@ -81,7 +78,6 @@ def environment(suite: Suite, source: Path, *, newest: bool) -> Path:
 
 
 def checked(command: list[str]) -> None:
-    """Run pip; of its errors the exception keeps what it printed."""
     subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
 
 
@@ -105,6 +101,5 @@ def locked(source: Path, leave: set[str]) -> list[str]:
 
 
 def names(requirements: Sequence[object]) -> set[str]:
-    """Return the normalized names of packages in requirements."""
     found = (re.match(r"[\w.-]+", text) for text in requirements if isinstance(text, str))
     return {re.sub(r"[-_.]+", "-", match[0]).lower() for match in found if match}

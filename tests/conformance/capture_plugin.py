@@ -19,7 +19,6 @@ OWN: Final = "rag_eval_hooks"
 
 
 def captured() -> Any:
-    """Capture every run as zero-code does; return the evaluator."""
     from opentelemetry.sdk.trace import TracerProvider
 
     from rag_eval_hooks.instrumentor import RagEvalInstrumentor
@@ -42,8 +41,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class CaptureReport(logging.Handler):
-    """Outcome of each test, and every warning of ours, written as JSON at the end."""
-
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(logging.WARNING)
         self.path: Path = config.getoption("--capture-report")

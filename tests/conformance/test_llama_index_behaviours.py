@@ -37,8 +37,6 @@ pytestmark = pytest.mark.filterwarnings("ignore", "always::RuntimeWarning")
 
 
 class Drawn(Variation):
-    """Texts of one seed, and an engine over them."""
-
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.answer, self.index = self.sentence(), index_of(tuple(self.passages(3)))
@@ -57,7 +55,6 @@ def failed(call: Callable[[], Any]) -> Any:
 
 
 def spanned_functions(drawn: Drawn) -> Any:
-    """Values, exceptions, generators, coroutines and futures pass as they are."""
     span, held = drawn.dispatcher.span, {"text": drawn.answer}
 
     @span
@@ -98,7 +95,6 @@ def spanned_functions(drawn: Drawn) -> Any:
 
 
 def handlers_with_context(drawn: Drawn) -> Any:
-    """A handler that sets a context variable at the start of a span reads it at its end."""
     variable: ContextVar[str] = ContextVar(drawn.name(), default="none")
     seen: list[str] = []
     tokens: dict[str, Any] = {}
@@ -140,7 +136,6 @@ def handlers_that_change(drawn: Drawn) -> Any:
 
 
 def of_shape(shape: Shape, drawn: Drawn) -> None:
-    """Run a shape of the matrix in one of its ways, in a world that captures nothing."""
     world = World(captures=False)
     try:
         shape.run(world, shape.ways[drawn.seed % len(shape.ways)])
@@ -160,7 +155,6 @@ PIPELINES: dict[str, Callable[[Drawn], Any]] = {
 
 @contextmanager
 def captured() -> Iterator[None]:
-    """Capture every request of LlamaIndex; at the end nothing failed, and each is settled."""
     evals = RagEval(lambda _: 1.0, tracer_provider=TracerProvider(), capture_content=True)
     registration = enable(evals)
     try:
@@ -179,11 +173,9 @@ def captured() -> Iterator[None]:
 def test_others_see_the_same(
     name: str, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ) -> None:
-    """Results and a third handler's events are those without capture, before ours and after."""
     behaviour = {**BEHAVIOURS, **PIPELINES}[name]
 
     def observed(capture: Callable[[], AbstractContextManager[Any]] = nullcontext) -> set[str]:
-        """Return what others see, and the user gets; capture begins after theirs."""
         notes, drawn = Notes(), Drawn(run_seed())
         caplog.clear()
         recwarn.clear()

@@ -29,8 +29,6 @@ _DIFFERENT_EACH_TIME = {
 
 
 class Notes:
-    """Notes of handlers by span, in order."""
-
     def __init__(self) -> None:
         self._lines: dict[str | None, list[tuple[Any, ...]]] = {}
 
@@ -38,13 +36,10 @@ class Notes:
         self._lines.setdefault(span, []).append((span, *line))
 
     def all(self) -> list[str]:
-        """Return the lines of each span in order, with identities numbered in them."""
         return sorted(numbered(repr(lines)) for lines in self._lines.values())
 
 
 class OtherSpans(BaseSpanHandler[BaseSpan]):
-    """Span handler that keeps spans of its own, and writes down its calls."""
-
     _notes: Notes = PrivateAttr(default_factory=Notes)
 
     @classmethod
@@ -78,8 +73,6 @@ class OtherSpans(BaseSpanHandler[BaseSpan]):
 
 
 class OtherEvents(BaseEventHandler):
-    """Event handler that writes down its calls."""
-
     _notes: Notes = PrivateAttr(default_factory=Notes)
 
     @classmethod
@@ -91,7 +84,6 @@ class OtherEvents(BaseEventHandler):
 
 
 def handlers(notes: Notes) -> tuple[OtherSpans, OtherEvents]:
-    """Return handlers that record each event in `notes`."""
     spans, events = OtherSpans(), OtherEvents()
     spans._notes = events._notes = notes
     return spans, events
@@ -111,7 +103,6 @@ def installed(spans: BaseSpanHandler[Any], *events: BaseEventHandler) -> Iterato
 
 
 def plain(value: Any, depth: int = 5) -> Any:
-    """Return a value as plain data that compares equal for equal values."""
     if value is None or isinstance(value, (bool, int, str, Enum)):
         return value
     if isinstance(value, float):
@@ -138,7 +129,6 @@ def _plain_parts(value: Any, depth: int) -> Any:
 
 
 def numbered(text: str) -> str:
-    """Return a text with each identity replaced by the number of its first appearance."""
     numbers: dict[str, str] = {}
     number: Callable[[re.Match[str]], str] = lambda m: numbers.setdefault(  # noqa: E731
         m[0], f"#{len(numbers)}"

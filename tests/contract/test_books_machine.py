@@ -28,8 +28,6 @@ FEEDBACK = [{"score": 0.0}, {"score": 1.0}, {"label": "thumbs_down"}, {"referenc
 
 
 class Judge(ScriptedJudge):
-    """Fails or hangs by the question, and forgets to answer while it is stuck."""
-
     def __init__(self) -> None:
         super().__init__(FAITHFUL)
         self.goes_on = threading.Event()
@@ -53,8 +51,6 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
 
 
 class Requests(RuleBasedStateMachine):
-    """Requests of all kinds, in any order, with any settings."""
-
     evals: RagEval | None = None
 
     @initialize(drawn=st.fixed_dictionaries(SETTINGS))
@@ -232,7 +228,6 @@ class Requests(RuleBasedStateMachine):
 
 
 def _in_child(evals: RagEval, is_shut_down: bool) -> int:
-    """Use the evaluator in a forked child; return 0 if its own books add up."""
     try:
         before = evals.stats()
         accepted = evals.submit(sample())

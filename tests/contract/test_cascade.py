@@ -21,8 +21,6 @@ ALL = frozenset({Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT, Finding.ENTIT
 
 
 class Model(ScriptedJudge):
-    """A judge that says yes to all it is asked."""
-
     name = "model"
     annotator_kind = AnnotatorKind.LLM
     version = "m1"

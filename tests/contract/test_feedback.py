@@ -76,7 +76,6 @@ with RagEval("lexical", spool=sys.argv[2], sinks=[Kept()]) as evals:
 
 
 def test_feedback_finds_the_worker_that_has_its_request(tmp_path: Path) -> None:
-    """Each of three workers is told about the requests of all; none is joined twice."""
     numbers = range(3)
     workers = [
         subprocess.Popen(
@@ -139,7 +138,6 @@ def test_feedback_evaluates_the_metrics_that_it_adds(
     drawn: tuple[str, float | None] | None,
     make: Make,
 ) -> None:
-    """Once each, with the reason and the probability of the draw that chose them."""
     memory = MemorySink()
     evals = make(sinks=[memory], **settings)
     evals.submit(one := sample(answer="Right"))
@@ -157,7 +155,6 @@ def test_feedback_evaluates_the_metrics_that_it_adds(
 
 
 def test_feedback_and_its_evaluation_are_told_on_the_trace(make: Make) -> None:
-    """Spans link to the RAG span; metrics know the scores that a draw chose."""
     spans, metrics, exporter = Spans(), Metrics(), InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
     loggers = LoggerProvider()
     loggers.add_log_record_processor(SimpleLogRecordProcessor(exporter))

@@ -46,8 +46,6 @@ _RATINGS = ("accuracy_ratings", "context_ratings", "groundedness_ratings")
 
 
 class Suggestible:
-    """A model whose verdicts depend on every character of the prompt that it is shown."""
-
     name = "suggestible"
 
     def __init__(self) -> None:

@@ -110,8 +110,6 @@ async def test_lost_connection_keeps_finished_findings(error: JudgeError, cause:
 
 @pytest.mark.parametrize("sentences", [2, 3])
 async def test_sentences_that_cannot_be_read_cost_their_claims(sentences: int) -> None:
-    """More than a third of them cost the finding."""
-
     def unread(reply: Reply) -> Reply:
         rows = [row for row in reply["answer_claims"] if row["sentence"] > 1]
         return {"answer_claims": rows}

@@ -265,7 +265,6 @@ def test_answer_may_be_a_message_or_assigned(text: str) -> None:
 
 
 def test_unread_answer_is_never_scored_low() -> None:
-    """What cannot be read is marked as cut, and no metric takes it for the whole answer."""
     seen: list[Any] = []
     with RagEval(metrics=[half], sinks=[seen.append]) as other:
         with other.interaction("q") as it:
@@ -288,7 +287,6 @@ NAMES = st.text(st.characters(categories=["Ll"]), min_size=5, max_size=12)
 
 @given(NAMES, st.integers(0, 4), st.sampled_from(["question", "contexts", "answer", "root"]))
 def test_option_that_matches_nothing_names_the_one_meant(name: str, at: int, option: str) -> None:
-    """Each option of a handler is set to a drawn name with one wrong letter."""
     wrong = name[:at] + "Z" + name[at + 1 :]
     with RagEval(metrics=[half]) as evals:
         for written in (wrong, name):
@@ -335,7 +333,6 @@ def test_handler_that_no_run_reaches_is_named_at_shutdown(*, is_reached: bool) -
 
 @given(NAMES, NAMES)
 def test_only_named_tools_give_text_and_a_name_of_no_tool_is_told(name: str, other: str) -> None:
-    """The text neither counts as the tool's nor as that of the step that passes it on."""
     assume(tool_kind(name, "") is ToolKind.UNKNOWN)
 
     def search(query: str) -> str:
@@ -604,7 +601,6 @@ def test_settings_file_with_a_misplaced_table_names_the_line(
 
 
 def test_failure_of_a_first_judge_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The score of the second judge stays."""
     text = "The ferry leaves the quay at 07:40."
     with RagEval("ragas.faithfulness", judge=Cascade(CallableJudge(refusing), "heuristic")) as made:
         for _ in range(2):

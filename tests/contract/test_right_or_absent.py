@@ -50,7 +50,6 @@ FINDINGS = Findings(
 def test_cut_context_is_no_missing_support(
     cut: tuple[str, ...], missing: int, value: float | None, warnings: int
 ) -> None:
-    """Too many claims without support, of contexts that limits cut, leave no score."""
     findings = Findings(
         answer_claims=tuple("abcd"),
         answer_support=tuple(Support((number >= missing,)) for number in range(4)),
@@ -96,8 +95,6 @@ def test_a_cut_text_marks_every_metric_that_reads_it(field: str) -> None:
 
 
 class Vectors:
-    """An embedder of a user's, which gives what it was made with."""
-
     name = "own"
 
     def __init__(self, bad: Sequence[float] = (0.5, 1.0), load: float = 0.0) -> None:
@@ -183,7 +180,6 @@ def evaluator(server: JudgeServer, *metrics: Any, **more: Any) -> RagEval:
 def test_value_says_whether_the_answer_meets_it(
     server: JudgeServer, sentences: list[str], data: st.DataObject
 ) -> None:
-    """The judge sees question and answer, not the contexts, and other metrics change nothing."""
     *said, asked = sentences
     asked = data.draw(st.sampled_from([*said, asked]))
     sample = Sample(question="q?", contexts=(asked,), answer=". ".join(said) + ".")  # type: ignore[arg-type]

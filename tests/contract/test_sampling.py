@@ -96,7 +96,6 @@ TIMED_OUT = {"status": Status.ERROR, "error_type": "ReadTimeout"}
 def test_each_request_is_decided_by_its_rule(
     settings: dict[str, Any], offered: list[tuple[dict[str, Any], str | None]], make: Make
 ) -> None:
-    """A chosen sample is certain to be judged; one past the rate limit is dropped."""
     memory = MemorySink()
     evals = make(None, [memory], **({"sample_rate": 0.0} | settings))
     for fields, _ in offered:
@@ -147,7 +146,6 @@ def _value(sample: Sample, _findings: Findings) -> Score:
 
 
 def _stream(seed: int) -> Iterator[Sample]:
-    """Requests whose score depends on what rules and tail rules go by."""
     draw = random.Random(seed)
     for _ in range(300):
         beta, latency = draw.random() < 0.2, draw.random() * 5

@@ -19,8 +19,6 @@ MANY = 60
 
 
 class World:
-    """A provider that keeps spans, and an evaluator that a chain is captured by."""
-
     def __init__(self, **settings: Any) -> None:
         self.spans = Spans()
         self.evals = RagEval(sinks=[], tracer_provider=self.spans.provider, **settings)
@@ -56,7 +54,6 @@ def test_requests_sampled_out_at_start_are_counted_and_write_no_span(
 
 
 def test_requests_of_a_conversation_are_sampled_alike() -> None:
-    """One that is interrupted goes on in another request of its thread."""
     world = World(sample_rate=0.5, spans="none")
     scored = []
     for _ in range(12):

@@ -116,7 +116,6 @@ sys.modules["llama_index.llms.openai"] = types.SimpleNamespace(OpenAI=lambda **_
 
 
 def test_code_of_the_readme_runs(tmp_path: Path) -> None:
-    """The blocks run one after the other, and the first prints the output that is shown."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     first, *others = re.findall(r"^```python[^\n]*\n(.*?)^```$", text, re.S | re.M)
     (shown, *_) = re.findall(r"^```text[^\n]*\n(.*?)^```$", text, re.S | re.M)
@@ -141,7 +140,6 @@ def lines(path: Path) -> list[Any]:
 def test_demo_scores_every_question_and_finds_the_planted_mistakes(
     framework: str, tmp_path: Path
 ) -> None:
-    """On paper, in results and on spans; the judge may leave a claim undecided."""
     command = [sys.executable, "-m", "examples.demo", "--output", str(tmp_path)]
     done = subprocess.run(
         [*command, "--framework", framework],
@@ -177,7 +175,6 @@ def test_demo_scores_every_question_and_finds_the_planted_mistakes(
 
 
 def root_spans(traces: Path) -> dict[str, dict[str, Any]]:
-    """Return the attributes of spans without a parent, by id."""
     spans = [
         span
         for line in lines(traces)

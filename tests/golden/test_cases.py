@@ -40,7 +40,6 @@ def supports(rows: list[str]) -> list[Support]:
 
 
 def findings_of(case: dict[str, Any]) -> Findings:
-    """Return the findings that a row names in short or in full."""
     found: dict[str, Any] = {k: v for k, v in case.items() if k in list(Finding)}
     for whose in ("answer", "reference"):
         if whose in case:
@@ -91,7 +90,6 @@ def chosen(metric_id: str, **options: Any) -> Metric:
 
 
 def test_weights_can_be_chosen() -> None:
-    """Only the weighed parts count, and no finding is asked for the others."""
     weights = {"faithfulness": 1.0, "context_recall": 3.0}
     metric = chosen("graphrag.ragas_score", graphrag_weights=weights)
     case = {"answer": ["---"], "reference": ["x--"]}
@@ -122,7 +120,6 @@ def test_factual_accuracy_weighs_its_criteria(correct: int, complete: int, consi
 
 
 def test_empty_retrieval_supports_nothing() -> None:
-    """Its precision has no value; no judge is asked."""
     sample = sample_of({"sample": {"contexts": []}})
     claims = Findings(answer_claims=("x",), reference_claims=("x",), entities=("x",))
     names = ("faithfulness", "context_recall", "context_entity_recall", "context_precision")
@@ -148,7 +145,6 @@ RATINGS = [
 
 
 def test_valid_ratings_of_two_are_averaged() -> None:
-    """Each by its highest step; an invalid one is left out, never rounded."""
     for metric, field, steps in RATINGS:
         for pair in itertools.product((*steps, None, 3, 5, -1), repeat=2):
             outcome = measure(metric, sample_of({}), findings_of({field: pair}))

@@ -29,8 +29,6 @@ _MARKS = {
 
 
 class Attack(NamedTuple):
-    """One attack."""
-
     kind: str
     place: str
     text: str

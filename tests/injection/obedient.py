@@ -44,16 +44,12 @@ _ZEROS = "0" * 12
 
 
 class Result(NamedTuple):
-    """Effect of an attack."""
-
     attack: Attack
     obeyed: int
     raised: tuple[str, ...]
 
 
 class Obedient:
-    """A chat that gives truthful replies, or top verdicts once it reads a line it does not know."""
-
     name = "obedient"
 
     def __init__(self) -> None:

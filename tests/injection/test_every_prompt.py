@@ -65,7 +65,6 @@ def test_text_of_a_sample_stands_in_blocks_alone(tokens: int) -> None:
 
 
 def test_asking_again_quotes_nothing() -> None:
-    """A second request says what was wrong with a useless reply without text of the sample."""
     bodies = prompts(corrupt=True)
     again = [body for body in bodies if "could not be used" in str(body)]
     assert again

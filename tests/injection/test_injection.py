@@ -36,13 +36,11 @@ def _prompt(secret: bytes) -> Prompt:
 
 
 def test_no_attack_gets_through() -> None:
-    """Whatever looks like a closing delimiter, with the right token, is one to this judge."""
     assert [result.attack for result in mount(MOUNTED) if result.obeyed or result.raised] == []
 
 
 @pytest.mark.parametrize("kind", ["openai-decisions", "systemone"])
 def test_attack_never_changes_questions_to_a_decision_model(kind: str) -> None:
-    """Text of a sample stands in blocks; questions have ids, whose number the claims decide."""
     metrics = ("ragas", "graphrag", "nvidia", "whitepaper.relevance")
     with DecisionServer() as server:
         judge = DecisionJudge(f"{kind}:m", base_url=server.url, api_key="k")

@@ -41,7 +41,6 @@ _TOLD = 4
 
 
 def parts(secret: str) -> set[str]:
-    """Runs of characters of a secret; what its form shares with others, such as `://`, is none."""
     value = secret.removeprefix("password=").removeprefix("-----BEGIN PRIVATE KEY-----\n")
     return {value[n : n + _TOLD] for n in range(len(value) - _TOLD + 1)}
 
@@ -51,7 +50,6 @@ def told(secret: str, text: str) -> list[str]:
 
 
 def captured(texts: list[str], max_chars: int = 10**6) -> tuple[Sample, str]:
-    """The sample of an interaction with the texts in every place, and its span attributes."""
     config = RagEvalConfig(max_text_chars=LIMIT)
     assembler = Assembler(config, RULES, Incidents())
     ended: list[Interaction] = []
@@ -104,7 +102,6 @@ def documents_of(interaction: Interaction, run: Any) -> tuple[Context, ...]:
     share=st.floats(0, 1),
 )
 def test_limit_of_a_text_tells_no_part(kind: str, limit: int, share: float) -> None:
-    """Wherever the content limit, or that of what is kept in memory, divides a secret."""
     secret = SECRETS[kind]
     cut = 1 + int(share * (len(secret) - 2))
     text = ("_ " * limit)[: limit - cut - 1] + " " + secret + " _" * MARGIN
@@ -121,7 +118,6 @@ def test_limit_of_a_text_tells_no_part(kind: str, limit: int, share: float) -> N
     limit=st.integers(1, 4000),
 )
 def test_limit_of_an_interaction_tells_no_part(pieces: list[tuple[str, int]], limit: int) -> None:
-    """Any secrets in any order, any distance, any limit of all texts together."""
     texts = [f"{'_' * gap} {SECRETS[kind]} " for kind, gap in pieces]
     sample, spans = captured(["".join(texts), *texts], max_chars=limit)
     written = json.dumps(sample.to_dict()) + spans

@@ -16,8 +16,6 @@ _Engine: Any = presidio.nlp_engine.NlpEngine
 
 
 class _NoModel(_Engine):  # type: ignore[misc]
-    """Tells nothing of the language: patterns need nothing."""
-
     def load(self) -> None: ...
 
     def is_loaded(self) -> bool:
@@ -43,7 +41,6 @@ class _NoModel(_Engine):  # type: ignore[misc]
 
 
 def test_presidio_entities_are_redacted() -> None:
-    """An analyzer's results become placeholders, beside those of the ready rules."""
     registry = presidio.RecognizerRegistry(supported_languages=["en"])
     pattern = presidio.Pattern("name", r"Ada Lorne", 0.9)
     registry.add_recognizer(presidio.PatternRecognizer("PERSON", patterns=[pattern]))
@@ -54,7 +51,6 @@ def test_presidio_entities_are_redacted() -> None:
 
 
 def test_no_model_is_downloaded() -> None:
-    """Presidio without its own model on disk is an error, not a download."""
     util = pytest.importorskip("spacy.util")
     if util.is_package("en_core_web_lg"):
         pytest.skip("the model is there")

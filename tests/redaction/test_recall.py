@@ -124,7 +124,6 @@ PROMISED = st.one_of(CARDS, IBANS, PHONES, EMAILS, KEYS)
 
 
 def test_rules_find_the_marked_values_and_nothing_else() -> None:
-    """Dates, amounts, ids, ISBNs, hashes, versions and national numbers are left."""
     lines = Path(__file__).with_name("cases.txt").read_text("utf-8").splitlines()
     for line in (each for each in lines if not each.startswith("# ")):
         marked = [part.split("]]")[0] for part in line.split("[[")[1:]]

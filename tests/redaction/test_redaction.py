@@ -46,7 +46,6 @@ def redactor(*asked: Any, **settings: Any) -> Redactor:
 
 
 def test_equal_values_have_equal_placeholders() -> None:
-    """One value is one placeholder in all texts of a sample, however it is written."""
     sample = Sample(
         question="Is it Jane@Example.com or bob@example.com?",
         contexts=("jane@example.com, tel. +49 30 901820", "+49 (0)30 901820"),  # type: ignore[arg-type]
@@ -74,7 +73,6 @@ def test_overlapping_matches_leave_nothing_out() -> None:
 
 @pytest.mark.parametrize("bad", [lambda text: 1 / 0, lambda text: None])
 def test_unredactable_sample_is_dropped(bad: Any) -> None:
-    """A failing redactor drops the sample, counted; inline it raises, without content."""
     app, sink = Spans(), MemorySink()
     config = RagEvalConfig(capture_content=True)
     more: dict[str, Any] = {"config": config, "tracer_provider": app.provider, "redact": bad}
@@ -92,7 +90,6 @@ def test_unredactable_sample_is_dropped(bad: Any) -> None:
 
 
 def test_ids_are_hashed_with_a_key() -> None:
-    """With a key, users and sessions stay tellable apart, and joinable, but not readable."""
     hashed = redactor(redact_ids_key="one").sample(FULL)
     assert hashed.user_id not in (None, FULL.user_id)
     assert hashed.user_id == redactor(redact_ids_key="one").sample(FULL).user_id
@@ -101,7 +98,6 @@ def test_ids_are_hashed_with_a_key() -> None:
 
 
 def test_judge_sink_and_spans_get_redacted_content() -> None:
-    """Content and ids have the same placeholders everywhere."""
     app, sink = Spans(), MemorySink()
     config = RagEvalConfig(capture_content=True, redact=["all"], embedder="none")
     with JudgeServer() as server:
@@ -140,7 +136,6 @@ SCORED = [
 
 @pytest.mark.parametrize("sample", SCORED)
 def test_scores_are_equal_with_redaction(sample: Sample) -> None:
-    """Claims, words, numbers and entities match behind placeholders as they matched before."""
     metrics = ("ragas.faithfulness", "ragas.context_recall", "graphrag", "lexical")
     values = []
     for redact in ("none", "all"):
@@ -153,7 +148,6 @@ def test_scores_are_equal_with_redaction(sample: Sample) -> None:
 
 @pytest.mark.parametrize("redact", ["none", "all"])
 def test_an_address_is_supported_as_a_whole_only(redact: str) -> None:
-    """Another address of the host or person is none of the contexts', as is a placeholder's."""
     letters = "The clerk answers letters to {}."
     asked = {"question": "Who?", "contexts": [letters.format("ada@varne.example")]}
     with RagEval("ragas.faithfulness", HeuristicJudge(None), redact=redact) as evals:
@@ -165,7 +159,6 @@ def test_an_address_is_supported_as_a_whole_only(redact: str) -> None:
 
 @given(secret=st.from_regex(r"[A-Za-z]{4,9}", fullmatch=True))
 def test_results_read_under_other_settings_quote_nothing(secret: str) -> None:
-    """Explanations quote texts as they were, of scores and of outcomes without one."""
     rows = {"claims": [{"claim": secret, "quote": secret}]}
     outcomes: dict[str, Outcome] = {
         "a.score": UNIT.score(0.5, explanation=rows),
@@ -181,14 +174,12 @@ def test_results_read_under_other_settings_quote_nothing(secret: str) -> None:
 
 
 def test_patterns_of_ones_own() -> None:
-    """A pattern's name is its placeholder's; of a pattern with a group `value`, only that is."""
     patterns = {"customer": r"\bC-\d{6}\b", "SALARY": r"earns (?P<value>\d+)"}
     session = redactor(Patterns(patterns)).session()
     assert session.text("question", "C-123456 earns 900") == "<CUSTOMER_1> earns <SALARY_1>"
 
 
 def test_a_pattern_that_runs_away_is_stopped() -> None:
-    """A pattern that takes exponential time over a text fails, instead of the evaluator."""
     session = redactor(Patterns({"evil": r"(?:a|aa)+(?:a|aa)+(?:a|aa)+$x"})).session()
     with pytest.raises(RedactionError, match="TimeoutError"):
         session.text("question", "a" * 200 + "!")

@@ -70,8 +70,6 @@ def embedding(text: str) -> list[float]:
 
 
 class WordEmbedder:
-    """Embedder of the vectors that the truthful judge's server gives."""
-
     name = "words"
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:

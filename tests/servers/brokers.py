@@ -27,8 +27,6 @@ RABBITMQ: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
 class _BrokerServer:
-    """Server in a process of its own; it keeps port and data over restarts."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
@@ -87,8 +85,6 @@ class _BrokerServer:
 
 
 class RedisServer(_BrokerServer):
-    """Redis that writes each change to disk before it answers."""
-
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
@@ -105,8 +101,6 @@ class RedisServer(_BrokerServer):
 
 
 class RabbitServer(_BrokerServer):
-    """RabbitMQ as a node of its own, with a port mapper of its own."""
-
     def __init__(self, folder: Path, redis: RedisServer) -> None:
         super().__init__(folder)
         self.redis = redis

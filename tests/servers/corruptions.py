@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 Form: TypeAlias = Callable[[Any, random.Random], str]
@@ -19,7 +19,6 @@ Place: TypeAlias = tuple[Any, Any]
 _NUMBER_KEYS = ("n", "count", "sentence", "chunk", "score", "value", "rating")
 _ID_KEYS = ("id", "n", "chunk", "sentence")
 _MOST = {"rating": 100, "score": 100, "value": 6}
-_ECHO = {bool: "<true or false>", int: "<whole number>", float: "<number>"}
 _FIRST = "\ue000"
 """Marks a key that is written without it: the only way to write a key twice."""
 
@@ -42,10 +41,6 @@ def _changed(node: Any, change: Callable[[str, Any], Any], key: str = "") -> Any
 
 def _each(change: Callable[[str, Any], Any]) -> Form:
     return lambda tree, _draw: _text(_changed(tree, change))
-
-
-def _number(make: Callable[[Any], Any]) -> Form:
-    return _each(lambda _key, v: make(v) if type(v) in (int, float) else v)
 
 
 def _objects(change: Callable[[dict[str, Any]], Any]) -> Form:
@@ -78,9 +73,6 @@ def _contrary(key: str, value: Any) -> Any:
     if key.endswith("_ratings"):
         return 0 if value else 2
     return f"not: {value}" if key in ("claims", "text") and isinstance(value, str) else value
-
-
-# A place of the reply is changed
 
 
 def _in_place(change: Callable[[Any, random.Random], None]) -> Form:
@@ -128,7 +120,6 @@ def _drop(tree: Any, draw: random.Random) -> None:
 
 
 def _double(tree: Any, draw: random.Random) -> None:
-    """An element stands twice, as it is or turned into its contrary; where none is, a group."""
     if not (lists := _lists(tree)):
         _duplicate_key(tree, draw)
         return
@@ -142,17 +133,12 @@ def _reorder(tree: Any, draw: random.Random) -> None:
         if isinstance(node, list):
             draw.shuffle(node)
         else:
-            _replace(node, draw.sample(list(node.items()), len(node)))
-
-
-def _replace(node: dict[str, Any], items: Iterable[tuple[str, Any]]) -> None:
-    items = list(items)
-    node.clear()
-    node.update(items)
+            items = draw.sample(list(node.items()), len(node))
+            node.clear()
+            node.update(items)
 
 
 def _renumber(tree: Any, draw: random.Random) -> None:
-    """All ids of a list are shifted, or one becomes another's or nobody's."""
     rows = draw.choice(_lists(tree) or [[tree]])
     step = draw.choice((-1, 1, 7))
     chosen = range(len(rows)) if draw.random() < 0.5 else [draw.randrange(len(rows))]
@@ -196,8 +182,9 @@ def _nan(tree: Any, draw: random.Random) -> None:
 def _duplicate_key(tree: Any, draw: random.Random) -> None:
     node = draw.choice([each for each in _nodes(tree) if isinstance(each, dict) and each])
     key = draw.choice(list(node))
-    twin = (_FIRST + key, _opposite(node[key]))
-    _replace(node, [twin, *node.items()] if draw.random() < 0.5 else [*node.items(), twin])
+    items = [(_FIRST + key, _opposite(node[key])), *node.items()]
+    node.clear()
+    node.update(items if draw.random() < 0.5 else [*items[1:], items[0]])
 
 
 def _extra_item(tree: Any, draw: random.Random) -> None:
@@ -211,12 +198,9 @@ def _extra_item(tree: Any, draw: random.Random) -> None:
     rows.insert(draw.randrange(len(rows) + 1), row | {k: v for k, v in named.items() if k in row})
 
 
-# The text of the reply is changed
-
-
 def _second_json(tree: Any, draw: random.Random) -> str:
     text = _text(tree)
-    other = draw.choice((_text(_opposite(tree)), text, "{}", "[]", '{"answer_support": []}'))
+    other = draw.choice((_text(_opposite(tree)), text, "{}", "[]"))
     return draw.choice((f"{text}\n{other}", f"{other}\n{text}", f"[{other}, {text}]"))
 
 
@@ -224,17 +208,6 @@ def _begun(tree: Any, draw: random.Random) -> str:
     text = _text(_opposite(tree))
     places = [match.end() for match in re.finditer(r"[:,\[] ?", text)]
     return text[: draw.choice(places) if draw.random() < 0.7 else draw.randrange(len(text))]
-
-
-def _after(start: str, between: str = "", end: str = "") -> Form:
-    """Return a form in which the contrary reply is begun, then the true one stands there whole."""
-    return lambda tree, draw: f"{start}{_begun(tree, draw)}{between}{_text(tree)}{end}"
-
-
-def _begun_twice(tree: Any, draw: random.Random) -> str:
-    """Both are cut, the true one behind its first key: from there on it can be told."""
-    text = _text(tree)
-    return _begun(tree, draw) + text[: draw.randrange(text.index(":") + 1, len(text))]
 
 
 def _closed(tree: Any, draw: random.Random) -> str:
@@ -246,14 +219,6 @@ def _closed(tree: Any, draw: random.Random) -> str:
     return text + unclosed
 
 
-# The values of the reply are changed
-
-
-def _echo(_key: str, value: Any) -> Any:
-    is_leaf = not isinstance(value, dict | list)
-    return _ECHO.get(type(value), "<text>") if is_leaf else value
-
-
 def _without_options(row: dict[str, Any]) -> dict[str, Any]:
     defaults = {"together": False, "chunks": []}
     return {k: v for k, v in row.items() if k not in defaults or v != defaults[k]}
@@ -262,13 +227,11 @@ def _without_options(row: dict[str, Any]) -> dict[str, Any]:
 HARMLESS: Mapping[str, Form] = {
     "reorder": _in_place(_reorder),
     "thought": lambda t, _d: f"<think>Is it so {{maybe}}? [1]</think>\n{_text(t)}",
-    "numbers as texts": _number(str),
-    "floats": _each(lambda _k, v: float(v) if type(v) is int else v),
+    "numbers as texts": _each(lambda _k, v: str(v) if type(v) in (int, float) else v),
     "null reasons": _each(lambda k, v: None if k == "reason" else v),
     "absent options": _objects(_without_options),
     "verdicts in capitals": _set("verdict", lambda v: v.upper().replace("_", " ")),
     "forged quotes": _set("quote", lambda _v: "words that stand nowhere at all"),
-    "quotes in capitals": _set("quote", lambda v: v.upper()),
     "fence": lambda t, _d: f"Here you are:\n```json\n{_text(t)}\n```\nDone [1].",
     "flags as texts": _each(lambda _k, v: str(v) if isinstance(v, bool) else v),
 }
@@ -286,14 +249,12 @@ KINDS: Mapping[str, Form] = {
     "second json": _second_json,
     "duplicate keys": _in_place(_duplicate_key),
     "thought without an end": lambda t, _d: f"<think>{_text(t)}",
-    "echoed shape": _each(_echo),
+    "echoed shape": _each(lambda _k, v: v if isinstance(v, dict | list) else "<text>"),
     "unknown chunks": _set("chunks", lambda v: [*v, 99]),
     "one id": _set("id", lambda v: v[0] + "1"),
     "nested": lambda t, _d: _text({"result": t}),
     "endless number": lambda t, _d: re.sub(r": [0-9.]+", ": " + "9" * 5000, _text(t), count=1),
-    "contrary begun, then whole": _after(""),
-    "contrary begun, then an apology": _after("", "\nSorry, from the start:\n"),
-    "contrary begun, then begun": _begun_twice,
+    "contrary begun, then whole": lambda t, d: _begun(t, d) + _text(t),
     "contrary as the next turn": lambda t, _d: (
         f"{_text(t)}\nUser: and now?\nAssistant: {_text(_opposite(t))}"
     ),
@@ -302,9 +263,7 @@ KINDS: Mapping[str, Form] = {
     ),
     "closed after an element": _closed,
     "deeply nested": lambda t, _d: _text(t)[:-1] + ', "x": ' + "[" * 100_000,
-    "ratings up to one": _each(
-        lambda k, v: v / 100 if k in ("rating", "score") and 0 < v < 100 else v
-    ),
+    "ratings up to one": _each(lambda k, v: v / 100 if k == "rating" and 0 < v < 100 else v),
     "item that nobody asked for": _in_place(_extra_item),
 }
 """A form by its name: makes the text of a reply."""

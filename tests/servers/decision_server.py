@@ -112,7 +112,6 @@ class DecisionServer(JudgeServer):
 
 
 def questions_of(body: Asked) -> list[dict[str, Any]]:
-    """Questions of either format, with type, name, instructions and options."""
     asked = body["questions"]
     if isinstance(asked, Mapping):
         asked = [{**one, "name": name} for name, one in asked.items()]
@@ -128,12 +127,10 @@ def questions_of(body: Asked) -> list[dict[str, Any]]:
 
 
 def text_of(body: Asked) -> str:
-    """Text that the model reads besides the questions."""
     return body["state"] if "state" in body else "\n".join(m["content"] for m in body["input"])
 
 
 def characters(body: Asked) -> int:
-    """Characters that the model reads: state, and instructions, names and options of questions."""
     asked = questions_of(body)
     texts = [text for one in asked for text in (one["name"], one["instructions"], *one["options"])]
     return len(text_of(body)) + sum(map(len, texts))
@@ -184,7 +181,6 @@ def _rating(text: str, data: Asked) -> float:
 
 
 def _around(value: float, levels: Sequence[float]) -> list[float]:
-    """Shares of two neighbors whose mean is the value."""
     shares = [0.0] * len(levels)
     above = next(number for number, level in enumerate(levels) if level >= value)
     below = max(above - 1, 0)

@@ -13,8 +13,6 @@ from tests.servers.corruptions import corrupted
 
 
 class FaultKind(StrEnum):
-    """Every fault that the server can show."""
-
     RATE_LIMIT = "rate_limit"
     SERVER_ERROR = "server_error"
     HANG = "hang"
@@ -33,19 +31,11 @@ class FaultKind(StrEnum):
     OUT_OF_RANGE = "out_of_range"
 
 
-HTTP_FAULTS = (
-    FaultKind.RATE_LIMIT,
-    FaultKind.SERVER_ERROR,
-    FaultKind.HANG,
-    FaultKind.DROP,
-    FaultKind.CUT_BODY,
-)
+HTTP_FAULTS = tuple(FaultKind)[:5]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """When a fault shows."""
-
     kind: FaultKind
     calls: frozenset[int] | None = None
     rate: float = 1.0
@@ -57,24 +47,16 @@ class Fault:
         return random.Random(f"{self.kind}:{call}").random() < self.rate
 
 
-_CORRUPTIONS: Mapping[FaultKind, str] = {
-    FaultKind.MISSING: "drop",
-    FaultKind.DOUBLED: "double",
-    FaultKind.RENUMBERED: "renumber",
-    FaultKind.WRONG_TYPES: "wrong types",
-    FaultKind.OUT_OF_RANGE: "out of range",
-}
+_NAMES = ("drop", "double", "renumber", "wrong types", "out of range")
+_CORRUPTIONS = dict(zip(tuple(FaultKind)[-5:], _NAMES, strict=True))
 
 
 def spoiled(kind: FaultKind, reply: dict[str, Any]) -> str:
     if kind in _CORRUPTIONS:
         return corrupted(_CORRUPTIONS[kind], reply, random.Random(7))
     text = json.dumps(reply, ensure_ascii=False)
-    texts = {
-        FaultKind.EMPTY: "",
-        FaultKind.LENGTH: text[: len(text) // 2],
-        FaultKind.ONLY_PROSE: "All 3 claims are supported, I would rate it 85 of 100.",
-    }
+    prose = "All 3 claims are supported, I would rate it 85 of 100."
+    texts = {"empty": "", "length": text[: len(text) // 2], "only_prose": prose}
     return texts.get(kind, text)
 
 

@@ -1,8 +1,4 @@
-"""An OpenAI-compatible endpoint on loopback: truthful, scripted or faulty, and recording.
-
-with JudgeServer(faults=[Fault(kind=FaultKind.HANG, calls=frozenset({1}))]) as server:
-judge = OpenAIJudge("test-model", base_url=server.url, api_key="test-key")
-"""
+"""An OpenAI-compatible endpoint on loopback: truthful, scripted or faulty, and recording."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -22,14 +19,13 @@ from tests.servers.prefix_cache import PrefixCache
 
 CHAT = "/v1/chat/completions"
 EMBEDDINGS = "/v1/embeddings"
+JSON = "application/json"
 
 Script = Iterable[str] | Callable[[Mapping[str, Any]], str] | None
 
 
 @dataclass(slots=True)
 class Recorded:
-    """One request as it came."""
-
     number: int
     path: str
     headers: Mapping[str, str]
@@ -40,10 +36,8 @@ class Recorded:
     @property
     def prompt_chars(self) -> int:
         contents = [message["content"] or "" for message in self.body.get("messages", ())]
-        texts = [
-            one if isinstance(one, str) else "".join(p["text"] for p in one) for one in contents
-        ]
-        return sum(map(len, texts))
+        parts = [[{"text": one}] if isinstance(one, str) else one for one in contents]
+        return sum(len(part["text"]) for each in parts for part in each)
 
     @property
     def format(self) -> str | None:
@@ -54,8 +48,6 @@ class Recorded:
 
 
 class JudgeServer(Loopback):
-    """The endpoint; `replies` are said in place of true ones, in turn or by a function."""
-
     def __init__(
         self,
         *,
@@ -77,7 +69,7 @@ class JudgeServer(Loopback):
         self.faults = list(faults)
         self.requests: list[Recorded] = []
         self._came = 0
-        self._replies = replies if callable(replies) or replies is None else iter(replies)
+        self._replies = replies if callable(replies) else iter(replies or ())
         self._formats = {"json_schema": json_schema, "json_object": json_object, "tool": tools}
         self._temperature = temperature
         self._api_key = api_key
@@ -96,13 +88,10 @@ class JudgeServer(Loopback):
         return [request for request in self.requests if request.path == path]
 
     def routes(self) -> Routes:
-        return {CHAT: self.chat, EMBEDDINGS: self._embeddings}
+        return {CHAT: self.chat, EMBEDDINGS: partial(self.handle, answer=_vectors)}
 
     async def chat(self, request: Request) -> Response:
         return await self.handle(request, self._completion)
-
-    async def _embeddings(self, request: Request) -> Response:
-        return await self.handle(request, _vectors)
 
     async def handle(self, request: Request, answer: Callable[[Recorded], object]) -> Response:
         recorded = await self.record(request)
@@ -112,9 +101,7 @@ class JudgeServer(Loopback):
             is_http = fault is not None and fault.kind in HTTP_FAULTS
             response = await self._http_fault(fault) if fault and is_http else None
             # As some servers write it, with NaN.
-            response = response or Response(
-                json.dumps(answer(recorded)), media_type="application/json"
-            )
+            response = response or Response(json.dumps(answer(recorded)), media_type=JSON)
         async with self._slots:
             await self.rest(self.latency)
         if self._cache is not None:
@@ -159,12 +146,11 @@ class JudgeServer(Loopback):
         if fault.kind is FaultKind.SERVER_ERROR:
             return _error(500, "The server had an error", headers=headers)
         if fault.kind is FaultKind.CUT_BODY:
-            return Response('{"id": "x", "choices": [{"mess', media_type="application/json")
+            return Response('{"id": "x", "choices": [{"mess', media_type=JSON)
         if fault.kind is FaultKind.HANG:
             await self.rest(3600)
-        return StreamingResponse(
-            _broken_off(), media_type="application/json", headers={"content-length": "9999"}
-        )
+        headers = {"content-length": "9999"}
+        return StreamingResponse(_broken_off(), media_type=JSON, headers=headers)
 
     def _completion(self, recorded: Recorded) -> object:
         content = self.content(recorded)
@@ -193,7 +179,7 @@ class JudgeServer(Loopback):
     def content(self, recorded: Recorded) -> str:
         if callable(self._replies):
             return self._replies(recorded.body)
-        if self._replies is not None and (text := next(self._replies, None)) is not None:
+        if (text := next(self._replies, None)) is not None:
             return text
         reply = truthful_reply(recorded.body)
         return spoiled(recorded.fault, reply) if recorded.fault else json.dumps(reply)

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Self
+from typing import Any, Self
 
 import uvicorn
 from starlette.applications import Starlette
@@ -21,16 +21,12 @@ METHODS = ["GET", "POST", "PATCH"]
 
 
 class _PromptServer(uvicorn.Server):
-    """Looks more often whether it is to stop: tests start and stop hundreds of them."""
-
     async def main_loop(self) -> None:
         while not await self.on_tick(0):
             await asyncio.sleep(0.01)
 
 
 class Loopback:
-    """A server; a context manager."""
-
     def __init__(self) -> None:
         self.is_stopping = False
         # asyncio switches Nagle's delay of 40 ms off only where the protocol is named.
@@ -42,15 +38,9 @@ class Loopback:
         app = Starlette()
         for path, handler in self.routes().items():
             app.add_route(path, handler, methods=METHODS)
-        self._server = _PromptServer(
-            uvicorn.Config(
-                app,
-                log_config=None,
-                log_level="critical",
-                lifespan="off",
-                timeout_graceful_shutdown=1,
-            )
-        )
+        options: Any = {"log_config": None, "log_level": "critical", "lifespan": "off"}
+        config = uvicorn.Config(app, timeout_graceful_shutdown=1, **options)
+        self._server = _PromptServer(config)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), daemon=True
         )
@@ -63,7 +53,6 @@ class Loopback:
         raise NotImplementedError
 
     async def rest(self, seconds: float) -> None:
-        """Sleep, but no longer than until the server is to stop."""
         end = time.monotonic() + seconds
         while not self.is_stopping and (left := end - time.monotonic()) > 0:
             await asyncio.sleep(min(left, 0.02))

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics_pb2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,8 +18,6 @@ from tests.servers.loopback import Loopback, Routes
 
 
 class OtlpCollector(Loopback):
-    """Takes spans, metrics and log records; `only` at one path."""
-
     def __init__(self, only: str | None = None) -> None:
         self.paths: list[str] = []
         self.spans: dict[str, Any] = {}
@@ -52,7 +48,6 @@ class OtlpCollector(Loopback):
             self._grpc.stop(None)
 
     def listen_to_grpc(self) -> str:
-        """Begin to take what comes by gRPC, the default of OpenTelemetry's distro."""
         grpc = pytest.importorskip("grpc")
         self._grpc = grpc.server(ThreadPoolExecutor(4))
         for signal in ("trace", "metrics", "logs"):
@@ -71,7 +66,8 @@ class OtlpCollector(Loopback):
     def take(self, path: str, body: bytes) -> None:
         self.paths.append(path)
         if path == "/v1/metrics":
-            for measured in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            sent = metrics_pb2.ExportMetricsServiceRequest.FromString(body)
+            for measured in sent.resource_metrics:
                 for part in measured.scope_metrics:
                     self.metrics |= {metric.name for metric in part.metrics}
         elif path == "/v1/logs":

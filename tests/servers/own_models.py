@@ -103,8 +103,6 @@ def _about() -> dict[str, Any]:
 
 
 class OwnEmbedder:
-    """An embedder over this model; `about` is what the model told last."""
-
     name = "own"
 
     def __init__(self, process: InProcess = "auto") -> None:

@@ -16,8 +16,6 @@ from tests.servers.loopback import Loopback, Routes
 
 @dataclass(frozen=True)
 class Request:
-    """Request of a sink."""
-
     method: str
     path: str
     headers: dict[str, str]
@@ -26,8 +24,6 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of the platform: a status, a JSON body, headers, after some seconds."""
-
     status: int = 200
     body: Any = None
     headers: tuple[tuple[str, str], ...] = ()
@@ -45,8 +41,6 @@ def well(request: Request) -> Answer:
 
 
 class PlatformServer(Loopback):
-    """Answers each request by a function and keeps all requests."""
-
     def __init__(self, answer: Callable[[Request], Answer]) -> None:
         self.requests: list[Request] = []
         self.answer = answer

@@ -11,8 +11,6 @@ _BLOCK = 64
 
 
 class PrefixCache:
-    """Beginnings of prompts by hash, in blocks of 64 characters."""
-
     def __init__(self) -> None:
         self._known: set[bytes] = set()
 

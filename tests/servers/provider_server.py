@@ -23,8 +23,6 @@ Body: TypeAlias = Mapping[str, Any]
 
 
 class ProviderServer(JudgeServer):
-    """`JudgeServer` that also speaks the formats of Anthropic and Azure."""
-
     def __init__(self, **options: Any) -> None:
         self._takes_schema = options.get("json_schema", True)
         super().__init__(**options)

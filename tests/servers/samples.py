@@ -6,30 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Support, Verdict
-from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.usage import Usage
 from tests.support.judge_task import JudgeTask
 
+F = Finding
 DECOMPOSE = JudgeTask(
-    wanted=frozenset(
-        {
-            Finding.ANSWER_CLAIMS,
-            Finding.REFERENCE_CLAIMS,
-            Finding.ENTITIES,
-            Finding.QUESTIONS,
-            Finding.STANCE,
-        }
-    ),
+    wanted=frozenset({F.ANSWER_CLAIMS, F.REFERENCE_CLAIMS, F.ENTITIES, F.QUESTIONS, F.STANCE}),
     question="When did the lighthouse of Varne open?",
     answer="The lighthouse of Varne opened in 1841. Its lamp burns oil.",
     reference="The lighthouse of Varne opened in 1841. Its keeper was Ada Lorne.",
 )
 VERIFY_PARTS = (
-    Finding.ANSWER_SUPPORT,
-    Finding.REFERENCE_SUPPORT,
-    Finding.RELEVANCE,
-    Finding.RELEVANCE_TO_ANSWER,
-    Finding.ENTITIES_FOUND,
+    *(F.ANSWER_SUPPORT, F.REFERENCE_SUPPORT),
+    *(F.RELEVANCE, F.RELEVANCE_TO_ANSWER, F.ENTITIES_FOUND),
 )
 """Verdicts by the chunks: one call."""
 AGREEMENTS = (Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT)
@@ -67,28 +57,12 @@ LONG_VERIFY = JudgeTask(
     entities=("Ada  Lorne", "the sea", "Norway"),
 )
 """Its first answer claim needs two chunks together: the first and the second or the fourth."""
-RATE = JudgeTask(
-    wanted=frozenset(
-        {
-            Finding.DIRECT_RELEVANCE,
-            Finding.GEVAL,
-            Finding.CLASSIFICATION,
-            Finding.CORRECTNESS,
-            Finding.ALIGNMENT,
-            Finding.ATTITUDE,
-        }
-    ),
-    question=DECOMPOSE.question,
-    answer=DECOMPOSE.answer or "",
-    reference=DECOMPOSE.reference,
-)
-GRADE = JudgeTask(
-    wanted=frozenset(
-        {Finding.ACCURACY_RATINGS, Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS}
-    ),
-    question=DECOMPOSE.question,
+RATINGS = {F.DIRECT_RELEVANCE, F.GEVAL, F.CLASSIFICATION, F.CORRECTNESS, F.ALIGNMENT, F.ATTITUDE}
+RATE = replace(DECOMPOSE, wanted=frozenset(RATINGS))
+GRADE = replace(
+    DECOMPOSE,
+    wanted=frozenset({F.ACCURACY_RATINGS, F.CONTEXT_RATINGS, F.GROUNDEDNESS_RATINGS}),
     chunks=VERIFY.chunks,
-    answer=DECOMPOSE.answer,
     reference="The lighthouse of Varne opened in 1841.",
 )
 """The reference states half of the answer, so that its two accuracy ratings differ."""
@@ -106,25 +80,12 @@ def _bare(item: Support | Verdict | ChunkRelevance) -> object:
     return item.holds if isinstance(item, Verdict) else item.useful
 
 
-TRUTH = {
-    Finding.ANSWER_SUPPORT: [(True, False, False), (False, False, False)],
-}
+TRUTH = {Finding.ANSWER_SUPPORT: [(True, False, False), (False, False, False)]}
 
 
 def found(findings: Findings) -> dict[Finding, object]:
     values = {kind: getattr(findings, kind.value) for kind in TRUTH}
     return {k: v.cause if isinstance(v, NotScored) else verdicts(v) for k, v in values.items()}
-
-
-def is_right_or_absent(values: dict[Finding, object]) -> bool:
-    return all(
-        value is Cause.JUDGE_FAILED
-        or (
-            isinstance(value, list)
-            and all(one in (None, true) for one, true in zip(value, TRUTH[kind], strict=True))
-        )
-        for kind, value in values.items()
-    )
 
 
 def spent(findings: Findings) -> Usage:

@@ -36,8 +36,6 @@ USED = Usage(calls=1, input_tokens=120, output_tokens=60, cost=0.12)
 
 
 class BrainChat:
-    """A model that tells the truth, changed by one step per call; the last step repeats."""
-
     name = "brain:test"
 
     def __init__(self, steps: Sequence[Step] = (right,)) -> None:
@@ -60,7 +58,6 @@ class BrainChat:
 
     @property
     def groups(self) -> list[list[str]]:
-        """Groups of questions that each prompt asked for."""
         return [asked_groups(body(prompt)) for prompt in self.prompts]
 
     async def aclose(self) -> None: ...

@@ -14,15 +14,12 @@ from rag_eval_hooks.cli.main import main
 
 
 class Finished(NamedTuple):
-    """A finished command."""
-
     code: int
     out: str
     err: str
 
 
 def run_command(folder: Path, *arguments: str, variables: Mapping[str, str]) -> Finished:
-    """Run `rag-eval-hooks` with arguments, in a folder, with an environment of its own."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     out, err = io.StringIO(), io.StringIO()
     with (

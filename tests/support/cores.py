@@ -12,7 +12,6 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def model_processes_have_cores() -> Iterator[None]:
-    """Schedule the processes that descend from this one as any other; where it may, on Linux."""
     if sys.platform != "linux":
         yield
         return

@@ -49,7 +49,6 @@ def samples(count: int, seed: int = 7, contexts: int = 5) -> list[Sample]:
 
 
 def planted(count: int, seed: int = 5) -> Iterator[Sample]:
-    """Samples whose chunks state each claim wholly, in two parts, or not at all."""
     draw = random.Random(seed)
     for number in range(count):
         facts = [f"Mill {number} has {draw.randint(20, 99)} sacks of kind {n}" for n in range(9)]

@@ -28,8 +28,6 @@ PLATFORMS: dict[str, Callable[[str], PlatformSink]] = {
 
 
 class Dispatched:
-    """A dispatcher, with what it counts."""
-
     def __init__(self, *sinks: Any, folder: Path | None = None, **config: Any) -> None:
         self.incidents = Incidents()
         self.outbox = Outbox(folder, max_bytes=1_000_000_000, incidents=self.incidents)
@@ -40,7 +38,6 @@ class Dispatched:
         self.outbox.start()
 
     def put(self, *evaluations: Evaluation) -> None:
-        """Store results, and hand them to the sinks."""
         for evaluation in evaluations:
             jobs = self.dispatch.jobs(evaluation, time.time())
             assert self.outbox.done(Job(EVALUATE), "scored", jobs).result(60)

@@ -14,19 +14,15 @@ FAITHFUL: Final = Findings(answer_claims=("a",), answer_support=(Support((True,)
 
 
 def faithful_judge(**options: Any) -> ScriptedJudge:
-    """Return a judge that finds one supported claim in every answer."""
     return ScriptedJudge(FAITHFUL, **options)
 
 
 class StuckJudge(ScriptedJudge):
-    """Judge that is asked and does not reply within any test."""
-
     def __init__(self) -> None:
         super().__init__(FAITHFUL, latency=600)
         self.replies = 0
 
     async def make(self, *call: Any) -> Findings:
-        """Reply after ten minutes."""
         findings = await super().make(*call)
         self.replies += 1
         return findings
@@ -42,7 +38,6 @@ def record_request(
     attributes: dict[str, Any] | None = None,
     workflow: str = "app",
 ) -> None:
-    """Record a request with one retrieved chunk, as an integration does."""
     recorder = evals.recorder
     root = recorder.start(name, None, RunKind.CHAIN, workflow, attributes or {})
     assert root is not None
@@ -55,6 +50,5 @@ def record_request(
 
 
 def total(stats: Stats) -> int:
-    """Return the sum of all columns, which is to be the number of offered samples."""
     counted = stats.scored + stats.sampled_out + stats.shipped + stats.pending
     return counted + sum(stats.dropped.values()) + sum(stats.failed.values())

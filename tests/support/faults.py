@@ -12,8 +12,6 @@ Spoil = Callable[[str, Callable[..., None], Any, dict[str, Any]], None]
 
 
 class Unreadable(Mapping[str, Any]):
-    """A mapping that fails."""
-
     def __getitem__(self, key: str) -> Any:
         raise RuntimeError(key)
 
@@ -25,8 +23,6 @@ class Unreadable(Mapping[str, Any]):
 
 
 class Faults:
-    """Passes every event on, but one of them, by its number, with a fault."""
-
     def __init__(self, number: int, fault: str, spoil: Spoil) -> None:
         self.left = number
         self.late: list[Callable[[], None]] = []
@@ -36,7 +32,6 @@ class Faults:
         self._spoil = spoil
 
     def pass_on(self, kind: str, event: Callable[..., None], /, *args: Any, **more: Any) -> None:
-        """Pass an event on, or what the fault makes of it."""
         self.kinds.append(kind)
         self.left -= 1
         if self.left == -1:
@@ -66,7 +61,6 @@ def judged(
     *,
     in_any_order: bool = False,
 ) -> str:
-    """Return whether a sample is right, absent, marked or, alas, false."""
     if sample.status != "ok":
         return "absent"
     if sample.cut_parts:

@@ -16,8 +16,6 @@ from tests.waiting import PATIENCE, until
 
 
 class WorkerProcess:
-    """A worker in a process of its own; a context manager."""
-
     def __init__(
         self,
         folder: Path,
@@ -47,7 +45,6 @@ class WorkerProcess:
 
     @property
     def is_ready(self) -> bool:
-        """True once it takes batches."""
         return self.log.exists() and b" ready." in self.log.read_bytes()
 
     def kill(self) -> None:
@@ -70,7 +67,6 @@ class WorkerProcess:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a results file; none if it does not exist yet."""
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
@@ -78,5 +74,4 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def results(path: Path) -> Counter[str]:
-    """Return how often each sample is in a results file."""
     return Counter(line["sample"]["sample_id"] for line in lines(path))

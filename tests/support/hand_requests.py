@@ -18,8 +18,6 @@ ALPHABETS = (
 
 @dataclass(frozen=True)
 class Request:
-    """A question, what there is to find for it, and what the model says."""
-
     question: str
     documents: tuple[str, ...]
     answer: str
@@ -38,7 +36,6 @@ def random_request(dice: random.Random) -> Request:
 
 
 def as_request(sample: Sample) -> Request:
-    """Return what was captured of a request that ended well."""
     assert sample.status is Status.OK
     contexts = tuple(context.text for context in sample.contexts or ())
     return Request(sample.question, contexts, sample.answer or "")

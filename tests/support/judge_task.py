@@ -12,8 +12,6 @@ from rag_eval_hooks.sample import Context, Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTask:
-    """What a judge is asked, for `dataclasses.replace`."""
-
     wanted: frozenset[Finding]
     question: str
     chunks: tuple[str, ...] = ()

@@ -16,8 +16,6 @@ from tests.matrix.world import World
 
 
 class Fixed(BaseRetriever):
-    """Returns its documents, whatever is asked."""
-
     documents: list[Document]
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:

@@ -12,7 +12,6 @@ from rag_eval_hooks.config import limits
 
 @contextmanager
 def small_limits(settings: dict[str, Any]) -> Iterator[None]:
-    """Take the names of limits, in capitals, out of settings; set them while objects are made."""
     chosen = {name: settings.pop(name) for name in [*settings] if name.isupper()}
     with mock.patch.multiple(limits, **chosen) if chosen else mock.MagicMock():
         yield

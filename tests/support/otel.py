@@ -12,8 +12,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 
 class Spans:
-    """Spans that were exported."""
-
     def __init__(self, **options: Any) -> None:
         self._exporter = InMemorySpanExporter()
         self.provider = TracerProvider(shutdown_on_exit=False, **options)
@@ -34,8 +32,6 @@ class Spans:
 
 
 class Metrics:
-    """Metrics that were collected."""
-
     def __init__(self, **options: Any) -> None:
         self._reader = InMemoryMetricReader()
         self.provider = MeterProvider([self._reader], **options)

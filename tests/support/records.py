@@ -12,7 +12,6 @@ from tests.support.variation import Variation
 
 
 def drawn_record(draw: Variation, depth: int = 2) -> dict[str, Any]:
-    """Return values of every kind, in levels."""
     record: dict[str, Any] = {
         draw.name(): draw.word(),
         draw.name(): draw.chance.randint(1000, 9999),
@@ -30,12 +29,10 @@ def drawn_record(draw: Variation, depth: int = 2) -> dict[str, Any]:
 
 
 def number_in(record: dict[str, Any]) -> str:
-    """Return the whole number on the first level of a record."""
     return str(next(value for value in record.values() if type(value) is int))
 
 
 def as_model(held: Any, draw: Variation) -> Any:
-    """Return the same record, of models alone."""
     if not isinstance(held, dict):
         return held
     values = {name: as_model(value, draw) for name, value in held.items()}

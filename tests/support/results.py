@@ -17,13 +17,11 @@ START = 1_700_000_000_000_000_000
 def evaluation(
     sample: Sample, outcomes: Mapping[str, Outcome], *, start: int = START, **fields: Any
 ) -> Evaluation:
-    """Return an evaluation that took a millisecond."""
     values: dict[str, Any] = {"probability": None, "end": start + 1_000_000, **fields}
     return Evaluation(sample=sample, outcomes=outcomes, start=start, **values)
 
 
 def write_results(path: Path, evaluations: Iterable[Evaluation], **options: Any) -> Path:
-    """Write a results file by the sink itself."""
     sink = JsonlSink(path, **options)
     for one in evaluations:
         sink.deliver(one)
@@ -31,12 +29,10 @@ def write_results(path: Path, evaluations: Iterable[Evaluation], **options: Any)
 
 
 def row(outcomes: Mapping[str, Outcome], **fields: Any) -> Evaluation:
-    """Return a row; keywords are metadata of its sample."""
     return Evaluation(sample=Sample(question="q", metadata=fields), outcomes=outcomes)
 
 
 def any_outcome(chance: random.Random) -> Outcome:
-    """Return an outcome with many fields set, one in four not scored."""
     probability = chance.choice([None, 1.0, round(chance.uniform(0.01, 1), 3)])
     if chance.random() < 0.25:
         return NotScored(chance.choice(list(Cause)), "a reason", probability=probability)

@@ -24,7 +24,6 @@ def run_script(
     end: int = 0,
     **variables: str,
 ) -> str:
-    """Run a script and return what it prints."""
     script = folder / "script.py"
     script.write_text(prelude + textwrap.dedent(code), encoding="utf-8")
     done = subprocess.run(

@@ -21,7 +21,6 @@ def size(quick: T, full: T) -> T:
 
 
 def fixed_machine(quick: int, full: int, steps: int) -> settings:
-    """Return the settings of a state machine that runs the same examples every time."""
     return settings(
         max_examples=size(quick, full),
         stateful_step_count=steps,

@@ -15,20 +15,16 @@ _Rows = Sequence[tuple[str, int, str]]
 
 @dataclass(frozen=True, slots=True)
 class StepText:
-    """The output of a step."""
-
     value: Any
     shown: Sequence[str]
     written: str
     fact: str
 
     def answer(self, draw: Variation) -> str:
-        """Return an answer that says the fact: in one or two words, or in a sentence."""
         return draw.chance.choice([self.fact, f"{draw.word()} {self.fact}"])
 
 
 def step_text(draw: Variation, form: str) -> StepText:
-    """Return what a step puts out in a form."""
     rows = [(draw.name(), draw.chance.randint(1000, 9999), draw.name()) for _ in range(3)]
     value, shown = FORMS[form](draw, rows)
     _, number, unit = rows[0] if len(shown) == 1 else draw.chance.choice(rows)
@@ -80,7 +76,6 @@ def _record(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
 
 
 def _nested(draw: Variation, rows: _Rows) -> dict[str, Any]:
-    """Return an answer of an interface: values in values, and a list of short ones."""
     one, number, unit = rows[0]
     inner: Any = {draw.name(): number, draw.name(): unit}
     for _ in range(draw.chance.randint(0, 2)):

@@ -9,8 +9,6 @@ from rag_eval_hooks.sample import Context
 
 
 class Story:
-    """Builds an interaction event by event."""
-
     def __init__(self) -> None:
         self.ended: list[Interaction] = []
         self.recorder = Recorder(self.ended.append)

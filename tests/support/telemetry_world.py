@@ -25,8 +25,6 @@ HALF = Findings(
 
 
 class World:
-    """An application with all three providers."""
-
     def __init__(
         self,
         sampler: Sampler = ALWAYS_ON,

@@ -17,7 +17,6 @@ LANGUAGES = ("latin", "wide", "arabic")
 
 
 def seeds(count: int) -> Sequence[int]:
-    """Return seeds to draw from: `RAGEVAL_SEED` alone if it is set, to replay a failure."""
     given = os.environ.get("RAGEVAL_SEED")
     return [int(given)] if given else range(count)
 
@@ -36,8 +35,6 @@ def run_seed() -> int:
 
 
 class Variation:
-    """Draws of one seed, of which no text repeats another."""
-
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
@@ -45,7 +42,6 @@ class Variation:
         self._names: set[str] = set()
 
     def name(self) -> str:
-        """Return a new identifier that means nothing."""
         while True:
             name = "".join(self.chance.choice(letters) for letters in _LETTERS)
             if name not in self._names and not _SIGNS.search(name):
@@ -53,7 +49,6 @@ class Variation:
                 return name
 
     def word(self) -> str:
-        """Return a word of the language, never drawn before."""
         if self.language == "wide":
             return "".join(self.chance.choices(_WIDE, k=3))
         if self.language == "arabic":
@@ -61,7 +56,6 @@ class Variation:
         return self.name()
 
     def sentence(self, words: int = 0) -> str:
-        """Return a sentence of so many words, by default 8 to 20."""
         drawn = [self.word() for _ in range(words or self.chance.randint(8, 20))]
         if self.language == "wide":
             return "".join(drawn) + "。"
@@ -91,7 +85,6 @@ class Wording:
         self._words: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
-        """Return a text in the drawn words."""
         worded = re.sub(r"[^\W\d_]+", lambda match: self._word(match[0].lower()), text)
         return worded.replace(" ", "") if self.drawn.language == "wide" else worded
 
@@ -102,7 +95,6 @@ class Wording:
         return self._words[word]
 
     def answer(self, question: str, count: int) -> str:
-        """Return what a model says about a question, by the passages it sees: short or long."""
         if self.drawn.seed // len(LANGUAGES) % 2:
             return f"{count}{zlib.crc32(question.encode()) % 9000 + 1000} {self('euro')}"
         return f"{self('To')} <{question}>: {count} {self('passages say it')}."

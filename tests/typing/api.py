@@ -70,7 +70,6 @@ from rag_eval_hooks.score import AnnotatorKind, Outcomes, result_id, score_id
 
 
 def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> RagEval:
-    """Construct evaluators with settings and objects."""
     RagEval("ragas", "heuristic", 0.5, "jsonl:scores.jsonl", sample_timeout=5.0, queue_size=10)
     RagEval(
         embedder="none",
@@ -111,7 +110,6 @@ def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> 
 
 
 def use(evals: RagEval, sample: Sample) -> None:
-    """Use the methods of an evaluator."""
     assert_type(evals.submit(sample), bool)
     assert_type(evals.evaluate(sample), Mapping[str, Score | NotScored])
     assert_type(asyncio.run(evals.aevaluate(sample)), Mapping[str, Score | NotScored])
@@ -129,7 +127,6 @@ def use(evals: RagEval, sample: Sample) -> None:
 
 
 async def deliver(sample: Sample, outcomes: Outcomes) -> None:
-    """Take the outcomes of one sample: a sink may be a function, async too."""
     assert_type(sample.contexts, tuple[Context, ...] | None)
     assert_type(sample.answer, str | None)
     assert_type(sample.status, Status)
@@ -145,16 +142,12 @@ async def deliver(sample: Sample, outcomes: Outcomes) -> None:
 
 
 class OwnSink:
-    """A sink that takes feedback."""
-
     place = "own"
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Take one evaluation."""
         assert_type(evaluation.sample, Sample)
 
     def feedback(self, feedback: Feedback) -> None:
-        """Take one feedback."""
         assert_type(feedback.score, float | None)
 
     def close(self) -> None:
@@ -162,15 +155,11 @@ class OwnSink:
 
 
 class OwnRule:
-    """A rule of redaction."""
-
     def matches(self, text: str) -> list[Match]:
-        """Return what to take out."""
         return []
 
 
 def protocols(url: str) -> None:
-    """Objects of the application's own fit the protocols."""
     own: list[Sink] = [OwnSink(), MemorySink()]
     langfuse = LangfuseSink(url, public_key="p", secret_key="s")
     platforms = (langfuse, MlflowSink(url, token="t"), PhoenixSink(url, api_key="k"))
@@ -191,7 +180,6 @@ def protocols(url: str) -> None:
 
 
 def fail() -> str:
-    """Errors share one base class, and a wrong setting says what is accepted."""
     try:
         RagEval(sample_rate=2.0)
     except ConfigError as error:

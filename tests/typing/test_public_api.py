@@ -16,7 +16,6 @@ WITH_AN_EXTRA = ("OpenAIEmbedder", "OpenAIJudge", "Patterns", "RagEvalSpanProces
 
 
 def test_every_public_name_is_typed() -> None:
-    """The file that mypy checks uses every public name."""
     used = ast.parse(Path(__file__).with_name("api.py").read_text(encoding="utf-8"))
     imported = {
         alias.name
@@ -35,14 +34,12 @@ def test_every_setting_is_a_typed_keyword() -> None:
 
 
 def test_every_public_name_exists() -> None:
-    """`__all__` names what there is, sorted, once."""
     names = rag_eval_hooks.__all__
     assert list(names) == sorted(set(names))
     assert all(hasattr(rag_eval_hooks, name) for name in (*names, *WITH_AN_EXTRA))
 
 
 def test_a_star_import_needs_no_extra() -> None:
-    """`import *` brings names that need no extra, and works where none is installed."""
     hide = "sys.modules['openai'] = sys.modules['opentelemetry.sdk'] = None"
     code = f"import sys; {hide}; from rag_eval_hooks import *; RagEval"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

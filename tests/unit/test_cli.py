@@ -21,7 +21,6 @@ from tests.support.scripts import environment
 
 
 def test_output_closed_early_ends_without_traceback() -> None:
-    """Behind `| head` nothing is printed to stderr, and the exit code is the shell's."""
     command = [sys.executable, "-m", "rag_eval_hooks", "metrics"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -65,7 +64,6 @@ LINES = st.builds(json.dumps, st.fixed_dictionaries({"sample": VALUES, "outcomes
 )
 @settings(max_examples=40, deadline=None)
 def test_any_bytes_in_a_file_end_without_traceback(data: bytes, command: str) -> None:
-    """Whatever a results file, labels or a data set hold, the error is a line."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "x.jsonl").write_bytes(data)
         more = {"report": ("--labels", "x.jsonl"), "calibrate": ("x.jsonl",)}
@@ -78,7 +76,6 @@ def test_any_bytes_in_a_file_end_without_traceback(data: bytes, command: str) ->
 def test_metrics_lists_every_metric_and_works_its_example(
     capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
 ) -> None:
-    """Scale, direction and source in a line each; on the example every metric has its value."""
     assert main(["metrics"]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     for line, metric in zip(lines, ALL_METRICS, strict=True):

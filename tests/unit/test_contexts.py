@@ -150,7 +150,6 @@ def store(
 
 @varied
 def test_rewritten_text_replaces_only_the_document_it_was_made_of(seed: int) -> None:
-    """Two stores number their documents alike, and the step was given that of the second."""
     one, two = Variation(seed).passages(2)
     short = two[: len(two) // 2]
     later = f"{short} ..."

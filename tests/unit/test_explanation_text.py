@@ -102,7 +102,6 @@ CONTENTS: st.SearchStrategy[Content] = (
 
 @given(CONTENTS, st.sampled_from([40, 100, 500, 3000, 20_000]))
 def test_content_is_bounded_and_stays_json(value: Content, limit: int) -> None:
-    """At any length of the limit: no attribute is longer, JSON is JSON, and a cut is marked."""
     written = plain({"key": value}, limit)["key"]
     assert isinstance(written, str)
     assert len(written) <= limit

@@ -101,16 +101,9 @@ def test_support_of_a_drawn_claim_is_what_its_chunk_states(
     form, a, b, n = fact
     assume(name not in (a, b) and other != n)
     sentence = form.format(a=a, b=b, n=n)
-    words = {
-        "a": a,
-        "b": b,
-        "n": n,
-        "sentence": sentence,
-        "bare": sentence.rstrip("."),
-        "other_value": form.format(a=a, b=b, n=other),
-        "other_name": form.format(a=a, b=name, n=n),
-        "exchanged": form.format(a=b, b=a, n=n),
-    }
+    words = {"a": a, "b": b, "n": n, "sentence": sentence, "bare": sentence.rstrip(".")}
+    words |= {"other_value": form.format(a=a, b=b, n=other)}
+    words |= {"other_name": form.format(a=a, b=name, n=n), "exchanged": form.format(a=b, b=a, n=n)}
     found = support(claim.format(**words), FILLER, passage(stated.format(**words)))
     if verdict is None:
         assert not found.supported
@@ -205,10 +198,7 @@ def test_calibrate_writes_a_file_that_the_judge_reads(
 ) -> None:
     probabilities, truths = drawn(random.Random(1), 120, 1.0, -1.0)
     assert main(written(tmp_path, probabilities, truths)) == 0
-    text = capsys.readouterr().out
-    for word in ("AUROC", "kappa", "balanced accuracy", "best cut", "calibration error"):
-        assert word in text
-    assert "labels             120" in text
+    assert "labels             120" in capsys.readouterr().out
     made = Calibration.read(tmp_path / "made.json")
     assert made == replace(fitted(probabilities, truths), judge="heuristic", version="heuristic.9")
     assert not HeuristicJudge(calibration=tmp_path / "made.json").screening

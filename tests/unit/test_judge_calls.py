@@ -55,32 +55,24 @@ async def many(
     return await asyncio.gather(*(one() for _ in range(count)), return_exceptions=True)
 
 
-def test_outcome_of_an_error_tells_whether_the_judge_answers() -> None:
-    cases: list[tuple[BaseException, CallOutcome | None, bool | None]] = [
-        (BUSY, CallOutcome.RATE_LIMITED, True),
-        (StatusError(429, "insufficient_quota"), CallOutcome.ERROR, False),
-        (TimeoutError(), CallOutcome.TIMEOUT, False),
-        (RuntimeError("a client of the user's"), CallOutcome.ERROR, False),
-        (StatusError(400), CallOutcome.REFUSED, True),
-        (ValueError("the reply is not JSON"), CallOutcome.ERROR, None),
-        (JudgeError("it returned None"), CallOutcome.ERROR, None),
-        (asyncio.CancelledError(), CallOutcome.CANCELLED, None),
-        (JudgeUnavailable("open"), None, None),
+def test_error_tells_outcome_whether_the_judge_answers_and_a_pause() -> None:
+    cases: list[tuple[BaseException, CallOutcome | None, bool | None, float]] = [
+        (StatusError(429, retry_after_ms="1500"), CallOutcome.RATE_LIMITED, True, 1.5),
+        (StatusError(429, retry_after="9999"), CallOutcome.RATE_LIMITED, True, 60.0),
+        (StatusError(429, retry_after="soon"), CallOutcome.RATE_LIMITED, True, 0.0),
+        (StatusError(429, retry_after=formatdate(9e9)), CallOutcome.RATE_LIMITED, True, 60.0),
+        (StatusError(429, "insufficient_quota"), CallOutcome.ERROR, False, 0.0),
+        (StatusError(400, retry_after="3"), CallOutcome.REFUSED, True, 0.0),
+        (TimeoutError(), CallOutcome.TIMEOUT, False, 0.0),
+        (RuntimeError("a client of the user's"), CallOutcome.ERROR, False, 0.0),
+        (JudgeError("it returned None"), CallOutcome.ERROR, None, 0.0),
+        (asyncio.CancelledError(), CallOutcome.CANCELLED, None, 0.0),
+        (JudgeUnavailable("open"), None, None, 0.0),
     ]
-    for error, outcome, answered in cases:
+    for error, outcome, answered, pause in cases:
         assert (outcome_of(error), answers(error)) == (outcome, answered), error
-
-
-def test_pause_is_requested_by_an_overloaded_judge_only() -> None:
-    for status, headers, pause in (
-        (429, {"retry_after": "3"}, 3.0),
-        (429, {"retry_after_ms": "1500", "retry_after": "2"}, 1.5),
-        (400, {"retry_after": "3"}, 0.0),
-        (429, {"retry_after": "9999"}, 60.0),
-        (429, {"retry_after": "soon"}, 0.0),
-        (429, {"retry_after": formatdate(time.time() + 3600)}, 60.0),
-    ):
-        assert requested_pause(StatusError(status, **headers)) == pause, (status, headers)
+        if isinstance(error, StatusError):
+            assert requested_pause(error) == pause
 
 
 @given(st.integers(1, 5), st.lists(st.sampled_from(["ok", "busy", "cancel"]), max_size=40))
@@ -287,9 +279,6 @@ def test_processes_share_one_budget_and_not_the_connection(tmp_path: Path) -> No
     spent = limited.spent()["hour"]
     assert spent.calls == sent <= 60
     assert 20_000 - 4 * 500 <= spent.tokens <= 20_000 + 4 * 410
-
-
-# Prices.
 
 
 def test_the_exact_name_wins_then_the_first_pattern_by_a_million_tokens() -> None:

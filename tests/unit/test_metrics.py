@@ -123,7 +123,6 @@ def by(*chunks: int) -> Support:
 def test_share_is_that_of_cited_claims_whose_passage_supports_them(
     drawn: list[tuple[list[str], int, int]], form: str
 ) -> None:
-    """A claim is cited by its sentence's numbers; 0 stands for none, of citations and support."""
     said = [" ".join([*words, f"thing{at}"]).capitalize() for at, (words, *_) in enumerate(drawn)]
     answer = " ".join(
         form.format(text=text, n=cited) if cited else f"{text}."
@@ -197,7 +196,6 @@ def outcomes(
     k: int | None = None,
     cut: tuple[str, ...] = (),
 ) -> dict[str, Outcome]:
-    """Return the outcomes by the names of the measures."""
     contexts = tuple(Context(text="a chunk", id=one) for one in retrieved)
     sample = Sample(question="q", contexts=contexts, reference_ids=tuple(relevant), truncated=cut)
     found = {one.id: one.score(sample, Findings()) for one in retrieval_metrics(k)}

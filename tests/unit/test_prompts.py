@@ -44,7 +44,6 @@ def test_all_prompts_with_contexts_share_a_beginning() -> None:
 
 
 def test_schemas_are_strict_and_grounds_come_before_verdicts() -> None:
-    """Every object requires its keys and allows no other."""
     decided = {"verdict", "useful", "rating", "found", "value", "score", "correct"}
     for kind in SPECS:
         for prompt in prompts_of(kind):

@@ -33,8 +33,6 @@ A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
 
 
 class Log(list[Interaction]):
-    """Ended interactions, with a recorder that fills it."""
-
     def __init__(self) -> None:
         super().__init__()
         self.recorder, self.incidents = Recorder(self.append), Incidents()
@@ -95,8 +93,6 @@ def test_too_many_contexts_keep_those_the_answer_names_then_the_best_ranked(sear
 
 
 def test_dropped_generator_swallows_no_other_question(log: Log) -> None:
-    """A value set in one context is never taken back in another; nothing raises."""
-
     def stream() -> Generator[str, None, None]:
         with log.open("dropped"):
             yield "token"
@@ -136,7 +132,6 @@ async def test_task_that_outlives_an_interaction_neither_joins_nor_keeps_it(log:
 
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=12))
 def test_root_whose_id_is_used_again_is_another_interaction(names: list[str]) -> None:
-    """Applications name requests by ids of their own, and a retry may use one again."""
     log = Log()
     for number, name in enumerate(names):
         root = log.start(name)
@@ -151,7 +146,6 @@ def test_root_whose_id_is_used_again_is_another_interaction(names: list[str]) ->
 
 
 def test_late_children_in_threads_start_no_request(log: Log) -> None:
-    """A run that starts while its parent ends is a part of that or nothing, never a root."""
     names: list[str] = []
 
     def children(of: str) -> None:
@@ -210,7 +204,6 @@ def copier(snapshots: Snapshots | None = None, **limits: int) -> Copier:
 
 @given(VALUES, VALUES)
 def test_copy_is_the_same_object_until_the_value_changes(value: Any, added: Any) -> None:
-    """Readers tell by identity what a step hands on."""
     snapshots, held = Snapshots(), {"before": value, "list": [value]}
     first = copier(snapshots, nodes=LATE_NODES).of(held)
     assert copier(snapshots, nodes=LATE_NODES).of(held) is first

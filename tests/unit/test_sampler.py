@@ -82,7 +82,6 @@ shares = st.builds(Share, rates, st.text())
 def test_decision_of_another_process_is_the_same_decision(
     position: int, told: dict[str, Share], admission: float | None, data: st.DataObject
 ) -> None:
-    """Metrics that only this process has share the sample's own probability."""
     first = Decision(position, Rates(told), admission)
     again = Decision.from_dict(json.loads(json.dumps(first.to_dict())))
     assert (again.position, again.rates.shares, again.admission) == (position, told, admission)

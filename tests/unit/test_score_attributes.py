@@ -83,7 +83,6 @@ def test_the_headline_is_the_worst_failure(drawn: dict[str, tuple[float, float |
 
 
 def test_without_a_failure_groundedness_is_the_headline() -> None:
-    """Wherever it stands in the list; a missing citation is never the first thing to read."""
     undecided = NotScored(Cause.UNDEFINED, "the judge cannot tell", risk=0.62, undecided=True)
     for grounded in GROUNDED:
         for order in itertools.permutations([CITES, RECALL, grounded, RELEVANT]):
@@ -96,7 +95,6 @@ def test_without_a_failure_groundedness_is_the_headline() -> None:
 
 
 def test_status_names_failures_and_a_pass_needs_all_that_should_be_scored() -> None:
-    """One fail fails; a metric that cannot be scored is no failure and no pass."""
     limits = {FAITHFUL: 0.5, RECALL: 0.5}
     cases: list[tuple[dict[str, Outcome], str, bool | None]] = [
         ({FAITHFUL: HALF, RECALL: HALF}, "ok", True),

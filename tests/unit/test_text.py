@@ -12,12 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks.metrics.metric_options import DontKnow, dont_know_phrase
-from rag_eval_hooks.text.folding import (
-    fold,
-    squash,
-    stem,
-    tokens,
-)
+from rag_eval_hooks.text.folding import fold, squash, stem, tokens
 from rag_eval_hooks.text.key_terms import Searched, entities, keywords
 from rag_eval_hooks.text.numbers import Number, numbers
 from rag_eval_hooks.text.sentences import sentences
@@ -86,18 +81,12 @@ def test_any_text_is_read_whole(text: str) -> None:
     assert all(searched.holds(keyword) for keyword in keywords(text))
 
 
-REFUSING = (
-    "I don\N{RIGHT SINGLE QUOTATION MARK}t know the answer to that.",
-    "The provided context does not mention the price. Therefore, I am unable to answer.",
-)
-ANSWERING = (
-    "The author is unknown, but the poem dates from the tenth century.",
-    "I'm not sure, but I think that it was 1990.",
-    "“I do not know,” said Alice, and she went through the door.",
-)
-
-
 def test_answer_refuses_if_its_main_clause_does() -> None:
-    for answer in (*REFUSING, *ANSWERING):
-        refused = dont_know_phrase(answer, DontKnow.REFUSAL) is not None
-        assert refused is (answer in REFUSING), answer
+    for answer, refuses in (
+        ("I don\N{RIGHT SINGLE QUOTATION MARK}t know the answer to that.", True),
+        ("The context does not mention the price. Therefore, I am unable to answer.", True),
+        ("The author is unknown, but the poem dates from the tenth century.", False),
+        ("I'm not sure, but I think that it was 1990.", False),
+        ("“I do not know,” said Alice, and she went through the door.", False),
+    ):
+        assert (dont_know_phrase(answer, DontKnow.REFUSAL) is not None) is refuses, answer

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,6 @@ for name in ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGALRM", "SIGCHLD", "pthread_sigm
 
 
 def test_everything_works_without_posix(tmp_path: Path) -> None:
-    """Import, evaluation, files, spool, budget, signals and `doctor` need nothing of it."""
     printed = run_script(
         tmp_path,
         """
@@ -68,7 +68,6 @@ def test_everything_works_without_posix(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
 def test_files_with_content_are_their_owners_alone(tmp_path: Path) -> None:
-    """Results and budget have mode 0600, whatever the umask."""
     before = os.umask(0)
     try:
         write_results(tmp_path / "scores.jsonl", [evaluation(sample(), {})])
@@ -87,29 +86,20 @@ class _TimeLimitError(Exception):
     pass
 
 
-class _Handler:
-    def handle(self, _number: int, _frame: object) -> None:
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no such signal on this platform")
+@pytest.mark.parametrize("wrap", [lambda handle: handle, functools.partial])
+def test_exception_of_a_signal_handler_is_raised_again(wrap: Any) -> None:
+    """The host's edge keeps what an application raises into whatever runs."""
+
+    def handle(_number: int, _frame: object) -> None:
         raise _TimeLimitError
 
-    __call__ = handle
-
-
-def _at_the_edge(incidents: Incidents) -> None:
+    incidents, before = Incidents(), signal.signal(signal.SIGALRM, wrap(handle))
     try:
         signal.raise_signal(signal.SIGALRM)
     except Exception as error:  # noqa: BLE001 - as at the host's edge
-        incidents.report("offer", error)
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no such signal on this platform")
-def test_exception_of_a_signal_handler_is_raised_again() -> None:
-    """The host's edge keeps what an application raises into whatever runs."""
-    for handler in (_Handler().handle, _Handler(), functools.partial(_Handler.handle, _Handler())):
-        incidents = Incidents()
-        before = signal.signal(signal.SIGALRM, handler)
-        try:
-            with pytest.raises(_TimeLimitError):
-                _at_the_edge(incidents)
-        finally:
-            signal.signal(signal.SIGALRM, before)
-        assert incidents.counts() == {}
+        with pytest.raises(_TimeLimitError):
+            incidents.report("offer", error)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert incidents.counts() == {}

@@ -48,7 +48,6 @@ def page() -> Iterator[Page]:
 
 
 def screenshot(opened: Page, name: str, fallback: Path) -> Path:
-    """Keeps what is on the page, in the folder that `RAGEVAL_SCREENSHOTS` names, if any."""
     folder = Path(os.environ.get("RAGEVAL_SCREENSHOTS") or fallback)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.png"

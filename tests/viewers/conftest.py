@@ -13,15 +13,11 @@ from tests.viewers.phoenix import Phoenix, phoenix
 
 
 class InPhoenix(NamedTuple):
-    """A Phoenix, and what the demo scored."""
-
     server: Phoenix
     scored: list[Scored]
 
 
 class InMlflow(NamedTuple):
-    """An MLflow server, and what the demo scored."""
-
     server: Mlflow
     scored: list[Scored]
 

@@ -24,8 +24,6 @@ COMMAND = (sys.executable, "-m", "examples.demo")
 
 @dataclass(frozen=True)
 class Scored:
-    """One sample of the demo, as its results file tells it."""
-
     sample: Mapping[str, Any]
     outcomes: Mapping[str, Mapping[str, Any]]
 
@@ -42,14 +40,12 @@ class Scored:
         return str(self.sample["trace_id"])
 
     def failing_claim(self) -> str | None:
-        """A claim of the answer that no context supports."""
         if "ragas.faithfulness" not in self.scores:
             return None
         claims = self.outcomes["ragas.faithfulness"].get("explanation", {}).get("claims", ())
         return next((one["claim"] for one in claims if not one["supported"]), None)
 
     def redeliver(self, sink: PlatformSink, *, value: float | None = None) -> None:
-        """Deliver the scores once more; `value` replaces the faithfulness."""
         read = {name: outcome_from_dict(one) for name, one in self.outcomes.items()}
         outcomes = {name: one for name, one in read.items() if isinstance(one, Score)}
         if value is not None:
@@ -65,13 +61,11 @@ class Scored:
 
 
 def variables(**given: str) -> dict[str, str]:
-    """Return an environment without settings of the machine's own."""
     hidden = ("RAG_EVAL_", "OPENAI_", "OTEL_")
     return {k: v for k, v in os.environ.items() if not k.startswith(hidden)} | given
 
 
 def run_demo(folder: Path, *arguments: str, **given: str) -> list[Scored]:
-    """Runs the demo in a folder, as a user would, and reads its results."""
     done = subprocess.run(
         [*COMMAND, "--output", str(folder / "demo-output"), *arguments],
         cwd=ROOT,
@@ -85,7 +79,6 @@ def run_demo(folder: Path, *arguments: str, **given: str) -> list[Scored]:
 
 
 def results(folder: Path) -> list[Scored]:
-    """Return the results of a demo that ran in a folder."""
     lines = (folder / "demo-output" / "results.jsonl").read_text(encoding="utf-8").splitlines()
     read = [json.loads(line) for line in lines]
     return [Scored(line["sample"], line["outcomes"]) for line in read]

@@ -28,12 +28,10 @@ PARTS = {"text": ("content",), "tool_call": ("name",), "tool_call_response": ("r
 
 
 def problems(name: str, attributes: Mapping[str, Any]) -> list[str]:
-    """Say what the tab could not show of a span."""
     return [f"{name}: {problem}" for problem in _problems(name, attributes)]
 
 
 def sections(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conversation as (role, text) pairs, and the other attributes by name."""
     said = [
         (message["role"], part.get("content"))
         for key in MESSAGES
@@ -46,7 +44,6 @@ def sections(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def headline(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result that the tab shows, by field."""
     prefix = "gen_ai.evaluation."
     return {k.removeprefix(prefix): v for k, v in attributes.items() if k.startswith(prefix)}
 

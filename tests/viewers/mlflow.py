@@ -48,8 +48,6 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Mlflow:
-    """Reads back what it has."""
-
     url: str
     reader: subprocess.Popen[str]
 

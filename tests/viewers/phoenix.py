@@ -25,8 +25,6 @@ query ($condition: String) {
 
 @dataclass(frozen=True)
 class Phoenix:
-    """Reads back what it has."""
-
     url: str
 
     def spans(self, condition: str | None = None) -> dict[str, dict[str, Any]]:
@@ -39,7 +37,6 @@ class Phoenix:
         return {node["spanId"]: {**node, "project": project["id"]} for node in found}
 
     def annotations(self, span_id: str) -> dict[str, dict[str, Any]]:
-        """A span's annotations by name, by the REST API."""
         path = f"{self.url}/v1/projects/default/span_annotations"
         query: dict[str, Any] = {"span_ids": span_id, "limit": 1000}
         found = httpx.get(path, params=query, timeout=30).raise_for_status().json()["data"]

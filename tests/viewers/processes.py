@@ -32,7 +32,6 @@ def executable(name: str, variable: str) -> str:
 def serving(
     command: Sequence[str], folder: Path, ready: str, variables: Mapping[str, str]
 ) -> Iterator[None]:
-    """Runs a server in a folder until the block ends; `ready` answers once it has started."""
     hidden = ("PHOENIX_", "MLFLOW_", "OTEL_", "RAG_EVAL_")
     own = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
     with (folder / "server.log").open("wb") as log:

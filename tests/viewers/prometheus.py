@@ -25,8 +25,6 @@ VARIABLES = {"$__rate_interval": "15s", "$__range": "60s", "$workflow": ".*", "$
 
 @dataclass(frozen=True)
 class Prometheus:
-    """Its HTTP API."""
-
     url: str
 
     def get(self, path: str, **query: str) -> Any:
@@ -35,7 +33,6 @@ class Prometheus:
         return answer.json()["data"]
 
     def numbers(self, expression: str) -> list[float]:
-        """The finite values of an expression, as soon as there are any."""
         deadline = time.monotonic() + PATIENCE
         while True:
             found = [
@@ -49,7 +46,6 @@ class Prometheus:
 
 @contextlib.contextmanager
 def application(folder: Path, arguments: Sequence[str], ready: str) -> Iterator[None]:
-    """The example application, with a judge that costs something."""
     prices = folder / "prices.toml"
     prices.write_text('currency = "USD"\n[models.judge-1]\ninput = 1.0\noutput = 2.0\n')
     with JudgeServer() as judge:
@@ -67,7 +63,6 @@ def application(folder: Path, arguments: Sequence[str], ready: str) -> Iterator[
 
 @contextlib.contextmanager
 def scraping(folder: Path, target: str, interval: str = "1s") -> Iterator[Prometheus]:
-    """A Prometheus with the example's files and flags; only target and intervals are the test's."""
     yaml = pytest.importorskip("yaml")
     command = executable("prometheus", "RAGEVAL_PROMETHEUS")
     compose = yaml.safe_load((FOLDER / "docker-compose.yml").read_text("utf-8"))

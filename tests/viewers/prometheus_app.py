@@ -32,8 +32,6 @@ QUESTIONS = ["How long is the crossing?", "When do ships leave?", "When must car
 
 
 class Handbook(BaseRetriever):
-    """Return both passages of the handbook for every question."""
-
     def _get_relevant_documents(self, query: str, **_: object) -> list[Document]:
         return [Document(text) for text in PASSAGES]
 

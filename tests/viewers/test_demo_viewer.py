@@ -17,7 +17,6 @@ from tests.viewers.processes import ROOT, executable
 
 
 def test_a_first_look(tmp_path: Path) -> None:
-    """The demo is in the Phoenix that it links to; Ctrl-C ends both, and data goes with it."""
     program = executable("phoenix", "RAGEVAL_PHOENIX")
     command = [*COMMAND, "--output", f"{tmp_path}/demo-output"]
     # In a process group of its own, as a terminal starts it.

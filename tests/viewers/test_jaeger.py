@@ -15,8 +15,6 @@ from tests.viewers.genai_tab import UNDECIDED, headline, problems, sections
 
 
 class JaegerSpan(NamedTuple):
-    """A span as Jaeger's query API tells it; times in nanoseconds."""
-
     trace_id: str
     span_id: str
     parent: str | None
@@ -27,7 +25,6 @@ class JaegerSpan(NamedTuple):
 
 
 def jaeger_spans(requests: Iterable[Mapping[str, Any]]) -> Iterator[JaegerSpan]:
-    """Yield the spans of OTLP/JSON export requests."""
     scopes = (s for request in requests for r in request["resourceSpans"] for s in r["scopeSpans"])
     for span in (one for scope in scopes for one in scope["spans"]):
         yield JaegerSpan(
@@ -69,7 +66,6 @@ def in_jaeger(tmp_path_factory: pytest.TempPathFactory) -> InJaeger:
 
 
 def test_each_request_is_one_row(in_jaeger: InJaeger) -> None:
-    """A request is one trace, whose root is its RAG span; no span goes beyond it."""
     assert len(in_jaeger.traces) == len(in_jaeger.scored)
     for one in in_jaeger.scored:
         trace = in_jaeger.traces[one.trace_id]
@@ -82,7 +78,6 @@ def test_each_request_is_one_row(in_jaeger: InJaeger) -> None:
 
 
 def test_the_first_click_shows_question_answer_score_and_reason(in_jaeger: InJaeger) -> None:
-    """The GenAI tab can show every span, and on a RAG span the conversation and its result."""
     for trace in in_jaeger.traces.values():
         for span in trace:
             assert problems(span.operation, span.tags) == []

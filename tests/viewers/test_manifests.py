@@ -34,7 +34,6 @@ def test_files_fit_their_schemas() -> None:
 
 
 def test_collector_decides_after_spans_were_held() -> None:
-    """A tail sampler waits longer than a span may be held, and reads attributes that we set."""
     collector = yaml.safe_load((COMPOSE / "collector.yaml").read_text("utf-8"))
     sampling = collector["processors"]["tail_sampling"]
     assert int(sampling["decision_wait"].rstrip("s")) > RagEvalConfig().hold_timeout

@@ -34,7 +34,6 @@ def test_bad_answers_are_found_by_the_search(in_mlflow: InMlflow) -> None:
 
 
 def test_scores_sent_again_replace_themselves(in_mlflow: InMlflow) -> None:
-    """Delivered a second time, a score replaces itself, with its new value."""
     one = next(one for one in in_mlflow.scored if "ragas.faithfulness" in one.scores)
     one.redeliver(MlflowSink(in_mlflow.server.url), value=0.25)
     notes = in_mlflow.server.traces()[f"tr-{one.trace_id}"]["assessments"]

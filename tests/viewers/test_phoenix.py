@@ -42,7 +42,6 @@ def test_every_score_is_an_attribute_and_an_annotation(in_phoenix: InPhoenix) ->
 
 
 def test_bad_answer_is_found_and_explained(in_phoenix: InPhoenix, tmp_path: Path) -> None:
-    """A condition in Phoenix's filter leaves the bad answers; each shows which claim is false."""
     low = [one for one in in_phoenix.scored if one.scores.get("ragas.faithfulness", 1.0) < 0.5]
     assert set(in_phoenix.server.spans(CONDITION)) == {one.span_id for one in low} != set()
     project = next(iter(in_phoenix.server.spans().values()))["project"]
@@ -59,7 +58,6 @@ def test_bad_answer_is_found_and_explained(in_phoenix: InPhoenix, tmp_path: Path
 
 
 def filtered(opened: Page, expected: int) -> str:
-    """The rows that are left when the condition stands in the filter."""
     # New data every two seconds would draw the table anew, on a slow machine for ever.
     opened.get_by_role("button", name="Stop live streaming").click()
     editor = opened.locator(".cm-content").first
@@ -74,7 +72,6 @@ def filtered(opened: Page, expected: int) -> str:
 
 
 def explained(opened: Page, one: Scored) -> str:
-    """Return the text of a RAG span's page, with the details of its faithfulness."""
     row = opened.locator("tbody tr", has_text=str(one.sample["question"])[:15])
     row.get_by_role("link").first.click()
     opened.get_by_role("button", name=re.compile("^Annotations")).first.click()
@@ -89,7 +86,6 @@ def explained(opened: Page, one: Scored) -> str:
 
 
 def test_scores_sent_again_replace_themselves(in_phoenix: InPhoenix) -> None:
-    """Delivered a second time, a score replaces itself, with its new value."""
     one = next(one for one in in_phoenix.scored if "ragas.faithfulness" in one.scores)
     before = in_phoenix.server.annotations(one.span_id)
     one.redeliver(PhoenixSink(in_phoenix.server.url), value=0.25)
@@ -102,7 +98,6 @@ def test_scores_sent_again_replace_themselves(in_phoenix: InPhoenix) -> None:
 
 
 def test_annotations_of_a_process_that_ends_arrive(in_phoenix: InPhoenix, tmp_path: Path) -> None:
-    """A short script that neither flushes nor waits leaves its scores in Phoenix all the same."""
     code = (
         "from rag_eval_hooks import RagEval, setup_tracing\n"
         "from rag_eval_hooks.capture import RunKind\n"

@@ -27,7 +27,6 @@ PANELS = {
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes the example application itself."""
     pytest.importorskip("opentelemetry.exporter.prometheus")
     port = free_port()
     app = application(
@@ -41,7 +40,6 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 @pytest.mark.parametrize("title", PANELS)
 def test_every_panel_shows_something(title: str, prometheus: Prometheus) -> None:
-    """Each panel's query gives numbers, shares among them between 0 and 1."""
     numbers = prometheus.numbers(filled(PANELS[title]))
     assert numbers, title
     if title.startswith(("Mean", "Failed", "Answers")):
@@ -51,7 +49,6 @@ def test_every_panel_shows_something(title: str, prometheus: Prometheus) -> None
 
 
 def test_query_of_the_docs_gives_means(prometheus: Prometheus) -> None:
-    """The PromQL in Grafana's page of the docs is right as it stands there."""
     page = (ROOT / "docs" / "viewers" / "grafana.md").read_text(encoding="utf-8")
     (query,) = re.findall(r"```promql\n(.*?)```", page, re.DOTALL)
     numbers = prometheus.numbers(query)
@@ -60,7 +57,6 @@ def test_query_of_the_docs_gives_means(prometheus: Prometheus) -> None:
 
 
 def test_alerts_and_variables_read_what_exists(prometheus: Prometheus) -> None:
-    """Prometheus evaluates each rule; the menus of the dashboard offer values."""
     assert prometheus.numbers("rag_eval_score_count")
     names = set(prometheus.get("label/__name__/values"))
 
@@ -80,7 +76,6 @@ def test_alerts_and_variables_read_what_exists(prometheus: Prometheus) -> None:
 
 
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
-    """Each alert fires for a series that it is meant for, and none for a healthy one."""
     promtool = executable("promtool", "RAGEVAL_PROMTOOL")
     tests = Path(__file__).with_name("alerts_test.yml").read_text("utf-8")
     (tmp_path / "alerts_test.yml").write_text(tests.replace("ALERTS", str(FOLDER / "alerts.yml")))

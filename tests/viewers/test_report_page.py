@@ -65,7 +65,6 @@ def row_of(number: int, metrics: int, chance: random.Random) -> Evaluation:
 
 
 def report(folder: Path, samples: int, metrics: int) -> str:
-    """Write a page with long texts in several scripts, and return its address."""
     from rag_eval_hooks.results.render import as_html
     from rag_eval_hooks.results.report import make_report
 
@@ -79,7 +78,6 @@ def report(folder: Path, samples: int, metrics: int) -> str:
 
 
 def axe() -> str | None:
-    """Return axe-core's source, if npm has installed it (`npm install axe-core`)."""
     path = Path(os.environ.get("RAGEVAL_AXE", "node_modules/axe-core/axe.min.js"))
     return path.read_text("utf-8") if path.is_file() else None
 
@@ -89,7 +87,6 @@ def axe() -> str | None:
     [(390, "light", 30), (390, "dark", 1), (1600, "light", 1), (1600, "dark", 30)],
 )
 def test_the_page_is_fit_to_show(tmp_path: Path, width: int, scheme: str, metrics: int) -> None:
-    """Nothing is wider than the window, no error is logged, and axe finds nothing."""
     source = axe()
     if source is None:
         pytest.skip("axe-core is not installed: npm install axe-core")
@@ -147,7 +144,6 @@ def _tab_to(opened: Page, text: str) -> None:
 
 
 def test_pages_and_ranking_by_mouse(tmp_path: Path) -> None:
-    """Every sample is on exactly one page, in the order that was chosen, by the value it shows."""
     with page() as opened:
         opened.goto(report(tmp_path, 120, 3))
         assert opened.locator("#list > li").count() == 50
