@@ -304,9 +304,9 @@ def test_option_that_matches_nothing_names_the_one_meant(name: str, at: int, opt
 
 def test_wrong_object_as_callbacks_raises_the_fix_in_the_call(evals: RagEval) -> None:
     with pytest.raises(AttributeError, match="not a callback handler"):
-        asyncio.run(ask.ainvoke("q", {"callbacks": [evals]}))  # type: ignore[list-item]
+        asyncio.run(ask.ainvoke("q", {"callbacks": [evals]}))  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match=re.escape('config={"callbacks": [handler]}')):
-        ask.invoke("q", {"callbacks": RagEvalCallbackHandler(evals)})  # type: ignore[typeddict-item]
+        ask.invoke("q", {"callbacks": RagEvalCallbackHandler(evals)})  # type: ignore[arg-type]
 
 
 def test_handler_class_as_a_callback_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
