@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import hmac
-import itertools
 import json
 import os
 import random
@@ -22,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import ConfigError, JsonlSink, RagEval, Sample
+from rag_eval_hooks import JsonlSink, RagEval, Sample
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery import outbox_file
 from rag_eval_hooks.results import read
@@ -226,11 +225,10 @@ def test_reader_of_a_file_gets_each_result_once(make: Make, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("redact", ["None", "deadly"])
 def test_sample_that_ends_its_processes_is_given_up_after_ten(
-    make: Make, tmp_path: Path, folder: Path, redact: str
+    make: Make, tmp_path: Path, folder: Path
 ) -> None:
-    script = f"""
+    script = """
     def deadly(text): os.kill(os.getpid(), signal.SIGKILL)
     first = not os.path.exists("spool")
     class Deadly(ScriptedJudge):
@@ -238,7 +236,7 @@ def test_sample_that_ends_its_processes_is_given_up_after_ten(
             # The first time not before it is on disk, then at once, as a native crash is.
             while first and evals.spooled().get("pending") != 1: time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
-    redact = None if first else {redact}
+    redact = None if first else deadly
     evals = RagEval(METRIC, Deadly(FAITHFUL), spool="spool", redact=redact)
     if first: evals.submit(sample())
     time.sleep(120)
@@ -250,14 +248,6 @@ def test_sample_that_ends_its_processes_is_given_up_after_ten(
     evals = make()
     until(lambda: books(evals) == {"accepted": 1, "dropped:gave_up": 1})
     assert evals.stats().dropped == {"gave_up": 1}
-
-
-def test_path_of_a_file_is_refused_as_spool_and_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "spool"
-    path.write_text("notes of mine")
-    with pytest.raises(ConfigError, match="inside an existing folder"):
-        RagEval(spool=str(path))
-    assert path.read_text() == "notes of mine"
 
 
 def test_relative_spool_stays_in_its_folder_and_is_readable_by_its_owner_alone(
@@ -284,17 +274,13 @@ def noise(path: Path) -> None:
     path.write_bytes(content[:200] + random.Random(1).randbytes(len(content) - 200))
 
 
-def no_database(path: Path) -> None:
-    path.write_bytes(b"no database " * 1000)
-
-
 def unreadable_schema(path: Path) -> None:
     """SQLite's message about it quotes bytes that are no text."""
     name = "UPDATE sqlite_master SET name = CAST(X'CC28' AS TEXT), sql = 'CREATE TABLE ('"
     execute(path, "PRAGMA writable_schema = ON", name)
 
 
-@pytest.mark.parametrize("damage", [noise, no_database, unreadable_schema])
+@pytest.mark.parametrize("damage", [noise, unreadable_schema])
 def test_damaged_file_is_renamed_and_costs_no_new_sample(
     make: Make, left_behind: Callable[..., Path], damage: Callable[[Path], None]
 ) -> None:
@@ -311,16 +297,14 @@ def test_damaged_file_is_renamed_and_costs_no_new_sample(
     assert evals.spooled()["pending"] == 0
 
 
-@pytest.mark.parametrize("harm", [no_database, lambda path: shutil.rmtree(path.parent)])
-def test_samples_in_memory_are_stored_again_after_harm_to_the_file(
-    make: Make, folder: Path, harm: Callable[[Path], object]
+def test_samples_in_memory_are_stored_again_after_their_file_is_gone(
+    make: Make, folder: Path
 ) -> None:
     evals = make(judge=ScriptedJudge(FAITHFUL, latency=600))
     for number in range(20):
         evals.submit(sample(number))
     until(lambda: len(rows(folder)) == 20)
-    execute(path := folder / outbox_file.NAME, "PRAGMA wal_checkpoint(TRUNCATE)")
-    harm(path)
+    shutil.rmtree(folder)
     evals.submit(sample(20))
     until(lambda: sorted(rows(folder)) == sorted(f"s{n}" for n in range(21)))
     assert evals.stats().undurable == 0
@@ -399,34 +383,6 @@ def test_recovered_sample_that_cannot_be_redacted_reaches_no_judge(
     assert judge.calls == []
 
 
-def test_sink_that_fails_gets_each_result_though_another_process_locks_the_file(
-    make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On an overloaded machine the file takes nothing for seconds; no sample waits for it."""
-    monkeypatch.setattr(process, "PATIENCE_S", 0.1)
-    calls, taken = itertools.count(), Counter[str]()
-
-    def fails_at_times(sample: Sample, _outcomes: object) -> None:
-        if next(calls) % 3 == 1:
-            raise ConnectionError
-        taken[sample.sample_id] += 1
-
-    evals = make(fails_at_times)
-    offer(evals, 0)
-    with closing(sqlite3.connect(folder / outbox_file.NAME, isolation_level=None)) as db:
-        db.execute("BEGIN EXCLUSIVE")
-        for number in range(1, 10):
-            assert evals.submit(sample(number))
-        until(lambda: len(taken) == 10)
-        until(lambda: evals.stats().undurable == 9)
-        db.execute("ROLLBACK")
-    offer(evals, 10)
-    until(lambda: taken["s10"])
-    assert set(taken.values()) == {1}
-    stats = evals.stats()
-    assert (stats.scored, stats.offered, stats.undurable) == (11, 11, 9)
-
-
 def test_results_for_sinks_of_other_settings_wait_and_stop_no_recovery(
     make: Make,
     left_behind: Callable[..., Path],
@@ -463,20 +419,13 @@ def test_old_results_are_retried_for_a_while_before_they_are_given_up(
 ) -> None:
     """A process that starts after a weekend gives its sinks time to come up."""
     first = make(Table())
-    offer(first, 0, 1)
+    offer(first, 0)
     first.shutdown(PATIENCE)
-    table = Table()
     monkeypatch.setattr(limits, "SINK_KEEP_SECONDS", 0.001)
-    second = make(table, SINK_RETRY_SECONDS=60.0)
-    until(lambda: table.tries >= 4)
-    table.is_down = False
-    until(lambda: books(second) == {"accepted": 2, "scored": 2})
-    assert table.rows == {"s0": 1, "s1": 1}
-    second.shutdown(PATIENCE)
-    third = make(Table(), SINK_RETRY_SECONDS=0.2)
-    offer(third, 2)
-    until(lambda: books(third) == {"accepted": 3, "scored": 3})
-    assert third.stats().incidents["sink CallableSink: results are lost (kept too long)"] == 1
+    second = make(table := Table(), SINK_RETRY_SECONDS=1.0)
+    until(lambda: books(second) == {"accepted": 1, "scored": 1})
+    assert table.tries >= 2
+    assert second.stats().incidents["sink CallableSink: results are lost (kept too long)"] == 1
 
 
 def count_in_memory(chars: int) -> int:
@@ -535,17 +484,14 @@ def test_file_of_results_stays_whole_across_forks_and_a_child_closes_no_sink(
             def close(self):
                 print("closed by the parent:", os.getpid() == parent, flush=True)
 
-        def deliver(question):
-            one = Sample(question=question)
-            sink.deliver(Evaluation(sample=one, outcomes={}, probability=None, start=0, end=0))
-
         parent, sink = os.getpid(), Sink("r.jsonl")
         evals = RagEval("lexical", sinks=[sink])
         evals.submit(Sample(question="before", answer="a", reference="a"))
         evals.flush(300)
         child = os.fork()
         for number in range(200):
-            deliver("parent " * 500 if child else "child " * 500)
+            one = Sample(question="parent " * 500 if child else "child " * 500)
+            sink.deliver(Evaluation(sample=one, outcomes={}, probability=None, start=0, end=0))
         if child:
             assert os.waitpid(child, 0)[1] == 0
         """,

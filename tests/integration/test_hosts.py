@@ -12,6 +12,7 @@ import textwrap
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,21 @@ def test_a_receiver_gets_spans_metrics_and_events_at_exit(tmp_path: Path, suffix
     assert [record.event_name for record in receiver.log_records] == ["gen_ai.evaluation.result"]
     (rag,) = [span for span in receiver.received if span.name == "invoke_workflow help"]
     assert {a.key: a.value for a in rag.attributes}[SCORE].double_value == 1.0
+
+
+def test_a_receiver_of_spans_alone_is_no_error_and_a_variable_names_the_service(
+    tmp_path: Path,
+) -> None:
+    script = """
+    import logging, sys
+    logging.basicConfig(stream=sys.stdout)
+    answer()
+    """
+    with OtlpCollector(only="/v1/traces") as receiver:
+        told: Any = {"COLLECTOR": receiver.url, "OTEL_SERVICE_NAME": "shop"}
+        assert run_script(tmp_path, script, prelude=APP, **told) == ""
+        assert set(receiver.paths) == {"/v1/traces", "/v1/metrics", "/v1/logs"}
+    assert receiver.services == {"shop"}
 
 
 POOLS = """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
-import os
 import random
 from collections.abc import Mapping
 from datetime import datetime
@@ -24,7 +22,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from rag_eval_hooks import Field, Metric, RagEval, Sample
 from rag_eval_hooks.score import UNIT, Outcome, Outcomes
-from rag_eval_hooks.testing import ScriptedJudge
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from rag_eval_hooks.usage import Usage
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.servers.judge_server import JudgeServer
@@ -248,21 +246,6 @@ def test_a_trace_that_is_not_sampled_has_no_evaluation_span(open_world: OpenWorl
     assert (point.count, list(point.exemplars)) == (1, [])
 
 
-@pytest.mark.parametrize(
-    ("mode", "names"),
-    [("all", {OURS, RAG, SEARCH}), ("root", {OURS, RAG}), ("none", {OURS})],
-)
-def test_which_spans_are_ours_to_write(open_world: OpenWorld, mode: str, names: set[str]) -> None:
-    """The setting says; with none, the evaluation span is below the application's own span."""
-    world = open_world(spans=mode, evaluation_span="child")
-    with world.spans.provider.get_tracer("app").start_as_current_span("outer"):
-        world.ask()
-    found, target = tree(world), "outer" if mode == "none" else RAG
-    assert found.keys() == names | {"outer"}
-    assert found[OURS][0] == target
-    assert [one.span_id for one in world.events()] == [world.spans.one(target).context.span_id]
-
-
 class _Broken(SimpleSpanProcessor):
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         if span.name.startswith("evaluation"):
@@ -396,36 +379,27 @@ def test_explanations_stay_json_within_a_length_limit(
     assert seen["evaluations.0.evaluation.score"] == 0.5
 
 
-def test_the_ratio_of_the_counters_is_the_mean_over_all_traffic() -> None:
-    """With a rule that scores good requests eight times as often, only the plain mean is off."""
-    chance, metrics = random.Random(os.environ.get("RAGEVAL_SEED", "20261122")), Metrics()
+def test_sums_of_the_counters_weigh_each_score_by_its_probability() -> None:
+    """What the mean over all traffic and its spread are computed of."""
+    chance, metrics, memory = random.Random(7), Metrics(), MemorySink()
     metric = Metric(
         id="own.value",
         score=lambda sample, _: UNIT.score(float(sample.metadata["value"])),
         needs=frozenset({Field.QUESTION}),
     )
-    total, number = 0.0, 3000
-    config: dict[str, Any] = {"rules": [{"name": "beta", "tags": ["beta"], "rate": 0.8}]}
-    config |= {"sample_rate": 0.1, "queue_size": number, "meter_provider": metrics.provider}
-    with RagEval([metric], **config) as evals:
-        for index in range(number):
-            beta = chance.random() < 0.3
-            value = chance.betavariate(8, 2) if beta else chance.betavariate(2, 4)
-            total += value
-            given = {"question": f"q{index}", "contexts": ["c"], "answer": "a"}
-            tags = ("beta",) if beta else ()
-            evals.submit({**given, "tags": tags, "metadata": {"value": value}})
+    rules = [{"tags": ["beta"], "rate": 0.8}]
+    config: dict[str, Any] = {"rules": rules, "sample_rate": 0.1, "queue_size": 300}
+    with RagEval([metric], sinks=[memory], meter_provider=metrics.provider, **config) as evals:
+        for index in range(300):
+            tags = ("beta",) if index % 3 == 0 else ()
+            evals.submit(question=f"q{index}", tags=tags, metadata={"value": chance.random()})
         assert evals.flush(120)
-        scored = evals.stats().scored
-    weight, weighted = (metrics.value(f"rag.eval.score.{name}") for name in ("weight", "weighted"))
-    squares = metrics.by("rag.eval.score.square", "power")
-    mean = weighted / weight
-    spread = squares["2"] - 2 * mean * squares["1"] + mean**2 * squares["0"]
-    half = 1.96 * math.sqrt(spread) / weight
-    (plain,) = metrics.points("rag.eval.score")
-    truth = total / number
-    assert plain.count == scored
-    # The band holds the truth in 95 of 100 seeds; twice its width in all but few of a million.
-    assert abs(mean - truth) < 2.5 * half < 0.2
-    assert plain.sum / plain.count - truth > 5 * half / 2
-    assert weight == pytest.approx(number, rel=0.25)
+    scores = [one.outcomes["own.value"] for one in memory.results]
+    pairs = [(1 / (one.probability or 1), one.value or 0.0) for one in scores]
+    assert {weight for weight, _ in pairs} == {10.0, 1.25}
+    sums = [sum(weight * value**power for weight, value in pairs) for power in (0, 1)]
+    found = [metrics.value(f"rag.eval.score.{name}") for name in ("weight", "weighted")]
+    assert found == pytest.approx(sums)
+    squares = [sum(weight**2 * value**power for weight, value in pairs) for power in (0, 1, 2)]
+    by_power = metrics.by("rag.eval.score.square", "power")
+    assert [by_power[power] for power in "012"] == pytest.approx(squares)
