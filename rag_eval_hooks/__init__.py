@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges.cascade import Cascade
     from rag_eval_hooks.judges.decision_judge import DecisionJudge
     from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
+    from rag_eval_hooks.judges.openai import OpenAIEmbedder as OpenAIEmbedder
     from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
-    from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
     from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder as SentenceEmbedder
     from rag_eval_hooks.redaction.patterns import Patterns as Patterns
     from rag_eval_hooks.redaction.presidio import Presidio
@@ -103,7 +103,7 @@ _LAZY: Final = {
     "HeuristicJudge": "rag_eval_hooks.judges.heuristic.judge",
     "MemorySink": "rag_eval_hooks.testing",
     "MlflowSink": "rag_eval_hooks.delivery.platforms.mlflow",
-    "OpenAIEmbedder": "rag_eval_hooks.judges.openai_embedder",
+    "OpenAIEmbedder": "rag_eval_hooks.judges.openai",
     "OpenAIJudge": "rag_eval_hooks.judges.openai",
     "Patterns": "rag_eval_hooks.redaction.patterns",
     "PhoenixSink": "rag_eval_hooks.delivery.platforms.phoenix",

@@ -68,7 +68,7 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
         from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 
         return SentenceEmbedder(model or _MINILM)
-    from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
+    from rag_eval_hooks.judges.openai import OpenAIEmbedder
 
     return OpenAIEmbedder(model, **_endpoint(config, name, model))
 

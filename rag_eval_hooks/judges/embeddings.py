@@ -7,7 +7,6 @@ import math
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
-from itertools import chain
 from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import JudgeError
@@ -19,6 +18,9 @@ Vector: TypeAlias = "array[float]"
 
 
 class VectorCache:
+    # Two threads may use the cache at once. Each step is atomic, and a missed vector is made again.
+    # So there is no lock that a fork could leave locked.
+
     def __init__(self, name: str, size: int) -> None:
         self._name = name
         self._size = size
@@ -32,32 +34,24 @@ class VectorCache:
         texts: Sequence[str],
         make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[Vector]]],
     ) -> list[list[float]]:
-        distinct = list(dict.fromkeys(texts))
-        found = {text: vector for text in distinct if (vector := self._recall(text)) is not None}
-        if missing := [text for text in distinct if text not in found]:
+        keys = {text: _hash(text) for text in texts}
+        recalled = {text: self._vectors.pop(key, None) for text, key in keys.items()}
+        missing = [text for text, vector in recalled.items() if vector is None]
+        found = {text: vector for text, vector in recalled.items() if vector is not None}
+        self._vectors.update((keys[text], vector) for text, vector in found.items())
+        if missing:
             found |= zip(missing, await make(missing), strict=True)
         if len(set(map(len, found.values()))) > 1:
             raise JudgeError(f"{self._name}: the vectors have different lengths")
         for text in missing:
-            self._keep(text, found[text])
+            self._vectors[keys[text]] = found[text]
+            if len(self._vectors) > self._size:
+                self._vectors.popitem(last=False)
         return [found[text].tolist() for text in texts]
 
-    def clear(self) -> None:
-        self._vectors.clear()
 
-    # Two threads may use the cache at once. Each step is atomic, and a missed vector is made again.
-    # So there is no lock that a fork could leave locked.
-    def _recall(self, text: str) -> Vector | None:
-        key = _hash(text)
-        vector = self._vectors.pop(key, None)
-        if vector is not None:
-            self._vectors[key] = vector
-        return vector
-
-    def _keep(self, text: str, vector: Vector) -> None:
-        self._vectors[_hash(text)] = vector
-        if len(self._vectors) > self._size:
-            self._vectors.popitem(last=False)
+def is_finite(vector: Sequence[float]) -> bool:
+    return bool(vector) and all(map(math.isfinite, vector))
 
 
 async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
@@ -66,7 +60,7 @@ async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[
         vectors = await embedder.embed(texts)
     if len(vectors) != len(texts) or len(set(map(len, vectors))) > 1:
         raise JudgeError(f"{embedder.name} returned {len(vectors)} vectors for {len(texts)} texts")
-    if not all(map(math.isfinite, chain.from_iterable(vectors))):
+    if not all(map(is_finite, vectors)):
         raise JudgeError(f"{embedder.name} returned a vector with a number that is not finite")
     return vectors, tally.usage
 

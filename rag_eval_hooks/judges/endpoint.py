@@ -19,6 +19,7 @@ from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallKeywords, CallLimits
 from rag_eval_hooks.judges.calls.failures import DescribedError
 from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.providers import is_url
 
 try:
     import openai
@@ -26,8 +27,6 @@ except ImportError as missing:
     raise missing_extra("An OpenAI-compatible judge", "openai") from missing
 
 _OPENAI: Final = "https://api.openai.com/v1"
-_NO_KEY: Final = "none"
-"""Placeholder key: the client requires a key, and endpoints without keys ignore it."""
 _LONGEST_PAUSE: Final = 60.0
 _FIRST_FAILURE: Final = 300
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
@@ -54,7 +53,7 @@ class ClientOptions(CallLimits):
     retries: int = 3
 
     def __post_init__(self) -> None:
-        if self.base_url is not None and not _is_plain(self.base_url):
+        if self.base_url is not None and not is_url(self.base_url):
             wants = "a URL with http:// or https://, without credentials or parameters"
             raise ConfigError("base_url", self.base_url, wants)
         _check_key(self)
@@ -68,7 +67,7 @@ class EndpointKeywords(CallKeywords, total=False):
     headers: Mapping[str, str] | None
 
 
-class _ConnectionFailedError(DescribedError, ConnectionError):
+class _UnreachableError(DescribedError, ConnectionError):
     pass
 
 
@@ -76,12 +75,16 @@ class _UnreadableError(DescribedError, ValueError):
     pass
 
 
-class _StoppedError(openai.OpenAIError):
-    """Carries our own error through the client, which would otherwise wrap the error."""
+@dataclass(slots=True)
+class _Post:
+    body: bytes
+    meter: Meter
+    stopped: Exception | None = None
+    """Our own error. The client would wrap it."""
 
 
-_post: ContextVar[tuple[bytes, Meter] | None] = ContextVar("rag_eval_hooks_post", default=None)
-"""Body and meter of the call in flight. The HTTP client's hooks read them."""
+_post: ContextVar[_Post | None] = ContextVar("rag_eval_hooks_post", default=None)
+"""The call in flight. The HTTP client's hooks read it."""
 
 
 class Endpoint:
@@ -91,7 +94,6 @@ class Endpoint:
         self._options = options
         address = urlsplit(options.base_url or _OPENAI)
         self.host = f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
-        # The client's timeout never ends a reply that trickles in.
         self._longest = (options.timeout + _LONGEST_PAUSE) * (options.retries + 1)
         # Connections cannot move between event loops, so each loop has its own client.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = (
@@ -119,20 +121,28 @@ class Endpoint:
 
     async def _sent(self, path: str, document: Mapping[str, Any], meter: Meter) -> Any:
         client = self._client()
-        token = _post.set((json.dumps(document, ensure_ascii=False).encode(), meter))
+        post = _Post(json.dumps(document, ensure_ascii=False).encode(), meter)
+        token = _post.set(post)
         try:
+            # The client's timeout never ends a reply that trickles in.
             async with asyncio.timeout(self._longest):
                 # The typed methods spend more time on the schema than on the call.
                 with own_requests.quiet():
                     return await client.post(path, body={}, cast_to=object)
-        except _StoppedError as error:
-            raise error.args[0] from None
-        except openai.APIConnectionError as error:
-            raise self._connection_error(error) from None
-        except (ValueError, openai.APIResponseValidationError) as error:
-            raise _UnreadableError(f"the reply is not JSON ({type(error).__name__})") from None
+        except (openai.OpenAIError, ValueError) as error:
+            raise post.stopped or self._translated(error) from None
         finally:
             _post.reset(token)
+
+    def _translated(self, error: Exception) -> Exception:
+        if isinstance(error, openai.APITimeoutError):
+            return TimeoutError()
+        if isinstance(error, openai.APIConnectionError):
+            told = f"cannot connect to {self.host}; is it running? Check judge_base_url"
+            return _UnreachableError(told)
+        if isinstance(error, ValueError | openai.APIResponseValidationError):
+            return _UnreadableError(f"the reply is not JSON ({type(error).__name__})")
+        return error
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. A later call reconnects."""
@@ -141,51 +151,40 @@ class Endpoint:
             await client.close()
 
     def _client(self) -> openai.AsyncOpenAI:
-        loop = asyncio.get_running_loop()
+        loop, options = asyncio.get_running_loop(), self._options
         if (client := self._clients.get(loop)) is None:
-            client = self._clients[loop] = self._new_client()
+            client = self._clients[loop] = openai.AsyncOpenAI(
+                base_url=options.base_url or _OPENAI,
+                # The client requires a key, and endpoints without keys ignore it.
+                api_key=options.api_key or "none",
+                default_headers={"accept-encoding": own_requests.ENCODINGS, **options.headers},
+                timeout=options.timeout,
+                max_retries=options.retries,
+                http_client=openai.DefaultAsyncHttpxClient(
+                    # A redirect would send prompts and headers to another origin.
+                    follow_redirects=False,
+                    event_hooks={"request": [_before_try], "response": [_limit_reply]},
+                ),
+            )
         return client
-
-    def _new_client(self) -> openai.AsyncOpenAI:
-        options = self._options
-        return openai.AsyncOpenAI(
-            base_url=options.base_url or _OPENAI,
-            api_key=options.api_key or _NO_KEY,
-            default_headers={"accept-encoding": own_requests.ENCODINGS, **options.headers},
-            timeout=options.timeout,
-            max_retries=options.retries,
-            http_client=openai.DefaultAsyncHttpxClient(
-                # A redirect would send prompts and headers to another origin.
-                follow_redirects=False,
-                event_hooks={"request": [_before_try], "response": [_limit_reply]},
-            ),
-        )
-
-    def _connection_error(self, error: openai.APIConnectionError) -> Exception:
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, _StoppedError):
-                reason: Exception = cause.args[0]
-                return reason
-            cause = cause.__cause__
-        if isinstance(error, openai.APITimeoutError):
-            return TimeoutError()
-        told = f"cannot connect to {self.host}; is it running? Check judge_base_url"
-        return _ConnectionFailedError(told)
 
 
 async def _before_try(request: Any) -> None:
     """Count an attempt and set the request's body."""
     if (post := _post.get()) is None:
         return
-    body, meter = post
     try:
-        await meter.send()
+        await post.meter.send()
     except BudgetError as error:
-        raise _StoppedError(error) from None
+        post.stopped = error
+        raise openai.OpenAIError from None
     headers = {k: v for k, v in request.headers.items() if k.lower() != "content-length"}
     whole = type(request)(
-        request.method, request.url, headers=headers, content=body, extensions=request.extensions
+        request.method,
+        request.url,
+        headers=headers,
+        content=post.body,
+        extensions=request.extensions,
     )
     vars(request).update(vars(whole))
 
@@ -194,14 +193,15 @@ async def _limit_reply(response: Any) -> None:
     if (post := _post.get()) is None:
         return
     if response.status_code >= _FIRST_FAILURE:
-        post[1].fail()
+        post.meter.fail()
     body = bytearray()
     try:
         own_requests.check_encoding(response)
         async for piece in response.aiter_bytes():
             own_requests.taken(body, piece)
     except own_requests.ReplyTooLongError as error:
-        raise _StoppedError(_UnreadableError(str(error))) from None
+        post.stopped = _UnreadableError(str(error))
+        raise openai.OpenAIError from None
     own_requests.replace_body(response, bytes(body))
 
 
@@ -209,17 +209,10 @@ def field(value: object, key: str) -> object:
     return value.get(key) if isinstance(value, dict) else None
 
 
-def _is_plain(url: str) -> bool:
-    # URLs appear in messages and logs.
-    is_http = url.startswith(("http://", "https://"))
-    return is_http and "@" not in url.split("/")[2] and "?" not in url
-
-
 def _check_key(options: ClientOptions) -> None:
     if not (options.api_key or options.base_url or options.headers):
         raise ConfigError("api_key", None, "a key, or the base_url of an endpoint without keys")
     for name, text in (("api_key", options.api_key or ""), *options.headers.items()):
         if not (text.isascii() and text.isprintable() and text == text.strip()):
-            raise ConfigError(
-                name, "**********", "printable ASCII text without leading or trailing spaces"
-            )
+            wants = "printable ASCII text without leading or trailing spaces"
+            raise ConfigError(name, "**********", wants)

@@ -1,15 +1,24 @@
-"""`OpenAIJudge`: a judge over any OpenAI-compatible chat endpoint."""
+"""Judge and embedder over any OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from array import array
+from collections.abc import Sequence
+from typing import Any, Final, Unpack
 
-from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.judges.calls.call_context import Meter
+from rag_eval_hooks.calls import Caller, Operation
+from rag_eval_hooks.encodable import encodable
+from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
+from rag_eval_hooks.judges.embeddings import Vector, VectorCache, is_finite
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
+from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import Prompt, ReplyError
+
+_BATCH: Final = 128
+"""Maximum number of texts per request. Every known endpoint accepts this number."""
 
 
 class _Keywords(EndpointKeywords, ModelOptions, total=False):
@@ -47,6 +56,9 @@ class OpenAIChat(ChatAdapter):
         self._endpoint = Endpoint(options)
         self.host = self._endpoint.host
 
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
@@ -59,9 +71,6 @@ class OpenAIChat(ChatAdapter):
         if temperature is not None:
             body["temperature"] = temperature
         return _text(await self._endpoint.post("/chat/completions", body, meter))
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
 
 
 def _output_fields(prompt: Prompt, mode: OutputMode) -> dict[str, Any]:
@@ -82,21 +91,78 @@ def _text(reply: Any) -> str:
         content = message.get("content")
         calls = [call["function"]["arguments"] for call in message.get("tool_calls") or ()]
     except (AttributeError, IndexError, KeyError, TypeError):
-        raise ReplyError(_without_choice(reply)) from None
+        problem = "it was an error" if field(reply, "error") else "it was empty"
+        raise ReplyError(problem) from None
     refuse_unfinished("refusal" if message.get("refusal") else reason)
     if isinstance(content, list):
-        content = "".join(map(_written, content))
+        parts = [field(part, "text") for part in content if field(part, "type") == "text"]
+        content = "".join(part for part in parts if isinstance(part, str))
     if reason == "length" and not (content or calls):
         raise ReplyError("the token limit was reached before any text")
     return only_text(content, calls)
 
 
-def _written(part: Any) -> str:
-    text = field(part, "text") if field(part, "type") == "text" else None
-    return text if isinstance(text, str) else ""
+class OpenAIEmbedder:
+    """Embeds texts through `/embeddings` and caches the vectors.
 
+    Args:
+        model: The endpoint's name for the model.
+        cache_size: Maximum number of cached vectors. The least recently used vector is evicted
+            first.
+        prices: Adds costs to the usage, or None.
+        **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`.
 
-def _without_choice(reply: object) -> str:
-    if field(reply, "error"):
-        return "the endpoint returned an error"
-    return "it was empty" if isinstance(reply, dict) else "it was not a chat completion"
+    Raises:
+        ConfigError: A value is invalid.
+    """
+
+    def __init__(
+        self,
+        model: str = "text-embedding-3-small",
+        *,
+        cache_size: int = 1024,
+        prices: Prices | None = None,
+        **options: Unpack[EndpointKeywords],
+    ) -> None:
+        client = ClientOptions.of(options)
+        self.name = f"openai:{model}"
+        self._model = model
+        self._endpoint = Endpoint(client)
+        self.host = self._endpoint.host
+        self._calls = ModelCalls(Caller(self.name, Operation.EMBEDDINGS, provider="openai"), client)
+        self._prices = prices or Prices()
+        self._cache = VectorCache(self.name, cache_size)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return one vector per text, in order. All vectors have the same length.
+
+        Raises:
+            JudgeError: The request timed out, or the reply lacks a finite vector for a text.
+        """
+        return await self._cache.embed(texts, self._made)
+
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
+    async def _made(self, texts: Sequence[str]) -> list[Vector]:
+        vectors: list[Vector] = []
+        for start in range(0, len(texts), _BATCH):
+            # Endpoints reject empty texts, and requests cannot contain lone surrogates.
+            batch = [encodable(text) or " " for text in texts[start : start + _BATCH]]
+            body = {"model": self._model, "input": batch, "encoding_format": "float"}
+
+            async def request(meter: Meter, body: dict[str, Any] = body) -> Any:
+                return await self._endpoint.post("/embeddings", body, meter, self._prices)
+
+            vectors += self._vectors(await self._calls.make(request, batch), len(batch))
+        return vectors
+
+    def _vectors(self, reply: Any, count: int) -> list[Vector]:
+        try:
+            rows = sorted((row["index"], array("d", row["embedding"])) for row in reply["data"])
+        except (KeyError, TypeError):
+            rows = []
+        vectors = [vector for _, vector in rows]
+        if [index for index, _ in rows] != [*range(count)] or not all(map(is_finite, vectors)):
+            raise JudgeError(f"{self.name}: the reply lacks one finite vector for each text")
+        return vectors

@@ -142,8 +142,6 @@ class Parts:
     def forked(self) -> None:
         self.incidents.forked()
         self.telemetry.forked()
-        if self.budget is not None:
-            self.budget.forked()
 
     async def close(self) -> None:
         """Close budget, judge and models at shutdown. Runs in the evaluator's event loop."""

@@ -35,8 +35,7 @@ from rag_eval_hooks.judges.calls.call_context import Meter, Tally, in_call_conte
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache, embedded
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
 from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
+from rag_eval_hooks.judges.openai import OpenAIEmbedder, OpenAIJudge
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.usage import Usage
@@ -119,8 +118,8 @@ async def test_replies_that_are_no_verdicts_and_lasting_failures_are_told_by_the
         (_message(content="I cannot judge this."), "it holds no JSON object"),
         (_message(content='{"answer_support": ['), "it was cut off"),
         (lambda made: {**made, "choices": []}, "it was empty"),
-        (lambda _made: {"error": {"message": "down", "code": 502}}, "returned an error"),
-        (lambda _made: "data: {}", "not a chat completion"),
+        (lambda _made: {"error": {"message": "down", "code": 502}}, "it was an error"),
+        (lambda _made: "data: {}", "it was empty"),
     ]
     cases += [({"completions": completions}, words) for completions, words in replies]
     for abilities, words in cases:

@@ -182,8 +182,8 @@ async def test_reservation_settled_is_replaced_by_the_true_amount(tmp_path: Path
         with pytest.raises(BudgetError):
             await limited.reserve(800)
         limited.close()
-        assert limited.spent()["hour"].tokens == 220
-        assert limited.spent()["hour"].cost == pytest.approx((180 * 2 + 40 * 8) / 1e6)
+        assert limited.spent()["hour"].tokens == 456
+        assert limited.spent()["hour"].cost == pytest.approx((180 * 2 + 276 * 8) / 1e6)
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500), st.booleans()), max_size=60)
@@ -268,7 +268,6 @@ def test_processes_share_one_budget_and_not_the_connection(tmp_path: Path) -> No
     children = []
     for _ in range(3):
         if not (child := os.fork()):
-            limited.forked()
             sent = asyncio.run(_spend_all(limited))
             limited.close()
             os._exit(sent)

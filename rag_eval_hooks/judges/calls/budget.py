@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import sqlite3
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -28,13 +27,13 @@ _Periods: TypeAlias = list[tuple[str, int]]
 """Name of each limited period, and its start in seconds since the epoch."""
 _SECONDS: Final = {"hour": 3600, "day": 86_400}
 _UNITS: Final = ("calls", "tokens", "cost")
-_FIRST_REPLY: Final = 256.0
-"""Estimated tokens per reply until the first reply arrives."""
+_REPLY_TOKENS: Final = 256.0
+"""Estimated tokens per reply."""
 _FREE: Final = Price(0.0, 0.0)
 _BUSY_S: Final = 2.0
 """Maximum seconds to wait for another process's lock, which normally lasts under 1 ms."""
 _KEPT_S: Final = 7 * 86_400
-"""Age in seconds at which a period's row is deleted from the budget file."""
+"""Age in seconds at which a period's row is deleted."""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
     "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
@@ -55,6 +54,11 @@ class Spend:
     tokens: float = 0.0
     cost: float = 0.0
 
+    @classmethod
+    def of(cls, price: Price, input_tokens: float, output_tokens: float) -> Spend:
+        tokens = input_tokens + output_tokens
+        return cls(1.0, tokens, price.of(input_tokens, output_tokens))
+
     def plus(self, other: Spend, times: float = 1.0) -> Spend:
         return Spend(*(a + times * b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
@@ -63,21 +67,21 @@ class Spend:
 
 
 class Budget:
-    """Admits calls while the limits of the current hour and day (UTC) allow. Thread-safe.
+    """Admits calls while the limits of the current hour and day (UTC) allow.
 
     Before its first call, a sample reserves all calls that it is expected to make. A spent budget
     then leaves whole samples unscored, not parts of samples.
 
     Each call uses a part of this reservation, or reserves more. The estimate is one call, the
-    prompt's tokens, the mean tokens of earlier replies, and the price of both. The reply replaces
-    the estimate by the real amount. So calls never exceed their limit. Tokens and cost exceed their
-    limits at most by the estimation error of concurrent calls. The estimate stands for a call that
-    times out, reports no tokens, or belongs to a killed process. Embedding requests are calls, too,
-    at their own price.
+    prompt's tokens, 256 tokens of reply, and the price of both. The reply replaces the estimate by
+    the real amount. So calls never exceed their limit. Tokens and cost exceed their limits at most
+    by the estimation error of concurrent calls. The estimate stands for a call that times out,
+    reports no tokens, or belongs to a killed process. Embedding requests are calls, too, at their
+    own price.
 
     Limits are named `<unit>_per_<period>`. `rate` limits this process's calls per second. Processes
-    share the SQLite file at `path`, and each applies its own limits. A separate thread accesses the
-    file, so that a hanging disk does not block the event loop. If the file fails, no call is
+    share the SQLite file at `path`, and each applies its own limits. A separate thread keeps the
+    totals, so that a hanging disk does not block the event loop. If the file fails, no call is
     admitted.
     """
 
@@ -98,17 +102,14 @@ class Budget:
             if any(f"{unit}_per_{period}" in limits for unit in _UNITS)
         }
         self._file = None if path is None else SqliteFile(path, (_TABLE,), patience=_BUSY_S)
-        self._worker = None if path is None else DaemonExecutor("rag-eval-hooks-budget")
         self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._memory.execute(_TABLE)
+        self._worker = DaemonExecutor("rag-eval-hooks-budget")
         self._prices = {False: price or _FREE, True: embedding_price or _FREE}
         self._interval = None if rate is None else 1.0 / rate
         self._next_turn = 0.0
         self._incidents = incidents
         self._now = now
-        self._lock = threading.Lock()
-        self._replies = 0
-        self._reply_tokens = 0.0
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
@@ -117,10 +118,8 @@ class Budget:
         Raises:
             BudgetError: The budget does not cover the sample.
         """
-        if not calls or not self._limits:
-            yield
-            return
-        hold = await self._reserved(Spend().plus(self._estimate(input_tokens), calls))
+        each = Spend.of(self._prices[False], input_tokens, _REPLY_TOKENS)
+        hold = await self._reserved(Spend().plus(each, calls))
         try:
             with in_call_context(hold=hold):
                 yield
@@ -133,86 +132,64 @@ class Budget:
         Raises:
             BudgetError: The budget is spent, so the call must not be sent.
         """
-        estimate, held = self._estimate(input_tokens, embedding=embedding), Spend()
+        price, held = self._prices[embedding], Spend()
+        estimate = Spend.of(price, input_tokens, 0.0 if embedding else _REPLY_TOKENS)
         if not embedding and (hold := call_context().hold) is not None:
             held = estimate.least(hold.amount)
             hold.amount = hold.amount.plus(held, -1)
-        reservation = await self._reserved(estimate.plus(held, -1), embedding=embedding)
-        reservation.amount = estimate
-        await self._turn()
+        reservation = await self._reserved(estimate.plus(held, -1))
+        reservation.amount, reservation.price = estimate, price
+        if self._interval is not None:
+            now = time.monotonic()
+            at = max(self._next_turn, now)
+            self._next_turn = at + self._interval
+            await asyncio.sleep(at - now)
         return reservation
 
     def spent(self) -> Mapping[str, Spend]:
         """Return the amounts spent in this hour and day, with the estimates of calls in flight.
 
         Raises:
-            OSError: The file cannot be used.
+            OSError, sqlite3.Error: The file cannot be used.
         """
-        with self._transaction() as db:
-            return {period[0]: _read(db, period) for period in self._periods()}
 
-    def forked(self) -> None:
-        self._lock = threading.Lock()
+        def read() -> Mapping[str, Spend]:
+            with self._totals() as db:
+                return {period[0]: _read(db, period) for period in self._periods()}
+
+        return self._worker.submit(read).result()
 
     def close(self) -> None:
-        if self._worker is not None and self._file is not None:
-            self._worker.submit(lambda: None).result(timeout=5.0)
-            self._file.close()
-
-    def spend(self, input_tokens: float, output_tokens: float, *, embedding: bool) -> Spend:
-        """Return the amount of one call, and update the mean tokens per reply."""
-        if not embedding:
-            with self._lock:
-                self._replies += 1
-                self._reply_tokens += output_tokens
-        cost = self._prices[embedding].of(input_tokens, output_tokens)
-        return Spend(1.0, input_tokens + output_tokens, cost)
+        if self._file is not None:
+            self._worker.submit(self._file.close).result(timeout=5.0)
 
     def add(self, periods: _Periods, amount: Spend) -> None:
+        """Add an amount in the background, even above the limits."""
+
         def write() -> None:
             try:
-                with self._transaction() as db:
+                with self._totals() as db:
                     _write(db, periods, amount)
-            except OSError as error:
+            except FILE_ERRORS as error:
                 self._incidents.report("budget", error)
 
-        write() if self._worker is None else self._worker.submit(write)
+        self._worker.submit(write)
 
-    def _estimate(self, input_tokens: float, *, embedding: bool = False) -> Spend:
-        with self._lock:
-            mean = self._reply_tokens / self._replies if self._replies else _FIRST_REPLY
-        reply = 0.0 if embedding else mean
-        cost = self._prices[embedding].of(input_tokens, reply)
-        return Spend(1.0, input_tokens + reply, cost)
-
-    async def _turn(self) -> None:
-        if self._interval is None:
-            return
-        with self._lock:
-            now = time.monotonic()
-            at = max(self._next_turn, now)
-            self._next_turn = at + self._interval
-        await asyncio.sleep(at - now)
-
-    async def _reserved(self, amount: Spend, *, embedding: bool = False) -> Reservation:
+    async def _reserved(self, amount: Spend) -> Reservation:
         periods, full = self._periods(), None
         try:
-            if not periods or amount == Spend():
-                pass
-            elif self._worker is None:
-                full = self._full(periods, amount)
-            else:
+            if periods and amount != Spend():
                 full = await asyncio.wrap_future(self._worker.submit(self._full, periods, amount))
-        except OSError as error:
+        except (*FILE_ERRORS, RuntimeError) as error:
             self._incidents.report("budget", error)
             raise BudgetError("the budget file is unavailable") from None
         if full is not None:
             raise BudgetError(f"the budget of this {full} is spent")
-        return Reservation(self, periods, amount, embedding)
+        return Reservation(self, periods, amount)
 
     def _full(self, periods: _Periods, amount: Spend) -> str | None:
         """Add an amount to every period, or return the period that the amount would overrun."""
-        with self._transaction() as db:
+        with self._totals() as db:
             for period in periods:
                 total = _read(db, period).plus(amount)
                 if total.least(self._limits[period[0]]) != total:
@@ -224,17 +201,8 @@ class Budget:
         now = int(self._now())
         return [(name, now - now % _SECONDS[name]) for name in self._limits]
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        if self._file is None:
-            with self._lock:
-                yield self._memory
-            return
-        try:
-            with self._file.transaction() as db:
-                yield db
-        except FILE_ERRORS as error:
-            raise OSError(f"{self._file.path}: {type(error).__name__}") from error
+    def _totals(self) -> AbstractContextManager[sqlite3.Connection]:
+        return nullcontext(self._memory) if self._file is None else self._file.transaction()
 
 
 @dataclass(slots=True)
@@ -244,12 +212,12 @@ class Reservation:
     budget: Budget = field(repr=False)
     periods: _Periods
     amount: Spend
-    embedding: bool = False
+    price: Price = _FREE
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
         """Replace the estimate by the real amount, unless the token count is unknown."""
         if input_tokens or output_tokens:
-            self.replace(self.budget.spend(input_tokens, output_tokens, embedding=self.embedding))
+            self.replace(Spend.of(self.price, input_tokens, output_tokens))
 
     def fail(self) -> None:
         self.replace(Spend(1.0))
@@ -285,25 +253,19 @@ def budget_of(
     path = None if shared is None else Path(shared).absolute()
     if path is not None and not may_be_file(path):
         raise ConfigError("budget.path", shared, "a file in a folder that exists")
-    price = embedding_price = None
-    if any(name.startswith("cost") for name in limits):
-        if judge.annotator_kind is AnnotatorKind.LLM:
-            price = _price(config, judge.name)
-        if embedder is not None and hasattr(embedder, "host"):
-            embedding_price = _price(config, embedder.name)
+
+    def price(model: str, *, is_paid: bool) -> Price:
+        costs = is_paid and any(name.startswith("cost") for name in limits)
+        if (found := prices_of(config).of(model) if costs else _FREE) is None:
+            wants = f"a price of {model} for a cost limit; set judge_prices or install the extra "
+            raise ConfigError("budget", limits, f"{wants}openai")
+        return found
+
     return Budget(
         limits,
         path,
-        price=price,
-        embedding_price=embedding_price,
+        price=price(judge.name, is_paid=judge.annotator_kind is AnnotatorKind.LLM),
+        embedding_price=price(getattr(embedder, "name", ""), is_paid=hasattr(embedder, "host")),
         rate=rate,
         incidents=incidents,
     )
-
-
-def _price(config: RagEvalConfig, model: str) -> Price:
-    price = prices_of(config).of(model)
-    if price is None:
-        wants = f"a price of {model} for a cost limit; set judge_prices or install the extra openai"
-        raise ConfigError("budget", config.budget_limits, wants)
-    return price

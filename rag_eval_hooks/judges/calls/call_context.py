@@ -22,7 +22,6 @@ from rag_eval_hooks.judges.calls.failures import (
     DescribedError,
     RequestRefusedError,
     describe,
-    is_cut_off,
     is_time_out,
     outcome_of,
     status_of,
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OUT_OF_TIME: Final = "the sample's timeout passed"
+_UNRELATED: Final = frozenset({401, 403, 408, 429})
+"""HTTP statuses that say nothing about the request's content."""
 
 
 @dataclass(slots=True)
@@ -82,18 +83,10 @@ def is_in_time() -> bool:
     return deadline is None or asyncio.get_running_loop().time() < deadline
 
 
-async def isolated(call: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine without the application's LangChain config and callbacks."""
-    fresh = contextvars.Context()
-    fresh.run(context.attach, context.get_current())
-    fresh.run(_context.set, _context.get())
-    return await asyncio.create_task(without_exit(call), context=fresh)
-
-
 class Meter:
     """Checks the budget for one call, adds up its usage, and records the call."""
 
-    def __init__(self, caller: Caller, texts: Sequence[str]) -> None:
+    def __init__(self, caller: Caller, texts: Sequence[str] = ()) -> None:
         self.record = Call(caller, start=time.time_ns())
         self._expected = float(sum(map(tokens, texts)))
         self._reserved: Reservation | None = None
@@ -138,17 +131,29 @@ class Meter:
         prices: Prices | None = None,
     ) -> None:
         """Add the usage that a reply reports. A value of a wrong type is unknown."""
+        call = self.record
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
         if prices is not None and used.input_tokens:
-            used = prices.priced(used, self.record.caller.name)
+            used = prices.priced(used, call.caller.name)
         _add(used)
-        self.record.input_tokens += used.input_tokens
-        self.record.output_tokens += used.output_tokens
-        self.record.response_model = model if isinstance(model, str) else None
-        self.record.response_id = id if isinstance(id, str) else None
+        call.input_tokens += used.input_tokens
+        call.output_tokens += used.output_tokens
+        call.response_model, call.response_id = (
+            given if isinstance(given, str) else None for given in (model, id)
+        )
         if self._reserved is not None:
             self._reserved.settle(used.input_tokens, used.output_tokens)
             self._reserved = None
+
+
+def _add(usage: Usage) -> None:
+    if (tally := call_context().tally) is not None:
+        tally.usage += usage
+
+
+def _count(tokens: object) -> float:
+    is_count = isinstance(tokens, int) and not isinstance(tokens, bool)
+    return float(max(tokens, 0)) if is_count else 0.0  # type: ignore[call-overload]
 
 
 @contextmanager
@@ -169,31 +174,13 @@ def observed_call(
     finally:
         # The wall clock may be adjusted during the call.
         call.end = call.start + time.monotonic_ns() - began
+        current = _context.get()
         if outcome is not None:
             call.outcome = outcome
-            _report(call, is_request)
-
-
-def _report(call: Call, is_request: bool) -> None:
-    context = _context.get()
-    if context.observer is not None and not call.caller.local:
-        context.observer.called(call)
-    if context.log is not None and is_request:
-        context.log.called(call)
-
-
-def _add(usage: Usage) -> None:
-    if (tally := call_context().tally) is not None:
-        tally.usage += usage
-
-
-def _count(tokens: object) -> float:
-    is_count = isinstance(tokens, int) and not isinstance(tokens, bool)
-    return float(max(tokens, 0)) if is_count else 0.0  # type: ignore[call-overload]
-
-
-_UNRELATED: Final = frozenset({401, 403, 408, 429})
-"""HTTP statuses that say nothing about the request's content."""
+            if current.observer is not None and not caller.local:
+                current.observer.called(call)
+            if current.log is not None and is_request:
+                current.log.called(call)
 
 
 class ModelCalls:
@@ -221,7 +208,7 @@ class ModelCalls:
         try:
             async with gate.slot():
                 with observed_call(self._caller, texts) as meter:
-                    return await isolated(request(meter))
+                    return await _isolated(request(meter))
         except (JudgeError, ReplyError):
             raise
         except Exception as error:  # noqa: BLE001 - a client of a user's raises anything
@@ -229,14 +216,22 @@ class ModelCalls:
             raise self._translated(error) from None
 
     def _translated(self, error: Exception) -> JudgeError | ReplyError:
-        if is_cut_off(error):
+        name, status = self._caller.name, status_of(error)
+        if type(error).__name__.endswith("FinishReasonError"):
             return ReplyError("it was cut off; be brief")
-        name = self._caller.name
         if is_time_out(error):
             seconds, tries = self._limits.timeout, self._limits.retries + 1
             return JudgeTimeout(f"{name}: no reply within {seconds:g} s ({tries} tries)")
-        line, status = f"{name}: {describe(error)}", status_of(error)
+        line = f"{name}: {describe(error)}"
         is_lasting = status is not None and (status >= 500 or status in _UNRELATED)
         if is_lasting or isinstance(error, DescribedError):
             return JudgeError(line)
         return RequestRefusedError(line, status, str(error).lower())
+
+
+async def _isolated(call: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine without the application's LangChain config and callbacks."""
+    fresh = contextvars.Context()
+    fresh.run(context.attach, context.get_current())
+    fresh.run(_context.set, _context.get())
+    return await asyncio.create_task(without_exit(call), context=fresh)

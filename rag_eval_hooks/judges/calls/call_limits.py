@@ -17,13 +17,9 @@ from rag_eval_hooks.judges.calls.failures import answers, requested_pause
 _logger = logging.getLogger("rag_eval_hooks")
 
 MAX_FAILURES = 20
-"""Number of consecutive failures that open the breaker.
-
-The default concurrency is lower, so one outage of all calls in flight does not open the breaker.
-"""
+"""Consecutive failures that open the breaker. More than the calls in flight at the default."""
 FIRST_PAUSE = 10.0
 """Seconds of the first pause. Each pause doubles, up to 60 seconds."""
-_LONGEST_PAUSE: Final = 6
 _UNAVAILABLE: Final = "the judge failed too often in a row; calls resume after a pause"
 
 
@@ -51,9 +47,9 @@ class CallLimits:
 
     @classmethod
     def split(cls, options: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
-        own = {field.name for field in fields(cls)} & options.keys()
-        others = {name: value for name, value in options.items() if name not in own}
-        return cls.of({name: options[name] for name in own}), others
+        others = dict(options)
+        own = {one.name: others.pop(one.name) for one in fields(cls) if one.name in options}
+        return cls.of(own), others
 
 
 class CallKeywords(TypedDict, total=False):
@@ -78,8 +74,10 @@ class Breaker:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._pause = FIRST_PAUSE
-        self._failures = 0
+        self._close()
+
+    def _close(self) -> None:
+        self._pause, self._failures = FIRST_PAUSE, 0
         self._open_until: float | None = None
         self._probing = False
 
@@ -91,36 +89,27 @@ class Breaker:
         return BreakerState.HALF_OPEN if due else BreakerState.OPEN
 
     def probe(self) -> bool:
-        """Claim the probe call of an open breaker.
-
-        Return False if another call has claimed the probe.
-        """
-        if self._probing or self.state is not BreakerState.HALF_OPEN:
-            return False
-        self._probing = True
-        return True
+        """Claim the probe call of an open breaker, unless another call has claimed the probe."""
+        is_free = not self._probing and self.state is BreakerState.HALF_OPEN
+        self._probing = self._probing or is_free
+        return is_free
 
     def ended(self, *, answered: bool | None, probe: bool) -> None:
         """Update the breaker after a call. `answered` is None if the judge's state is unknown."""
-        if probe:
-            self._probing = False
+        self._probing = self._probing and not probe
         if answered:
             if self._open_until is not None:
                 _logger.warning("a judge answers again")
-            self._failures, self._pause = 0, FIRST_PAUSE
-            self._open_until, self._probing = None, False
+            self._close()
         elif answered is False:
-            self._failed(probe=probe)
-
-    def _failed(self, *, probe: bool) -> None:
-        self._failures += 1
-        if probe:
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE * FIRST_PAUSE)
-        elif self._open_until is not None or self._failures < MAX_FAILURES:
-            return
-        else:
-            _logger.warning("a judge does not answer: calls fail at once until a probe succeeds")
-        self._open_until = self._clock() + self._pause
+            self._failures += 1
+            if probe:
+                self._pause = min(2 * self._pause, 6 * FIRST_PAUSE)
+            elif self._open_until is not None or self._failures < MAX_FAILURES:
+                return
+            else:
+                _logger.warning("a judge does not answer: calls fail until a probe succeeds")
+            self._open_until = self._clock() + self._pause
 
 
 class Gate:
@@ -152,14 +141,16 @@ class Gate:
         finally:
             self.waiting -= 1
         try:
-            await self._pause()
-            with self._learning():
+            while (left := self._paused_until - time.monotonic()) > 0:
+                self._refuse_if_down()
+                await asyncio.sleep(left)
+            with self._in_flight():
                 yield
         finally:
             self._slots.release()
 
     @contextmanager
-    def _learning(self) -> Iterator[None]:
+    def _in_flight(self) -> Iterator[None]:
         probe, answered = self.breaker.probe(), None
         if not probe and self.breaker.state is not BreakerState.CLOSED:
             raise JudgeUnavailable(_UNAVAILABLE)
@@ -176,12 +167,7 @@ class Gate:
             self.breaker.ended(answered=answered, probe=probe)
 
     def _refuse_if_down(self) -> None:
-        state = self.breaker.state
-        paused = time.monotonic() < self._paused_until
-        if state is BreakerState.OPEN or (state is BreakerState.HALF_OPEN and paused):
+        is_paused = time.monotonic() < self._paused_until
+        down = (BreakerState.OPEN, BreakerState.HALF_OPEN) if is_paused else (BreakerState.OPEN,)
+        if self.breaker.state in down:
             raise JudgeUnavailable(_UNAVAILABLE)
-
-    async def _pause(self) -> None:
-        while (left := self._paused_until - time.monotonic()) > 0:
-            self._refuse_if_down()
-            await asyncio.sleep(left)

@@ -29,10 +29,14 @@ _ADVICE: Final[dict[object, str]] = {
     429: "the rate limit or quota is reached; lower the concurrency or the sample rate",
     _NO_CREDIT: "the account's quota is used up; check its billing",
 }
+_CAUSES: Final = (
+    (BudgetError, Cause.OVER_BUDGET),
+    (JudgeUnavailable, Cause.JUDGE_UNAVAILABLE),
+    (JudgeTimeout, Cause.TIMEOUT),
+    (JudgeError, Cause.JUDGE_FAILED),
+)
 _TIME_OUT: Final = ("Timeout", "TimeoutError", "TimeoutException")
 _STATUS: Final = ("status_code", "status", "code", "http_status", "HTTPStatusCode")
-_HEADERS: Final = ("headers", "HTTPHeaders")
-_OVERLOADED: Final = (429, 503, 529)
 _NO_ACCESS: Final = (401, 402, 403)
 _ABOUT_THE_REQUEST: Final = (
     JudgeError, NotImplementedError, TypeError, ValueError, AttributeError, ImportError,
@@ -61,21 +65,14 @@ class ModeMissingError(RequestRefusedError):
         super().__init__(f"{name}: {type(error).__name__}", None, "structured output")
 
 
-def cause_of(error: JudgeError) -> Cause:
-    if isinstance(error, BudgetError):
-        return Cause.OVER_BUDGET
-    if isinstance(error, JudgeUnavailable):
-        return Cause.JUDGE_UNAVAILABLE
-    return Cause.TIMEOUT if isinstance(error, JudgeTimeout) else Cause.JUDGE_FAILED
-
-
 def absence_of(error: JudgeError) -> NotScored:
     """Return the reason for missing findings: our message, or class and line of a user's error."""
+    cause = next(cause for kind, cause in _CAUSES if isinstance(error, kind))
     if is_ours(error):
-        return NotScored(cause_of(error), str(error))
+        return NotScored(cause, str(error))
     place = place_in_application(error)
     where = f" at {place}" if place else ""
-    return NotScored(cause_of(error), f"the judge raised {type(error).__name__}{where}")
+    return NotScored(cause, f"the judge raised {type(error).__name__}{where}")
 
 
 def report_failure(
@@ -116,32 +113,20 @@ def answers(error: BaseException) -> bool | None:
     outcome = outcome_of(error)
     if outcome is None or outcome is CallOutcome.CANCELLED:
         return None
-    if outcome is CallOutcome.ERROR and status_of(error) is None:
-        return None if isinstance(error, _ABOUT_THE_REQUEST) else False
-    return outcome in (CallOutcome.OK, CallOutcome.RATE_LIMITED, CallOutcome.REFUSED)
+    if outcome is CallOutcome.ERROR and isinstance(error, _ABOUT_THE_REQUEST):
+        return None if status_of(error) is None else False
+    return outcome not in (CallOutcome.ERROR, CallOutcome.TIMEOUT)
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of an exception, or None.
-
-    Clients differ in where they store the status.
-    """
-    for holder in _holders(error):
-        for name in _STATUS:
-            value = _value(holder, name)
-            if isinstance(value, int) and 400 <= value < 600:
-                return value
-    return None
+    """Return the HTTP status of an exception of any client, or None."""
+    values = (_value(holder, name) for holder in _holders(error) for name in _STATUS)
+    return next((one for one in values if isinstance(one, int) and 400 <= one < 600), None)
 
 
 def is_time_out(error: BaseException) -> bool:
     """Return whether a call timed out, by the exception names of all known clients."""
     return any(kind.__name__.endswith(_TIME_OUT) for kind in type(error).__mro__)
-
-
-def is_cut_off(error: BaseException) -> bool:
-    """Return whether a client raised because of the token limit or a content filter."""
-    return type(error).__name__.endswith("FinishReasonError")
 
 
 def describe(error: BaseException) -> str:
@@ -164,10 +149,10 @@ def describe(error: BaseException) -> str:
 
 def requested_pause(error: BaseException) -> float:
     """Return the seconds that an overloaded server asks to wait, 0 to 60."""
-    if status_of(error) not in _OVERLOADED:
+    if status_of(error) not in (429, 503, 529):
         return 0.0
     for holder in _holders(error):
-        for headers in (_value(holder, name) for name in _HEADERS):
+        for headers in (_value(holder, "headers"), _value(holder, "HTTPHeaders")):
             ms, header = (_value(headers, f"retry-after{end}") for end in ("-ms", ""))
             if seconds := _seconds(ms) / 1000 or _seconds(header):
                 return min(seconds, _LONGEST_WAIT)
@@ -175,13 +160,12 @@ def requested_pause(error: BaseException) -> float:
 
 
 def _seconds(header: object) -> float:
-    if not isinstance(header, str):
-        return 0.0
+    text = header if isinstance(header, str) else ""
     try:
-        seconds = float(header)
+        seconds = float(text)
     except ValueError:
         try:
-            moment = parsedate_to_datetime(header)
+            moment = parsedate_to_datetime(text)
         except ValueError:
             return 0.0
         seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() - time.time()
