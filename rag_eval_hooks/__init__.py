@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
     from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
     from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-    from rag_eval_hooks.judges.bert_scorer import BertScorer as BertScorer
     from rag_eval_hooks.judges.callable_judge import CallableJudge
     from rag_eval_hooks.judges.cascade import Cascade
     from rag_eval_hooks.judges.decision_judge import DecisionJudge
     from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
+    from rag_eval_hooks.judges.hugging_face import BertScorer as BertScorer
+    from rag_eval_hooks.judges.hugging_face import SentenceEmbedder as SentenceEmbedder
     from rag_eval_hooks.judges.openai import OpenAIEmbedder as OpenAIEmbedder
     from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
-    from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder as SentenceEmbedder
     from rag_eval_hooks.redaction.patterns import Patterns as Patterns
     from rag_eval_hooks.redaction.presidio import Presidio
     from rag_eval_hooks.span_processor import RagEvalSpanProcessor as RagEvalSpanProcessor
@@ -95,7 +95,7 @@ __all__ = [
 
 # Names that need an extra, or that few applications use, are imported on first use.
 _LAZY: Final = {
-    "BertScorer": "rag_eval_hooks.judges.bert_scorer",
+    "BertScorer": "rag_eval_hooks.judges.hugging_face",
     "CallableJudge": "rag_eval_hooks.judges.callable_judge",
     "Cascade": "rag_eval_hooks.judges.cascade",
     "DecisionJudge": "rag_eval_hooks.judges.decision_judge",
@@ -110,7 +110,7 @@ _LAZY: Final = {
     "Presidio": "rag_eval_hooks.redaction.presidio",
     "RagEvalSpanProcessor": "rag_eval_hooks.span_processor",
     "ScriptedJudge": "rag_eval_hooks.testing",
-    "SentenceEmbedder": "rag_eval_hooks.judges.sentence_embedder",
+    "SentenceEmbedder": "rag_eval_hooks.judges.hugging_face",
 }
 
 

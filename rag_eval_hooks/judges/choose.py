@@ -65,7 +65,7 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
     if name in ("auto", "none"):
         return None
     if name == "sentence-transformers":
-        from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
+        from rag_eval_hooks.judges.hugging_face import SentenceEmbedder
 
         return SentenceEmbedder(model or _MINILM)
     from rag_eval_hooks.judges.openai import OpenAIEmbedder
@@ -83,7 +83,7 @@ def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
     name, model = TOKEN_SCORERS.parts(config.token_scorer)
     if name == "none":
         return None
-    from rag_eval_hooks.judges.bert_scorer import BertScorer
+    from rag_eval_hooks.judges.hugging_face import BertScorer
 
     return BertScorer(model or _DEBERTA)
 

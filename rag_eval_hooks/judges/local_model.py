@@ -29,7 +29,6 @@ InProcess: TypeAlias = Literal["auto"] | bool
 """Whether to run a model in a child process. `auto`: yes, where a child process can start."""
 
 _logger = logging.getLogger("rag_eval_hooks")
-
 _CLOSE_TIMEOUT: Final = 1.0
 """Seconds to wait at close for the running batch."""
 
@@ -55,12 +54,11 @@ class LocalModel(Generic[I, R]):
         self._size = size
         self._model: Run[I, R] | None = None
         self._failure: str | None = None
-        self._closed = False
-        self._is_warm = False
+        self._closed = self._is_warm = False
         self._waiting: deque[tuple[Sequence[I], Future[list[R | JudgeError]]]] = deque()
         self._worker = DaemonExecutor("rag-eval-hooks-model")
         self._process = ModelProcess(source, load) if _wants_process(process) else None
-        at_fork(in_child=self._waiting_anew)
+        at_fork(in_child=self._forget)
 
     async def run(self, items: Sequence[I]) -> list[R | JudgeError]:
         """Return one result or error per item, in order."""
@@ -73,11 +71,12 @@ class LocalModel(Generic[I, R]):
             return await asyncio.wrap_future(future)
 
     async def run_all(self, items: Sequence[I]) -> list[R]:
-        results = await self.run(items) if items else []
-        for result in results:
+        results: list[R] = []
+        for result in await self.run(items) if items else ():
             if isinstance(result, JudgeError):
                 raise result
-        return [result for result in results if not isinstance(result, JudgeError)]
+            results.append(result)
+        return results
 
     async def warm_up(self) -> None:
         if not self._is_warm:
@@ -94,7 +93,7 @@ class LocalModel(Generic[I, R]):
         self._worker.shutdown()
         await asyncio.wait([released], timeout=_CLOSE_TIMEOUT)
 
-    def _waiting_anew(self) -> None:
+    def _forget(self) -> None:
         # Their callers wait in the parent.
         self._waiting.clear()
 
@@ -114,8 +113,7 @@ class LocalModel(Generic[I, R]):
             results = dict(zip(distinct, self._run(distinct), strict=True)) if taken else {}
         except BaseException as error:  # noqa: BLE001 - handed to the callers
             # A library's SystemExit would stop the caller's loop.
-            name = type(error).__name__
-            ended = JudgeError(f"{self._source}: {name} in the model")
+            ended = JudgeError(f"{self._source}: {type(error).__name__} in the model")
             for _, future in taken:
                 future.set_exception(error if isinstance(error, Exception) else ended)
         else:

@@ -17,12 +17,11 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from rag_eval_hooks.config.sources import model_environment
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
@@ -86,11 +85,18 @@ def run_model(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | Jud
 
 
 def serve(connection: Connection) -> None:
-    _end_with_parent()
     # Ctrl-C signals the whole process group, but the application still finishes its samples.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    _lower_priority()
+    # Before loading, which takes seconds, because later threads inherit the priority.
+    os.nice(_NICE)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            # Elsewhere, the closed socket alone ends this process with its parent.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        # Some sandboxes forbid changing the scheduler.
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     with contextlib.suppress(EOFError, OSError):
         source, load = connection.recv()
         try:
@@ -101,25 +107,6 @@ def serve(connection: Connection) -> None:
         connection.send(None)
         while True:
             connection.send(run_model(source, model, connection.recv()))
-
-
-def _end_with_parent() -> None:
-    """Make Linux kill this process when the parent dies.
-
-    Elsewhere, the closed socket ends this process.
-    """
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _lower_priority() -> None:
-    # Before loading, which takes seconds, because later threads inherit the priority.
-    os.nice(_NICE)
-    if sys.platform == "linux":
-        # Some sandboxes forbid changing the scheduler.
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 class _ProcessEndedError(JudgeError):
@@ -145,12 +132,6 @@ def _interpreter() -> str | None:
     return None
 
 
-class _Child(NamedTuple):
-    process: subprocess.Popen[bytes]
-    connection: Connection
-    finalizer: weakref.finalize[..., ModelProcess[Any, Any]]
-
-
 class ModelProcess(Generic[I, R]):
     """A model in a child process that starts on first use and restarts after a crash.
 
@@ -167,7 +148,7 @@ class ModelProcess(Generic[I, R]):
             self._folder = Path.cwd()
         self._path = tuple(str(Path(self._folder or "/", entry)) for entry in sys.path)
         self._closed = False
-        self._child: _Child | None = None
+        self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
         at_fork(in_child=self._forget)
 
@@ -183,23 +164,31 @@ class ModelProcess(Generic[I, R]):
         """Kill the child immediately. Safe from any thread."""
         self._closed = True
         if (child := self._child) is not None:
-            child.process.kill()
+            child[0].kill()
 
     def reap(self) -> None:
         """Wait until a killed child has exited. Must run on the thread of `run`."""
         if self._child is not None:
-            self._end(self._child)
+            self._end()
 
     def _forget(self) -> None:
         """Drop the inherited handles in a forked child. The model belongs to the parent."""
         if (child := self._child) is not None:
+            process, connection = child
             # An open copy would hide the parent's exit from the model process.
-            child.connection.close()
+            connection.close()
             # Not a child of this process, so it cannot be waited for.
-            child.process.returncode = 0
-            child.finalizer.detach()
+            process.returncode = 0
         self._child = None
         self._ends.clear()
+
+    def __del__(self) -> None:
+        if (child := getattr(self, "_child", None)) is not None:
+            child[0].kill()
+            # In a thread, because an idle-priority process may exit slowly. At exit no thread can
+            # start.
+            with contextlib.suppress(RuntimeError):
+                threading.Thread(target=child[0].wait, daemon=True).start()
 
     def _run_alone(self, item: I) -> R | JudgeError:
         try:
@@ -208,69 +197,65 @@ class ModelProcess(Generic[I, R]):
             return error
 
     def _request(self, items: Sequence[I]) -> list[R | JudgeError]:
-        found: list[R | JudgeError] = self._exchange(
-            self._child or self._start(), list(items), self._reply_timeout
-        )
+        if self._child is None:
+            self._start()
+        found: list[R | JudgeError] = self._exchange(list(items), self._reply_timeout)
         return found
 
-    def _exchange(self, child: _Child, message: object, timeout: float) -> Any:
+    def _exchange(self, message: object, timeout: float) -> Any:
+        assert self._child is not None
+        _, connection = self._child
+        how = None
         try:
-            child.connection.send(message)
-            if child.connection.poll(timeout):
-                return child.connection.recv()
-            how: str | None = "no reply in time"
+            connection.send(message)
+            if connection.poll(timeout):
+                return connection.recv()
+            how = "no reply in time"
         except (OSError, EOFError):
-            how = None
-        raise self._ended(self._end(child, how))
+            pass
+        raise self._ended(self._end(how))
 
-    def _start(self) -> _Child:
+    def _start(self) -> None:
         if len(self._ends) == _MOST_ENDS and time.monotonic() - self._ends[0] < _ENDS_WITHIN:
             raise JudgeUnavailable(f"{self._source}: the model process keeps crashing")
         ours, theirs = socket.socketpair()
+        flags = ["-P", "-s"] if sys.flags.no_user_site else ["-P"]
         try:
-            process = self._launch(theirs)
+            process = subprocess.Popen(
+                [_interpreter() or "", *flags, "-c", _CODE, *self._path],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=self._folder if self._folder and self._folder.is_dir() else None,
+                env=model_environment(),
+            )
         except OSError as error:
             ours.close()
             raise self._ended(f"not started, {type(error).__name__}") from None
         finally:
             theirs.close()
-        finalizer = weakref.finalize(self, _kill, process)
-        finalizer.atexit = False
-        child = self._child = _Child(process, Connection(ours.detach()), finalizer)
+        self._child = process, Connection(ours.detach())
         if self._closed:
             process.kill()
-        failure = self._exchange(child, (self._source, self._load), _LOAD_TIMEOUT)
+        failure = self._exchange((self._source, self._load), _LOAD_TIMEOUT)
         if failure is not None:
-            self._end(child)
+            self._end()
             raise ModelLoadError(failure)
-        return child
 
-    def _launch(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        flags = ["-P", "-s"] if sys.flags.no_user_site else ["-P"]
-        return subprocess.Popen(
-            [_interpreter() or "", *flags, "-c", _CODE, *self._path],
-            stdin=theirs.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=self._folder if self._folder and self._folder.is_dir() else None,
-            env=model_environment(),
-        )
-
-    def _end(self, child: _Child, how: str | None = None) -> str:
+    def _end(self, how: str | None = None) -> str:
         """Kill the child if needed, and return how the child exited."""
+        assert self._child is not None
+        process, connection = self._child
         if how is None:
             # The child may exit shortly after its socket closes.
             with contextlib.suppress(subprocess.TimeoutExpired):
-                child.process.wait(1.0)
-        child.process.kill()
-        code = child.process.wait()
-        child.connection.close()
-        child.finalizer.detach()
+                process.wait(1.0)
+        process.kill()
+        code = process.wait()
+        connection.close()
         self._child = None
-        if how is not None:
-            return how
-        if code >= 0:
-            return f"exit status {code}"
+        if how is not None or code >= 0:
+            return how or f"exit status {code}"
         return signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
 
     def _ended(self, how: str) -> JudgeError:
@@ -279,10 +264,3 @@ class ModelProcess(Generic[I, R]):
         self._ends.append(time.monotonic())
         _logger.warning("The process of the model %s exited (%s).", self._source, how)
         return _ProcessEndedError(f"{self._source}: the model process ended ({how})")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    # In a thread, because an idle-priority process may exit slowly. At exit no thread can start.
-    with contextlib.suppress(RuntimeError):
-        threading.Thread(target=process.wait, name="rag-eval-hooks-reaper", daemon=True).start()

@@ -15,10 +15,9 @@ import pytest
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, TokenScore, made
 from rag_eval_hooks.judges.base import Embedder, TokenScorer
-from rag_eval_hooks.judges.bert_scorer import BertScorer
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
-from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
+from rag_eval_hooks.judges.hugging_face import BertScorer, SentenceEmbedder
 from tests.support.judge_task import JudgeTask
 from tests.support.optional import require
 

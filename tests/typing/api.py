@@ -62,9 +62,8 @@ from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.findings import Support
 from rag_eval_hooks.judges.base import TokenScorer
-from rag_eval_hooks.judges.bert_scorer import BertScorer
+from rag_eval_hooks.judges.hugging_face import BertScorer, SentenceEmbedder
 from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from rag_eval_hooks.redaction.redactor import Match
 from rag_eval_hooks.score import AnnotatorKind, Outcomes, result_id, score_id
 

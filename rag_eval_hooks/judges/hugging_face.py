@@ -1,8 +1,9 @@
-"""BERTScore, computed by the package bert-score."""
+"""Embeddings and BERTScore from local models of the Hugging Face hub."""
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -13,11 +14,71 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import ConfigError, JudgeError, missing_extra
 from rag_eval_hooks.findings import TokenScore
+from rag_eval_hooks.judges.embeddings import Vector, VectorCache
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
+_FORWARD: Final = 32  # texts per forward pass of an embedder
+_TEXTS: Final = 512  # texts per call: the library sorts them by length, so that little is padding
+_PAIRS: Final = 64  # of BERTScore in a batch, and texts in a forward pass
 _LONGEST: Final = 512  # tokens, where the tokenizer states no limit
-_PAIRS: Final = 64  # in a batch, and texts in a forward pass
 _TextPair = tuple[str, str]
+
+
+class SentenceEmbedder(LocalModel[str, Vector]):
+    """Embeds texts with a sentence-transformers model, in a child process or on a thread.
+
+    The model loads once, on first use. If loading fails, every later call fails immediately. Texts
+    of concurrent callers share a batch.
+
+    Args:
+        model: Name on the Hugging Face hub, or path of a folder with a saved model.
+        cache_size: Maximum number of cached vectors. The least recently used vector is evicted
+            first.
+        process: Whether to run the model in a child process. `auto` means wherever a process can
+            start.
+
+    Raises:
+        ImportError: The extra `embeddings` is not installed.
+        ConfigError: `process` is true, but no process can start here.
+    """
+
+    def __init__(
+        self,
+        model: str = "sentence-transformers/all-MiniLM-L6-v2",
+        *,
+        cache_size: int = 4096,
+        process: InProcess = "auto",
+    ) -> None:
+        if find_spec("sentence_transformers") is None:
+            raise missing_extra("SentenceEmbedder", "embeddings")
+        caller = Caller(short_name(model), Operation.EMBEDDINGS, local=True)
+        super().__init__(model, caller, partial(_load_embedder, model), process, size=_TEXTS)
+        self._cache = VectorCache(model, cache_size)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return one vector of length 1 per text, in order.
+
+        Raises:
+            JudgeError: The model cannot be loaded, failed on these texts, or is closed.
+        """
+        return await self._cache.embed(texts, self.run_all)
+
+
+def _load_embedder(source: str) -> Callable[[Sequence[str]], list[Vector]]:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(source)
+
+    def encode(texts: Sequence[str]) -> list[Vector]:
+        vectors = model.encode(
+            [encodable(text) for text in texts],
+            batch_size=_FORWARD,
+            normalize_embeddings=True,
+            show_progress_bar=False,
+        )
+        return [array("f", vector) for vector in vectors.tolist()]
+
+    return encode
 
 
 class BertScorer(LocalModel[_TextPair, TokenScore]):
@@ -63,10 +124,9 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         name = f"bert-score:{short_name(model)}" + ("" if layer is None else f"_L{layer}")
         if baseline is not None:
             name += "-rescaled" if baseline_path is None else "-custom-rescaled"
+        load = partial(_load_scorer, model, layer, baseline)
         caller = Caller(name, Operation.TOKEN_SCORE, local=True)
-        super().__init__(
-            model, caller, partial(_load, model, layer, baseline), process, size=_PAIRS
-        )
+        super().__init__(model, caller, load, process, size=_PAIRS)
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
         """Return precision, recall and F1 of a candidate against a reference, each at most 1.
@@ -84,7 +144,19 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         return found
 
 
-def _load(
+def _baseline_file(model: str, language: str, given: str | Path | None) -> str:
+    package = find_spec("bert_score")
+    folder = Path(package.origin or "").parent if package else Path()
+    file = Path(given or folder / "rescale_baseline" / language / f"{model}.tsv")
+    if file.is_file():
+        return str(file)
+    if given is not None:
+        raise ConfigError("baseline_path", str(given), "a file that exists")
+    wants = "False or used with baseline_path, because bert-score has no baseline for "
+    raise ConfigError("rescale_with_baseline", True, f"{wants}{model} in {language!r}")
+
+
+def _load_scorer(
     source: str, layer: int | None, baseline: str | None
 ) -> Callable[[Sequence[_TextPair]], list[TokenScore]]:
     from bert_score import BERTScorer
@@ -105,26 +177,11 @@ def _load(
         tokenizer.model_max_length = min(_LONGEST, positions)
 
     def score(pairs: Sequence[_TextPair]) -> list[TokenScore]:
-        candidates, references = zip(*pairs, strict=True)
         columns = scorer.score(
-            [*map(encodable, candidates)], [*map(encodable, references)], batch_size=_PAIRS
+            *([encodable(text) for text in texts] for texts in zip(*pairs, strict=True)),
+            batch_size=_PAIRS,
         )
         rows = zip(*(column.clamp(max=1.0).tolist() for column in columns), strict=True)
         return [TokenScore(*row) for row in rows]
 
     return score
-
-
-def _baseline_file(model: str, language: str, given: str | Path | None) -> str:
-    package = find_spec("bert_score")
-    folder = Path(package.origin or "").parent if package else Path()
-    file = Path(given or folder / "rescale_baseline" / language / f"{model}.tsv")
-    if not file.is_file() and given is not None:
-        raise ConfigError("baseline_path", str(given), "a file that exists")
-    if not file.is_file():
-        wants = (
-            "False or used with baseline_path, because bert-score has no baseline for "
-            f"{model} in {language!r}"
-        )
-        raise ConfigError("rescale_with_baseline", True, wants)
-    return str(file)
