@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.cli import UsageError
@@ -15,8 +14,6 @@ from rag_eval_hooks.judges.calibration import (
     LEAST_LABELS,
     Agreement,
     agreement,
-    calibration_error,
-    cross_fitted,
     fitted,
 )
 from rag_eval_hooks.result import Evaluation
@@ -40,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     metric, labels = arguments.metric, dict(lines_of(arguments.labels, _label, _LINE))
     rows = [row for row in read(arguments.results) if row.scores.get(metric) is not None]
-    judged = [(*one, at) for at, row in enumerate(rows) for one in _judged(row, metric, labels)]
+    judged = [one for row in rows for one in _judged(row, metric, labels)]
     probabilities, truths = [one[0] for one in judged], [one[1] for one in judged]
     if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
         raise UsageError(
@@ -49,12 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"{_stray(labels, arguments.results)}"
         )
     found = agreement(probabilities, truths)
-    calibrated, verdicts = cross_fitted(probabilities, truths, [one[2] for one in judged])
-    recalls = [
-        mean(v == kind for v, t in zip(verdicts, truths, strict=True) if t == kind)
-        for kind in (True, False)
-    ]
-    print(_text(found, calibration_error(calibrated, truths), mean(recalls)))
+    print(_text(found))
     if found.low < LEAST_AUROC:
         print(f"rejected: the AUROC may be below {LEAST_AUROC}, too low to calibrate this judge")
         return 1
@@ -108,14 +100,12 @@ def _judged(row: Evaluation, metric: str, labels: _Labels) -> Iterator[tuple[flo
         yield min(float(claim["probability"]) for claim in known), whole
 
 
-def _text(found: Agreement, error: float, balanced: float) -> str:
+def _text(found: Agreement) -> str:
     rows = {
         "labels": f"{found.labels}, {found.positive:.0%} supported",
         "AUROC": f"{found.auroc:.3f} [{found.low:.3f}, {found.high:.3f}]",
         "best cut": f"{found.cut:.3f}",
-        "balanced accuracy": f"{found.balanced_accuracy:.3f}, {balanced:.3f} cross-validated",
-        "Cohen's kappa": f"{found.kappa:.3f}",
-        "calibration error": f"{found.error:.3f}, {error:.3f} after calibration (cross-validated)",
+        "balanced accuracy": f"{found.balanced_accuracy:.3f}",
     }
     curve = [f"{mean:11.2f}  {share:9.2f}  {count:6}" for mean, share, count in found.curve]
     named = [f"{name:19}{text}" for name, text in rows.items()]

@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
@@ -17,7 +18,6 @@ from rag_eval_hooks.findings import ClaimVerdict, Support
 SCHEMA: Final = "rag-eval-hooks.calibration/1"
 LEAST_AUROC: Final = 0.6
 LEAST_LABELS: Final = 50
-_FOLDS: Final = 5
 _STEPS: Final = 50
 _BINS: Final = 10
 _EDGE: Final = 1e-4
@@ -50,10 +50,8 @@ class Calibration:
         if support.probability is None:
             return support
         probability = self.apply(support.probability)
-        if support.verdict is ClaimVerdict.CONTRADICTED:
-            return replace(support, probability=probability)
         holds = probability >= self.cut
-        if holds and support.supported:
+        if support.verdict is ClaimVerdict.CONTRADICTED or (holds and support.supported):
             return replace(support, probability=probability)
         return replace(
             support,
@@ -90,9 +88,8 @@ class Agreement:
 
     `auroc` is the chance that a true claim has a higher probability than a false claim. A tie
     counts as half. `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982).
-    `cut` maximizes the balanced accuracy, and `kappa` is Cohen's kappa at `cut`. `error` is the
-    expected calibration error over ten bins of equal size. `curve` lists mean probability, share of
-    true labels, and size for each bin.
+    `cut` maximizes the balanced accuracy. `curve` lists mean probability, share of true labels, and
+    size for ten bins of equal size.
     """
 
     labels: int
@@ -102,42 +99,43 @@ class Agreement:
     high: float
     cut: float
     balanced_accuracy: float
-    kappa: float
-    error: float
     curve: tuple[tuple[float, float, int], ...]
 
 
 def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreement:
     """Measure the agreement. The labels must include true and false."""
-    positives = sorted(p for p, label in zip(probabilities, labels, strict=True) if label)
-    negatives = sorted(p for p, label in zip(probabilities, labels, strict=True) if not label)
+    pairs = sorted(zip(probabilities, labels, strict=True))
+    positives, negatives = ([p for p, label in pairs if label is kind] for kind in (True, False))
     if not positives or not negatives:
         raise ValueError("The labels must include both true and false.")
 
-    def rates(cut: float) -> tuple[float, float]:
-        hit = 1 - bisect_left(positives, cut) / len(positives)
-        return hit, bisect_left(negatives, cut) / len(negatives)
+    def accuracy(cut: float) -> float:
+        hits = 1 - bisect_left(positives, cut) / len(positives)
+        return (hits + bisect_left(negatives, cut) / len(negatives)) / 2
 
     wins = sum(bisect_left(negatives, p) + bisect_right(negatives, p) for p in positives) / 2
     auroc = wins / (len(positives) * len(negatives))
     half = 1.96 * _auroc_error(auroc, len(positives), len(negatives))
-    cut = max(sorted({*probabilities, 1.0}), key=lambda at: sum(rates(at)))
-    share, (hit, right) = len(positives) / len(labels), rates(cut)
-    said = hit * share + (1 - right) * (1 - share)
-    observed = hit * share + right * (1 - share)
-    expected = said * share + (1 - said) * (1 - share)
+    cut = max(sorted({*probabilities, 1.0}), key=accuracy)
+    bins = min(_BINS, max(1, len(pairs) // 10))
+    parts = [pairs[len(pairs) * i // bins : len(pairs) * (i + 1) // bins] for i in range(bins)]
     return Agreement(
         labels=len(labels),
-        positive=share,
+        positive=len(positives) / len(labels),
         auroc=auroc,
         low=max(0.0, auroc - half),
         high=min(1.0, auroc + half),
         cut=cut,
-        balanced_accuracy=(hit + right) / 2,
-        kappa=(observed - expected) / (1 - expected) if expected < 1 else 0.0,
-        error=calibration_error(probabilities, labels),
-        curve=_curve(probabilities, labels),
+        balanced_accuracy=accuracy(cut),
+        curve=tuple((fmean(p for p, _ in x), fmean(y for _, y in x), len(x)) for x in parts),
     )
+
+
+def _auroc_error(auroc: float, positives: int, negatives: int) -> float:
+    q1, q2 = auroc / (2 - auroc), 2 * auroc * auroc / (1 + auroc)
+    spread = auroc * (1 - auroc) + (positives - 1) * (q1 - auroc**2)
+    spread += (negatives - 1) * (q2 - auroc**2)
+    return math.sqrt(max(spread, 0.0) / (positives * negatives))
 
 
 def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibration:
@@ -161,49 +159,6 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
     raw = Calibration(slope=max(slope, 0.01), intercept=intercept)
     cut = agreement([raw.apply(p) for p in probabilities], labels).cut
     return replace(raw, cut=cut, labels=len(labels))
-
-
-def cross_fitted(
-    probabilities: Sequence[float], labels: Sequence[bool], groups: Sequence[int]
-) -> tuple[list[float], list[bool]]:
-    """Return calibrated probabilities and verdicts. The fit for a group excludes that group."""
-    calibrated, verdicts = list(probabilities), [p >= 0.5 for p in probabilities]
-    for fold in range(_FOLDS):
-        seen = [i for i, group in enumerate(groups) if group % _FOLDS != fold]
-        truths = [labels[i] for i in seen]
-        if len(set(truths)) < 2:
-            continue
-        made = fitted([probabilities[i] for i in seen], truths)
-        for i in (i for i, group in enumerate(groups) if group % _FOLDS == fold):
-            calibrated[i] = made.apply(probabilities[i])
-            verdicts[i] = calibrated[i] >= made.cut
-    return calibrated, verdicts
-
-
-def calibration_error(probabilities: Sequence[float], labels: Sequence[bool]) -> float:
-    """Return the expected calibration error: mean of |probability - share of true| over bins."""
-    curve = _curve(probabilities, labels)
-    return math.fsum(abs(mean - share) * n for mean, share, n in curve) / len(labels)
-
-
-def _curve(
-    probabilities: Sequence[float], labels: Sequence[bool]
-) -> tuple[tuple[float, float, int], ...]:
-    pairs = sorted(zip(probabilities, labels, strict=True))
-    bins = min(_BINS, max(1, len(pairs) // 10))
-    parts = [pairs[len(pairs) * i // bins : len(pairs) * (i + 1) // bins] for i in range(bins)]
-    return tuple(
-        (sum(p for p, _ in part) / len(part), sum(y for _, y in part) / len(part), len(part))
-        for part in parts
-        if part
-    )
-
-
-def _auroc_error(auroc: float, positives: int, negatives: int) -> float:
-    q1, q2 = auroc / (2 - auroc), 2 * auroc * auroc / (1 + auroc)
-    spread = auroc * (1 - auroc) + (positives - 1) * (q1 - auroc**2)
-    spread += (negatives - 1) * (q2 - auroc**2)
-    return math.sqrt(max(spread, 0.0) / (positives * negatives))
 
 
 def _log_odds(probability: float) -> float:

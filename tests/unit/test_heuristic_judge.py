@@ -23,7 +23,6 @@ from rag_eval_hooks.judges.calibration import (
     LEAST_AUROC,
     Calibration,
     agreement,
-    calibration_error,
     fitted,
 )
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
@@ -150,6 +149,11 @@ def drawn(
     odds = [rng.gauss(0, 2) for _ in range(count)]
     truths = [rng.random() < 1 / (1 + math.exp(-(slope * x + shift))) for x in odds]
     return [1 / (1 + math.exp(-x)) for x in odds], truths
+
+
+def calibration_error(probabilities: list[float], truths: list[bool]) -> float:
+    curve = agreement(probabilities, truths).curve
+    return sum(abs(mean - share) * count for mean, share, count in curve) / len(truths)
 
 
 def test_fit_of_200_labels_halves_the_error_on_others() -> None:
