@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
@@ -38,12 +40,9 @@ class CallableChat(ChatAdapter):
             {"role": "system", "content": prompt.system},
             {"role": "user", "content": prompt.user_with_shape},
         ]
-        text: Any
         async with meter.sending(self.timeout):
-            if self._async:
-                text = self._function(messages)
-            else:
-                text = await self.threads.run(lambda: self._function(messages))
+            called: Any = partial(self._function, messages)
+            text = called() if self._async else await self.threads.run(called)
             if inspect.isawaitable(text):
                 text = await text
             if not isinstance(text, str):
@@ -93,15 +92,13 @@ class CallableJudge(LLMJudge):
 
 
 def _takes_messages(function: object) -> bool:
-    if not callable(function) or inspect.isclass(function):
+    wrong = (inspect.isclass, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    if not callable(function) or any(is_wrong(function) for is_wrong in wrong):
         return False
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        return False
-    try:
-        inspect.signature(function).bind([])
-    except TypeError:
-        return False
-    except ValueError:
-        # Some functions that are not written in Python have no signature.
-        return True
+    # Some functions that are not written in Python have no signature, which raises `ValueError`.
+    with suppress(ValueError):
+        try:
+            inspect.signature(function).bind([])
+        except TypeError:
+            return False
     return True

@@ -8,17 +8,16 @@ import json
 import sqlite3
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from rag_eval_hooks.errors import ConfigError, check_count
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
-
-T = TypeVar("T")
 
 _FILE: Final = "replies.sqlite"
 _BUSY_S: Final = 0.5
@@ -74,8 +73,7 @@ class Memo:
     async def recall(self, key: bytes) -> str | None:
         text, place = self._texts.pop(key, None), "memory"
         if text is None:
-            row = await self._in_time(lambda db: db.execute(_GET, (key,)).fetchone())
-            text, place = (row[0] if row and isinstance(row[0], str) else None), "disk"
+            text, place = await self._from_disk(key), "disk"
         self._counts["asked" if text is None else place] += 1
         if text is not None:
             self._remember(key, text)
@@ -89,8 +87,7 @@ class Memo:
             db.execute(_TRIM, (self._disk_size,))
 
         self._remember(key, text)
-        if self._uses_disk():
-            self._worker.submit(self._on_disk, put)
+        self._on_disk(put)
 
     def stats(self) -> Mapping[str, int]:
         return {**self._counts, **self._incidents.counts()}
@@ -101,36 +98,36 @@ class Memo:
             with suppress(TimeoutError, *FILE_ERRORS):
                 await asyncio.wait_for(closed, _PATIENCE_S)
 
-    def _uses_disk(self) -> bool:
-        return self._file is not None and self._failures < _MOST_FAILURES
-
     def _remember(self, key: bytes, text: str) -> None:
         self._texts[key] = text
         if len(self._texts) > self._size:
             self._texts.popitem(last=False)
 
-    async def _in_time(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        if not self._uses_disk():
-            return None
-        done = asyncio.wrap_future(self._worker.submit(self._on_disk, work))
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                return await done
-        except TimeoutError as error:
-            self._failed(error)
+    async def _from_disk(self, key: bytes) -> str | None:
+        row = None
+        if (found := self._on_disk(lambda db: db.execute(_GET, (key,)).fetchone())) is not None:
+            try:
+                row = await asyncio.wait_for(asyncio.wrap_future(found), _PATIENCE_S)
+            except TimeoutError as error:
+                self._failed(error)
+        return row[0] if row and isinstance(row[0], str) else None
+
+    def _on_disk(self, work: Callable[[sqlite3.Connection], Any]) -> Future[Any] | None:
+        file = self._file
+        if file is None or self._failures >= _MOST_FAILURES:
             return None
 
-    def _on_disk(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        assert self._file is not None
-        try:
-            self._file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._file.opened() as connection:
-                result = work(connection)
-        except FILE_ERRORS as error:
-            self._failed(error)
-            return None
-        self._failures = 0
-        return result
+        def run() -> Any:
+            try:
+                file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with file.opened() as connection:
+                    result = work(connection)
+            except FILE_ERRORS as error:
+                return self._failed(error)
+            self._failures = 0
+            return result
+
+        return self._worker.submit(run)
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1

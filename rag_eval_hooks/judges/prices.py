@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from os import PathLike
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -76,8 +76,7 @@ class Prices:
             first = error.errors(include_url=False)[0]
             field = ".".join(map(str, first["loc"]))
             wants = f"{_FORM} ({field}: {first['msg'].lower()})"
-            raise ConfigError("prices", first["input"], wants) from None
-        self.currency = valid.currency
+            raise ConfigError("judge_prices", first["input"], wants) from None
         self._models = valid.models
         self._base_url = base_url if valid.currency == "USD" else None
         self._list: Any = None
@@ -86,16 +85,6 @@ class Prices:
             with suppress(ImportError):
                 self._list = importlib.import_module("genai_prices")
         self._priced: dict[str, Price | None] = {}
-
-    @classmethod
-    def read(cls, path: str | PathLike[str], *, base_url: str | None = None) -> Prices:
-        """Read a TOML file of prices, or raise `ConfigError`."""
-        try:
-            table = tomllib.loads(Path(path).read_text("utf-8"))
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            wants = f"a TOML file with prices ({type(error).__name__})"
-            raise ConfigError("prices", str(path), wants) from error
-        return cls(table, base_url=base_url)
 
     def of(self, model: str) -> Price | None:
         if model not in self._priced:
@@ -113,15 +102,13 @@ class Prices:
 
     def _in_table(self, model: str) -> Price | None:
         names = (model, model.partition(":")[2])
-        for name in names:
-            if name in self._models:
-                return self._models[name]
+        exact = (name for name in names if name in self._models)
         patterns = (at for at in self._models if any(fnmatchcase(name, at) for name in names))
-        return next((self._models[at] for at in patterns), None)
+        return self._models.get(next(chain(exact, patterns), ""))
 
     def _in_list(self, model: str) -> Price | None:
         kind, _, name = model.partition(":")
-        if self._list is None or kind not in ("openai", "openai-decisions"):
+        if self._list is None or kind not in _LISTED:
             return None
         call = self._list.Usage(input_tokens=_CALL, output_tokens=_CALL)
         try:
@@ -132,12 +119,13 @@ class Prices:
 
 
 def prices_of(config: RagEvalConfig) -> Prices:
-    """Return the configured prices. A `ConfigError` names the setting `judge_prices`."""
+    """Return the configured prices, or raise `ConfigError`."""
     kinds = {setting.partition(":")[0] for setting in (config.judge, config.embedder)}
-    base_url = (config.judge_base_url or _OPENAI) if kinds & _LISTED else None
-    if config.judge_prices is None:
-        return Prices(base_url=base_url)
-    try:
-        return Prices.read(config.judge_prices, base_url=base_url)
-    except ConfigError as error:
-        raise ConfigError(f"judge_{error.field}", error.got, error.wants) from None
+    table, path = None, config.judge_prices
+    if path is not None:
+        try:
+            table = tomllib.loads(Path(path).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            wants = f"a TOML file with prices ({type(error).__name__})"
+            raise ConfigError("judge_prices", str(path), wants) from error
+    return Prices(table, base_url=(config.judge_base_url or _OPENAI) if kinds & _LISTED else None)
