@@ -1,17 +1,13 @@
-"""Normalizes text and splits it into words, for any script and without a model.
-
-Every function is pure and accepts any text.
-"""
+"""Normalizes text and splits it into words, for any script and without a model."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, wraps
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 _PART: Final = re.compile(r"(?<!P)<(\w+)>")
 
@@ -24,8 +20,13 @@ def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]
     """Compile case-insensitive patterns by name. A list matches if any of its patterns matches."""
     texts = {name: "|".join(one) if isinstance(one, list) else one for name, one in given.items()}
     parts = {part for text in texts.values() for part in _PART.findall(text)}
-    whole = {name: _whole(text, texts) for name, text in texts.items() if name not in parts}
-    return {name: re.compile(text, re.IGNORECASE) for name, text in whole.items()}
+
+    def whole(text: str) -> str:
+        replaced = _PART.sub(lambda part: texts[part[1]], text)
+        return text if replaced == text else whole(replaced)
+
+    named = {name: text for name, text in texts.items() if name not in parts}
+    return {name: re.compile(whole(text), re.IGNORECASE) for name, text in named.items()}
 
 
 _PIECE: Final = 1_000
@@ -49,24 +50,14 @@ def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         start = max(start, limit)
 
 
-def _whole(text: str, texts: Mapping[str, str]) -> str:
-    while (whole := _PART.sub(lambda part: texts[part[1]], text)) != text:
-        text = whole
-    return text
-
-
 # Scripts written without spaces between words (or, as Korean, with glued particles).
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 # In these blocks vowel signs belong to the word, though Python's \w excludes them.
 _SIGNS = "\u0900-\u0963\u0966-\u0dff\u0e00-\u0eff\u1000-\u1049\u1780-\u17d3"
 
 _UNSEEN = dict.fromkeys([0x00AD, *range(0x200B, 0x2010), 0x2060, 0xFEFF])
-_ACCENTS = (
-    dict.fromkeys(
-        [*range(0x0300, 0x0370), *range(0x0591, 0x05C8), 0x0640, *range(0x064B, 0x0660), 0x0670]
-    )
-    | _UNSEEN
-)
+_MARKS = [*range(0x0300, 0x0370), *range(0x0591, 0x05C8), 0x0640, *range(0x064B, 0x0660), 0x0670]
+_ACCENTS = _UNSEEN | dict.fromkeys(_MARKS)
 _QUOTES = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201b": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"'}
 )
@@ -79,8 +70,6 @@ SPACED = {code: " " for code in range(128) if not chr(code).isalnum()}
 """Translation table that replaces ASCII punctuation by spaces."""
 _WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
 _ANY_CJK = re.compile(f"[{CJK}]")
-
-
 _SPACES = re.compile(r"\s{3,}")
 _LONGEST_RUN = 40
 _RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
@@ -143,24 +132,14 @@ def folded_tokens(folded: str) -> list[str]:
     found: list[str] = []
     for word in words:
         if word[0] >= "\u3040" and _ANY_CJK.match(word):
-            found.extend(_bigrams(word))
-        elif word.endswith("'s"):
-            found.append(word[:-2])
+            found += [word[at : at + 2] for at in range(len(word) - 1)] or [word]
         else:
-            found.append(word)
+            found.append(word.removesuffix("'s"))
     return found
-
-
-def _bigrams(run: str) -> Sequence[str]:
-    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
 def has_cjk(text: str) -> bool:
     return not text.isascii() and _ANY_CJK.search(text) is not None
-
-
-def without_cjk(text: str) -> str:
-    return _ANY_CJK.sub(",", text) if not text.isascii() else text
 
 
 def content_tokens(text: str) -> list[str]:
@@ -184,11 +163,8 @@ def word_count(text: str) -> int:
 
     Each Chinese, Japanese or Korean character is one word.
     """
-    return sum(_is_word(run) for run in _WORD.findall(fold(text)))
-
-
-def _is_word(run: str) -> bool:
-    return any(c.isalnum() for c in run) or has_cjk(run)
+    runs = _WORD.findall(fold(text))
+    return sum(has_cjk(run) or any(map(str.isalnum, run)) for run in runs)
 
 
 _ENDINGS = ("ations", "ation", "ingly", "ments", "ment", "ness", "ings", "ing", "edly", "ies",
@@ -197,21 +173,19 @@ _ENDINGS = ("ations", "ation", "ingly", "ments", "ment", "ness", "ings", "ing", 
 
 def stem(token: str) -> str:
     """Return an approximate stem that all inflections of a word share. ASCII only."""
-    if len(token) < 5 or not token.isalpha() or not token.isascii():
-        return _short_stem(token)
+    if not token.isascii() or len(token) < 4:
+        return token
+    if len(token) == 4:
+        if token[-1] == "y":
+            return token[:-1] + "i"  # as "cities" without its ending
+        return token[:-1] if token[-1] == "s" and token[-2] != "s" else token
+    if not token.isalpha():
+        return token
     for ending in _ENDINGS if token.endswith(_ENDINGS) else ():
         if token.endswith(ending) and len(token) - len(ending) >= 4:
             token = token[: -len(ending)]
             break
     return token[:-1] if len(token) > 4 and token[-1] == token[-2] else token
-
-
-def _short_stem(token: str) -> str:
-    if len(token) != 4 or not token.isascii():
-        return token
-    if token[-1] == "y":
-        return token[:-1] + "i"  # as "cities" without its ending
-    return token[:-1] if token[-1] == "s" and token[-2] != "s" else token
 
 
 FUNCTION_WORDS: Final = WORDS["function"]
@@ -226,27 +200,5 @@ def language(words: Sequence[str]) -> str | None:
     """
     found = _FUNCTION_WORDS.intersection(words)
     counts = {code: len(found & known) for code, known in FUNCTION_WORDS.items()}
-    most = max(counts.values())
-    best = [code for code, count in counts.items() if count == most]
-    return best[0] if most > 1 and len(best) == 1 else None
-
-
-R = TypeVar("R")
-
-_LONGEST: Final = 500
-"""Maximum length of a cached text. A cache of thousands of longer texts would take gigabytes."""
-
-
-def cache_short(maxsize: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
-    """Cache a function's results for texts of at most 500 characters."""
-
-    def decorate(function: Callable[[str], R]) -> Callable[[str], R]:
-        cached = lru_cache(maxsize)(function)
-
-        @wraps(function)
-        def call(text: str) -> R:
-            return cached(text) if len(text) <= _LONGEST else function(text)
-
-        return call
-
-    return decorate
+    *_, second, most = sorted(counts, key=counts.__getitem__)
+    return most if counts[most] > max(1, counts[second]) else None

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from rag_eval_hooks.text.folding import (
+    CJK,
     STOP_WORDS,
     distinct,
     fold,
     has_cjk,
     tokens,
-    without_cjk,
 )
 from rag_eval_hooks.text.measures import MONTHS, measures
 from rag_eval_hooks.text.numbers import Number, numbers
@@ -24,6 +24,7 @@ from rag_eval_hooks.text.sentences import sentences, strip_marker
 Keyword: TypeAlias = str | Number
 """A normalized word or phrase, or a number."""
 
+_CJK = re.compile(f"[{CJK}]")
 _WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
 _GOES_ON = re.compile(r"%|[.,][0-9]")
 """Matches text that continues a number, as ".5%" in "118.5%"."""
@@ -36,7 +37,7 @@ def phrases(text: str) -> list[str]:
     Examples are "Territory 118", "Rule C-1" and "Taylor Momsen". Leading and trailing stop words,
     such as a "The" that opens a sentence, are removed. A phrase does not cross punctuation.
     """
-    text, end = without_cjk(text), 0
+    text, end = _CJK.sub(",", text), 0
     runs: list[list[str]] = [[]]
     for match in _WORD.finditer(text):
         word, gap = match[0], text[end : match.start()]
@@ -53,12 +54,8 @@ def phrases(text: str) -> list[str]:
 
 
 def _trimmed(run: list[str]) -> list[str]:
-    first, last = 0, len(run)
-    while first < last and fold(run[first]) in STOP_WORDS:
-        first += 1
-    while last > first and fold(run[last - 1]) in STOP_WORDS:
-        last -= 1
-    return run[first:last]
+    kept = [at for at, word in enumerate(run) if fold(word) not in STOP_WORDS]
+    return run[kept[0] : kept[-1] + 1] if kept else []
 
 
 def keywords(text: str) -> list[Keyword]:
@@ -126,9 +123,8 @@ def entities(text: str) -> list[str]:
     three words without an entity is one entity.
     """
     dates = [measure.text for measure in measures(text) if measure.unit == "date"]
-    rest = _without(text, dates)
-    names = [name for name in _names(rest) if name.lower() not in MONTHS]
-    bare = numbers(_without(rest, names))
+    names = [name for name in _names(_without(text, dates)) if name.lower() not in MONTHS]
+    bare = numbers(_without(text, [*dates, *names]))
     found = [*names, *dates, *(str(number) for number in bare)]
     if not found and 0 < len(tokens(text)) <= 3:
         found = [strip_marker(text).strip(" .")]

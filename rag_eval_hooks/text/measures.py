@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rag_eval_hooks.text.folding import cache_short, compiled, matches_of, toml_of
+from rag_eval_hooks.text.folding import compiled, matches_of, toml_of
 from rag_eval_hooks.text.numbers import number_spans, word_numbers
 
 
@@ -15,28 +15,23 @@ from rag_eval_hooks.text.numbers import number_spans, word_numbers
 class Measure:
     """One quantity in a text.
 
-    Attributes:
-        value: Number in the base unit. Base units are meters, grams, seconds, months, liters and
-            bytes. A clock time is minutes since midnight, and a date is NaN.
-        unit: Base unit, currency, `clock` or `date`. Empty for a number without a unit.
-        text: The quantity as written, with its unit.
-        start: Start in the text.
-        end: End in the text.
-        number: Number as written, before conversion.
-        dates: For a date, its possible meanings as (year, month, day). Unknown parts are 0.
-        rough: Whether the text calls the quantity approximate.
-        bound: Whether the text gives the quantity as a bound, such as "more than 50".
+    `value` is in meters, grams, seconds, months, liters or bytes. A clock time is minutes since
+    midnight, and a date is NaN.
     """
 
     value: float
     unit: str
+    """Base unit, currency, `clock` or `date`. Empty for a number without a unit."""
     text: str
     start: int
     end: int
     number: float = math.nan
+    """Number as written, before conversion."""
     dates: tuple[tuple[int, int, int], ...] = ()
+    """Possible meanings of a date as (year, month, day). Unknown parts are 0."""
     rough: bool = False
     bound: bool = False
+    """Whether the text gives the quantity as a bound, such as "more than 50"."""
 
 
 _DATA: Final = toml_of("units.toml")
@@ -57,7 +52,6 @@ _SHORT: Final = {"k": 1e3, "m": 1e6, "bn": 1e9}
 _NOON: Final = 720.0
 
 
-@cache_short(4096)
 def measures(text: str) -> tuple[Measure, ...]:
     """Return the quantities of a text in order.
 
@@ -71,19 +65,14 @@ def measures(text: str) -> tuple[Measure, ...]:
         if not any(taken[made.start : made.end]):
             taken[made.start : made.end] = bytes([1]) * (made.end - made.start)
             found.append(made)
-    return tuple(_added_up(sorted(found, key=lambda measure: measure.start), text))
-
-
-def _added_up(found: Sequence[Measure], text: str) -> Sequence[Measure]:
     added: list[Measure] = []
-    for made in found:
+    for made in sorted(found, key=lambda measure: measure.start):
         if added and _goes_on(added[-1], made, text):
             last = added.pop()
-            whole = text[last.start : made.end]
-            value = last.value + made.value
+            whole, value = text[last.start : made.end], last.value + made.value
             made = replace(last, value=value, text=whole, end=made.end, number=math.nan)
         added.append(made)
-    return added
+    return tuple(added)
 
 
 def _goes_on(last: Measure, made: Measure, text: str) -> bool:
@@ -141,10 +130,8 @@ def _numbers(text: str) -> Iterator[Measure]:
             number, end = number * _SHORT[short[1].lower()], short.end()
         name, stop = percent or sign, end
         if not name:
-            after, code = (
-                _PATTERNS["unit_after"].match(text, end),
-                _PATTERNS["code_before"].search(text[max(0, start - 5) : start]),
-            )
+            after = _PATTERNS["unit_after"].match(text, end)
+            code = _PATTERNS["code_before"].search(text[max(0, start - 5) : start])
             name = after["unit"].lower().replace(" ", "") if after else ""
             if after and name in _UNITS:
                 stop = after.end()

@@ -7,12 +7,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.text.folding import (
-    cache_short,
     fold,
     folded_tokens,
     is_content,
@@ -64,7 +63,7 @@ def terms(text: str) -> list[str]:
     return [term for word in folded_tokens(fold(text)) if (term := _term_of(word))]
 
 
-@cache_short(16_384)
+@lru_cache(4096)
 def _term_of(word: str) -> str:
     if not is_content(word):
         return ""

@@ -17,7 +17,6 @@ from rag_eval_hooks.judges.heuristic.chunks import (
 )
 from rag_eval_hooks.judges.heuristic.claims import PATTERNS, claims
 from rag_eval_hooks.text.folding import (
-    cache_short,
     fold,
     folded_tokens,
     is_content,
@@ -88,7 +87,6 @@ def _denied(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
     return ""
 
 
-@cache_short(512)
 def _negated(text: str) -> Sequence[frozenset[str]]:
     return [
         frozenset(terms(clause))
