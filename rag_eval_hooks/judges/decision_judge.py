@@ -20,14 +20,15 @@ from rag_eval_hooks.findings import (
     Support,
     Verdict,
 )
-from rag_eval_hooks.judges.answers import Answers, about_group
 from rag_eval_hooks.judges.decision_model import Answer, DecisionEndpoint, DecisionModel, Question
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.model_judge import (
+    Answers,
     ModelJudge,
     ModelKeywords,
+    about_group,
     gathered,
     without_missing_texts,
 )

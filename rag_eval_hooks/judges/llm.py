@@ -13,10 +13,15 @@ from typing import Final, TypeVar
 
 from rag_eval_hooks.errors import check_count
 from rag_eval_hooks.findings import Finding, Verdict
-from rag_eval_hooks.judges.answers import Answers, about_group
 from rag_eval_hooks.judges.chat import Chat, OutputMode
 from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.judges.model_judge import ModelJudge, ModelKeywords, gathered
+from rag_eval_hooks.judges.model_judge import (
+    Answers,
+    ModelJudge,
+    ModelKeywords,
+    about_group,
+    gathered,
+)
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Call, Prompt, Unit
 from rag_eval_hooks.score import Cause, NotScored

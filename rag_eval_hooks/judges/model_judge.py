@@ -4,38 +4,116 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import operator
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import chain
 from typing import Any, ClassVar, Final, TypeVar, cast
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.errors import InputError, JudgeError, JudgeTimeout, wrong_type
-from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.errors import InputError, JudgeError, wrong_type
+from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support
 from rag_eval_hooks.incidents import place_of
-from rag_eval_hooks.judges.answers import Answers, chunk_groups, joined
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.call_context import (
     OUT_OF_TIME,
     Tally,
     call_context,
     in_call_context,
-    is_in_time,
     observed_call,
 )
 from rag_eval_hooks.judges.calls.call_limits import CallKeywords
 from rag_eval_hooks.judges.calls.failures import TooLongError, absence_of
 from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import ABOUT, SPECS, Ask, Reading, ReplyError
+from rag_eval_hooks.prompts import ABOUT, SPECS, Ask, Reading, ReplyError, Unit
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
-from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.usage import Usage, tokens
 
 T = TypeVar("T")
 
 _NO_TEXT: Final = NotScored(Cause.MISSING_INPUT, "a text is missing")
+_OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
+_SPREAD: Final = "chunks that state parts of the claim did not fit into one call"
+_SUPPORTS: Final = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
+_RANK: Final = (
+    ClaimVerdict.SUPPORTED,
+    ClaimVerdict.UNSURE,
+    ClaimVerdict.CONTRADICTED,
+    ClaimVerdict.NOT_STATED,
+)
+
+
+@dataclass(slots=True)
+class Answers:
+    """Collects a model's answers about one finding."""
+
+    ask: Ask
+    values: dict[str, Any] = field(default_factory=dict)
+    flawed: set[str] = field(default_factory=set)
+    """Items whose reply had a warning. The judge asks about these items again."""
+    failure: NotScored | None = None
+    """Why the judge stopped asking, or None."""
+    problem: str = ""
+    """Defect of the last reply, without the reply's text."""
+    usage: Usage = field(default_factory=Usage)
+
+    def open(self, keys: Sequence[str]) -> tuple[str, ...]:
+        return tuple(key for key in keys if key not in self.values or key in self.flawed)
+
+    def take(self, values: Mapping[str, Any]) -> None:
+        """Add valid replies. The second reply about an item is final, even with a warning."""
+        for key, content in values.items():
+            is_new = bool(getattr(content, "warning", "")) and key not in self.values
+            (self.flawed.add if is_new else self.flawed.discard)(key)
+            self.values[key] = content
+
+    def charge(self, usage: Usage, problem: str, failure: NotScored | None) -> None:
+        self.usage += usage
+        self.problem = problem or self.problem
+        self.failure = failure or self.failure
+
+    def finding(self, advice: str) -> Findings:
+        """Return the finding with its value, or the cause of its absence.
+
+        Items without a verdict become unsure if other items have a verdict.
+        """
+        kind, unit, asked = self.ask.kind, self.ask.spec.unit, self.ask.items()
+        missing = sum(key not in self.values for key in asked)
+        counts = f"for {missing} of {len(asked)}"
+        if unit is Unit.SENTENCE:
+            is_enough = 3 * missing <= len(asked)
+        else:
+            is_enough = missing < len(asked) and unit not in (Unit.WHOLE, Unit.TEXT)
+        content: Any
+        warnings: dict[Finding, tuple[str, ...]] = {}
+        if missing and not is_enough:
+            problem = f"; last problem: {self.problem}{advice}" if self.problem else ""
+            detail = f"the judge gave no valid reply {counts} items{problem}"
+            content = self.failure or NotScored(Cause.JUDGE_FAILED, detail)
+        else:
+            content = self.ask.content(self.values)
+            if missing and unit is Unit.SENTENCE:
+                warnings = {kind: (f"the judge gave no valid claims {counts} sentences",)}
+        usage = {kind: self.usage} if self.usage != Usage() else {}
+        return Findings.of(kind, content, usage=usage, warnings=warnings)
+
+
+def about_group(asks: Iterable[Ask], group: tuple[int, ...]) -> list[Answers]:
+    """Return empty answers about a group of chunks.
+
+    Only the first group includes findings that are not split, so that the judge asks once.
+    """
+    is_first = group[:1] in ((), (1,))
+    return [
+        Answers(replace(ask, shown=group) if ask.spec.splits else ask)
+        for ask in asks
+        if is_first or ask.spec.splits
+    ]
 
 
 class ModelKeywords(CallKeywords, total=False):
@@ -65,9 +143,13 @@ class ModelJudge(ABC):
         findings = Findings.absent(wanted - self.makes, self.not_made)
         findings = findings.merged(Findings.absent((wanted & self.makes) - possible, _NO_TEXT))
         asks = [Ask(kind, sample, known) for kind in SPECS if kind in possible]
-        advice = getattr(self._model, "advice", "")
-        for answers in await self._answers(asks) if asks else ():
-            findings = findings.merged(answers.finding(advice))
+        if not asks:
+            return findings
+        groups = self._groups(sample) or [()]
+        parts = [*chain(*await gathered(self._about(asks, group) for group in groups))]
+        for ask in asks:
+            whole = _joined(ask, [one for one in parts if one.ask.kind is ask.kind])
+            findings = findings.merged(whole.finding(getattr(self._model, "advice", "")))
         return findings
 
     async def aclose(self) -> None:
@@ -75,18 +157,26 @@ class ModelJudge(ABC):
         if self._memo is not None:
             await self._memo.aclose()
 
-    async def _answers(self, asks: Sequence[Ask]) -> list[Answers]:
-        """Ask about all findings, in groups of chunks within the token budget."""
-        groups = chunk_groups(asks[0].sample, self._window, self.most_chunks) or [()]
-        parts = [*chain(*await gathered(self._about(asks, group) for group in groups))]
-        return [joined(ask, [one for one in parts if one.ask.kind is ask.kind]) for ask in asks]
+    def _groups(self, sample: Sample) -> list[tuple[int, ...]]:
+        """Group chunks in order, each group within the token budget.
+
+        A chunk longer than the budget is its own group.
+        """
+        groups: list[tuple[int, ...]] = []
+        left = 0
+        for number, context in enumerate(sample.contexts or (), start=1):
+            size = tokens(context.text)
+            if groups and size <= left and len(groups[-1]) < self.most_chunks:
+                groups[-1] += (number,)
+            else:
+                groups.append((number,))
+                left = self._window
+            left -= size
+        return groups
 
     @abstractmethod
     async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
-        """Ask about a group of chunks.
-
-        Only the first group includes findings that are not split.
-        """
+        """Ask about a group of chunks."""
 
     async def _request(
         self,
@@ -95,13 +185,24 @@ class ModelJudge(ABC):
         read: Callable[[str], Reading],
         charged: Sequence[Answers],
     ) -> Reading | None:
-        """Send one request, or read its reply from the memo. Return None after a failure."""
-        tally, failure, reading = Tally(), None, None
+        """Send one request, or read its reply from the memo. Return None after a failure.
+
+        The memo stores only replies without problems.
+        """
+        tally, memo, failure, reading = Tally(), self._memo, None, None
+        key = memo_key(self.name, getattr(self._model, "memo_scope", ""), identity)
         try:
             with in_call_context(tally=tally):
-                reading = await self._remembered(identity, complete, read)
+                async with asyncio.timeout_at(call_context().deadline):
+                    kept = None if memo is None else await memo.recall(key)
+                    text = await complete() if kept is None else kept
+            reading = read(text)
+            if kept is None and memo is not None and not reading.problems:
+                memo.keep(key, text)
         except ReplyError as error:
             reading = Reading({}, (str(error),), isinstance(error, TooLongError))
+        except TimeoutError:
+            failure = _OUT_OF_TIME
         except JudgeError as error:
             failure = absence_of(error)
         used = self._prices.priced(tally.usage, self.name).share(len(charged))
@@ -110,28 +211,50 @@ class ModelJudge(ABC):
             answers.charge(used, problem, failure)
         return reading
 
-    async def _remembered(
-        self,
-        identity: object,
-        complete: Callable[[], Awaitable[str]],
-        read: Callable[[str], Reading],
-    ) -> Reading:
-        """Parse the memo's reply or a new reply. Store a new reply only if it has no problems."""
-        if not is_in_time():
-            raise JudgeTimeout(OUT_OF_TIME)
-        memo, scope = self._memo, getattr(self._model, "memo_scope", "")
-        key = memo_key(self.name, scope, identity)
-        try:
-            async with asyncio.timeout_at(call_context().deadline):
-                if memo is not None and (text := await memo.recall(key)) is not None:
-                    return read(text)
-                text = await complete()
-        except TimeoutError:
-            raise JudgeTimeout(OUT_OF_TIME) from None
-        reading = read(text)
-        if memo is not None and not reading.problems:
-            memo.keep(key, text)
-        return reading
+
+def _joined(ask: Ask, parts: Sequence[Answers]) -> Answers:
+    """Merge the answers about all groups of chunks.
+
+    A claim is unsure if only several groups together state it. One group that mentions an entity
+    suffices.
+    """
+    whole = Answers(ask)
+    for part in parts:
+        whole.charge(part.usage, part.problem, part.failure)
+    for key in {key: None for part in parts for key in part.values}:
+        found = [part.values[key] for part in parts if key in part.values]
+        if ask.kind in _SUPPORTS and len(found) == len(parts):
+            whole.values[key] = _unless_spread(reduce(_union, found), parts)
+        elif ask.kind is Finding.ENTITIES_FOUND:
+            hits = [verdict for verdict in found if verdict.holds]
+            if hits or len(found) == len(parts):
+                whole.values[key] = (hits or found)[0]
+        elif ask.kind not in _SUPPORTS:
+            whole.values[key] = found[-1]
+    return whole
+
+
+def _union(one: Support, other: Support) -> Support:
+    """Merge two groups' verdicts on a claim. Support overrides other verdicts."""
+    better, worse = sorted((one, other), key=lambda each: _RANK.index(each.verdict))
+    reasons = [better.reason, worse.reason if better.verdict is worse.verdict else ""]
+    probabilities = (p for p in (one.probability, other.probability) if p is not None)
+    by_chunk = tuple(map(operator.or_, one.by_chunk, other.by_chunk))
+    return replace(
+        better,
+        by_chunk=by_chunk,
+        together=(one.together or other.together) and not any(by_chunk),
+        probability=max(probabilities, default=None),
+        reason=" ".join(dict.fromkeys(filter(None, reasons))),
+        partly=one.partly | other.partly,
+    )
+
+
+def _unless_spread(content: Support, parts: Sequence[Answers]) -> Support:
+    stating = sum(bool(content.partly.intersection(part.ask.shown or ())) for part in parts)
+    if content.supported or stating < 2:
+        return content
+    return replace(content, verdict=ClaimVerdict.UNSURE, reason=_SPREAD)
 
 
 def without_missing_texts(kinds: frozenset[Finding], sample: Sample) -> frozenset[Finding]:
@@ -166,10 +289,8 @@ async def findings_by(
         return findings
 
 
-async def _made(
-    judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
-) -> Findings:
-    reply: Any = judge.make(sample, wanted, known)
+async def _made(judge: Judge, *asked: Any) -> Findings:
+    reply: Any = judge.make(*asked)
     if not inspect.isawaitable(reply):
         stated = f"make() of judge {judge.name} must be async and give Findings."
         raise InputError(stated + place_of(judge.make))
