@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
     from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
     from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-    from rag_eval_hooks.judges.callable_judge import CallableJudge
     from rag_eval_hooks.judges.cascade import Cascade
     from rag_eval_hooks.judges.decision_judge import DecisionJudge
     from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
     from rag_eval_hooks.judges.hugging_face import BertScorer as BertScorer
     from rag_eval_hooks.judges.hugging_face import SentenceEmbedder as SentenceEmbedder
+    from rag_eval_hooks.judges.llm import CallableJudge
     from rag_eval_hooks.judges.openai import OpenAIEmbedder as OpenAIEmbedder
     from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
     from rag_eval_hooks.redaction.patterns import Patterns as Patterns
@@ -96,7 +96,7 @@ __all__ = [
 # Names that need an extra, or that few applications use, are imported on first use.
 _LAZY: Final = {
     "BertScorer": "rag_eval_hooks.judges.hugging_face",
-    "CallableJudge": "rag_eval_hooks.judges.callable_judge",
+    "CallableJudge": "rag_eval_hooks.judges.llm",
     "Cascade": "rag_eval_hooks.judges.cascade",
     "DecisionJudge": "rag_eval_hooks.judges.decision_judge",
     "LangfuseSink": "rag_eval_hooks.delivery.platforms.langfuse",

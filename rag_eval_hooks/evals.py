@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.delivery import SinkSpec
     from rag_eval_hooks.explanation import Explanation
     from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
-    from rag_eval_hooks.judges.callable_judge import Function
+    from rag_eval_hooks.judges.llm import Function
     from rag_eval_hooks.redaction import RedactSpec
     from rag_eval_hooks.request import Request
     from rag_eval_hooks.runtime.build import MetricSpec

@@ -1,19 +1,24 @@
-"""`LLMJudge`: a judge over any language model, with strict parsing and retries."""
+"""`LLMJudge` over any language model, and `CallableJudge` over your own function."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, Unpack
 
-from rag_eval_hooks.errors import check_count
+from rag_eval_hooks.calls import Caller
+from rag_eval_hooks.errors import ConfigError, JudgeError, check_count, way_to_text
 from rag_eval_hooks.findings import Finding, Verdict
-from rag_eval_hooks.judges.chat import Chat, OutputMode
+from rag_eval_hooks.incidents import place_of
+from rag_eval_hooks.judges.calls.call_context import Meter
+from rag_eval_hooks.judges.calls.call_limits import CallLimits
+from rag_eval_hooks.judges.chat import Chat, ChatAdapter, OutputMode, only_text
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.model_judge import (
     Answers,
@@ -28,6 +33,8 @@ from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.text.folding import fold
 
 T = TypeVar("T")
+Messages: TypeAlias = list[dict[str, str]]
+Function: TypeAlias = Callable[[Messages], Awaitable[str]] | Callable[[Messages], str]
 
 _MOST_CLAIMS: Final = 10
 _LITERALLY: Final = "found literally"
@@ -37,6 +44,7 @@ _MOST_LEADS: Final = 256
 """Maximum number of prompt prefixes to remember."""
 _LONGEST_LEAD: Final = 5.0
 """Maximum seconds that other calls wait for the first reply to start."""
+_WANTS: Final = "a function of one argument, the messages, that returns the reply's text"
 
 
 class ModelOptions(ModelKeywords, total=False):
@@ -170,7 +178,7 @@ class Stagger:
     """Holds back calls with the same prompt prefix until the first of them has ended.
 
     A provider caches a prefix once the first reply has started. Earlier calls pay the full price.
-    A call waits for at most five seconds. If the first call fails, the other calls proceed.
+    If the first call fails, the other calls proceed.
     """
 
     def __init__(self) -> None:
@@ -181,9 +189,9 @@ class Stagger:
 
         A call without a prefix runs at once.
         """
+        key = hash((prefix, id(asyncio.get_running_loop())))
         if prefix is None:
             return await call()
-        key = hash((prefix, id(asyncio.get_running_loop())))
         if (lead := self._leads.get(key)) is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(lead.wait(), _LONGEST_LEAD)
@@ -195,3 +203,85 @@ class Stagger:
             return await call()
         finally:
             lead.set()
+
+
+class CallableJudge(LLMJudge):
+    """A judge that sends its prompts to your own function.
+
+    Example:
+        ```python
+        async def ask(messages: list[dict[str, str]]) -> str:
+            reply = await client.chat(messages=messages)
+            return reply.text
+
+        RagEval(judge=CallableJudge(ask, name="my-model"))
+        ```
+
+    Args:
+        function: Takes a list of messages and returns the reply's text. The messages are a system
+            and a user message, each with `role` and `content`. An async function runs in the
+            evaluator's event loop, any other function on a thread. If the function raises, the
+            findings are `judge_failed`; the exception's message is never shown.
+        name: Scores name the judge `callable:<name>`. The default is the function's name.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. `memo`
+            needs `name`, because the memo stores replies by name.
+
+    Raises:
+        ConfigError: The function does not take exactly one argument, a value is invalid, or `memo`
+            has no `name`.
+    """
+
+    def __init__(
+        self, function: Function, *, name: str | None = None, **options: Unpack[ModelOptions]
+    ) -> None:
+        default = getattr(function, "__name__", type(function).__name__)
+        if not _takes_messages(function):
+            raise ConfigError("judge", default, _WANTS)
+        if options.get("memo") is not None and not name:
+            raise ConfigError("name", name, "a name, because a memo stores replies by name")
+        limits, others = CallLimits.split(options)
+        super().__init__(_CallableChat(function, f"callable:{name or default}", limits), **others)
+
+
+class _CallableChat(ChatAdapter):
+    def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
+        super().__init__(Caller(name), (OutputMode.TEXT,), limits)
+        self._function, self._place = function, place_of(function)
+        # Appended to errors about unreadable replies.
+        self.advice = (
+            f". Return the model's reply to the messages: the requested JSON.{self._place}"
+        )
+        call = getattr(function, "__call__", None)  # noqa: B004 - an object may be async by it
+        self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+    async def ask(
+        self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
+    ) -> str:
+        messages = [
+            {"role": "system", "content": prompt.system},
+            {"role": "user", "content": prompt.user_with_shape},
+        ]
+        async with meter.sending(self.timeout):
+            called: Any = partial(self._function, messages)
+            text = called() if self._async else await self.threads.run(called)
+            if inspect.isawaitable(text):
+                text = await text
+            if not isinstance(text, str):
+                told = f"it returned {type(text).__name__}, not a str."
+                told = f"{told} {way_to_text(text, 'Return')}".rstrip()
+                raise JudgeError(f"{self.name}: {told}{self._place}")
+        meter.replied(None)
+        return only_text(text)
+
+
+def _takes_messages(function: object) -> bool:
+    wrong = (inspect.isclass, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    if not callable(function) or any(is_wrong(function) for is_wrong in wrong):
+        return False
+    # Some functions that are not written in Python have no signature, which raises `ValueError`.
+    with suppress(ValueError):
+        try:
+            inspect.signature(function).bind([])
+        except TypeError:
+            return False
+    return True

@@ -28,12 +28,12 @@ from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.judges.calls import call_limits
 from rag_eval_hooks.judges.calls.budget import Budget
 from rag_eval_hooks.judges.calls.call_context import Meter, Tally, in_call_context
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache, embedded
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
+from rag_eval_hooks.judges.llm import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIEmbedder, OpenAIJudge
 from rag_eval_hooks.judges.prices import Prices

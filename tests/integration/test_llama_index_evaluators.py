@@ -17,7 +17,7 @@ from llama_index.core.evaluation import (
 
 from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.callable_judge import CallableJudge
+from rag_eval_hooks.judges.llm import CallableJudge
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.metric_options import MetricOptions
 from rag_eval_hooks.score import UNIT, Scale

@@ -45,8 +45,8 @@ from pydantic import Field
 from rag_eval_hooks import RagEval, Score
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
+from rag_eval_hooks.judges.llm import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.suppress import is_suppressed, suppressed
@@ -269,7 +269,7 @@ async def test_a_stuck_model_is_a_time_out(kind: Any, make: Any) -> None:
 def test_a_stuck_function_does_not_keep_the_process(tmp_path: Path) -> None:
     code = """
         import asyncio, time
-        from rag_eval_hooks.judges.callable_judge import CallableJudge
+        from rag_eval_hooks.judges.llm import CallableJudge
         from tests.servers.samples import ONE
         judge = CallableJudge(lambda messages: time.sleep(600), timeout=0.1)
         asyncio.run(ONE.by(judge))

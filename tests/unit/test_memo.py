@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
+from rag_eval_hooks.judges.llm import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.prompts import Prompt
 from tests.servers.brain import truthful_reply
