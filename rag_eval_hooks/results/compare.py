@@ -119,13 +119,13 @@ def compare(
     check_key([*before, *after], by)
     if not allow_different_judges:
         _check_judges(before, after)
-    rows = list(_pairs(before, after))
-    groups: dict[str | None, list[_Pair]] = {None: rows}
-    for old, row in rows if by is not None else ():
+    pairs = list(_pairs(before, after))
+    groups: dict[str | None, list[_Pair]] = {None: pairs}
+    for old, row in pairs if by is not None else ():
         groups.setdefault(group_key(row or old, by) or "(none)", []).append((old, row))  # type: ignore[arg-type]
     summaries = [summarise(each)[None].metrics if each else {} for each in (before, after)]
     scored = [{name for name, one in each.items() if one.scored} for each in summaries]
-    both = sum(old is not None and row is not None for old, row in rows)
+    both = sum(None not in pair for pair in pairs)
     changes = (
         _change(metric, group, members, summary.scale)
         for group, members in groups.items()
@@ -133,7 +133,7 @@ def compare(
     )
     return Comparison(
         changes=[one for one in changes if one is not None],
-        regressions=sorted(_regressions(rows), key=lambda one: -one.drop),
+        regressions=sorted(_regressions(pairs), key=lambda one: (-one.drop, one.metric)),
         pairs=both,
         only_base=len(before) - both,
         only_new=len(after) - both,
@@ -142,23 +142,19 @@ def compare(
     )
 
 
-def _check_judges(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> None:
-    old, now = _judges(before), _judges(after)
-    for metric in old.keys() & now.keys():
-        if old[metric] != now[metric]:
-            got = " and ".join(", ".join(sorted(each)) for each in (old[metric], now[metric]))
+def _check_judges(*runs: Iterable[Evaluation]) -> None:
+    judges: dict[str, tuple[set[str], set[str]]] = {}
+    for at, rows in enumerate(runs):
+        for metric, score in (item for row in rows for item in row.scores.items()):
+            # Another version of the package is no other judge.
+            prompts = score.version.partition("+")[2]
+            made_by = f"{score.annotator or 'formula'} {prompts}".strip()
+            judges.setdefault(metric, (set(), set()))[at].add(made_by)
+    for metric, both in judges.items():
+        if all(both) and both[0] != both[1]:
+            got = " and ".join(", ".join(sorted(each)) for each in both)
             wants = "scores of one judge and one version of its prompts (or allow different judges)"
             raise ConfigError(f"compare: {metric}", got, wants)
-
-
-def _judges(rows: Iterable[Evaluation]) -> dict[str, set[str]]:
-    """Return judges and prompt versions by metric, without package versions."""
-    found: dict[str, set[str]] = {}
-    for row in rows:
-        for metric, score in row.scores.items():
-            prompts = score.version.partition("+")[2]
-            found.setdefault(metric, set()).add(f"{score.annotator or 'formula'} {prompts}".strip())
-    return found
 
 
 def _pairs(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> Iterator[_Pair]:
@@ -199,20 +195,19 @@ class _Difference(NamedTuple):
 
 
 def _change(
-    metric: str, group: str | None, rows: Iterable[_Pair], scale: tuple[float, float]
+    metric: str, group: str | None, pairs: Iterable[_Pair], scale: tuple[float, float]
 ) -> Change | None:
-    scored = [tuple(_scored(row, metric) for row in pair) for pair in rows]
-    both = [(left, right) for left, right in scored if left and right]
-    old, new = ([one for one in column if one] for column in zip(*scored, strict=True))
-    base, now = _mean(old), _mean(new)
+    rest = [(_scored(old, metric), _scored(new, metric)) for old, new in pairs]
+    base, now = _mean(old for old, _ in rest), _mean(new for _, new in rest)
     if base is None or now is None:
         return None
+    both = [(old, new) for old, new in rest if old and new]
     if len(both) < _LEAST_PAIRS:
         both = []
     else:
-        old = [left for left, right in scored if left and not right]
-        new = [right for left, right in scored if right and not left]
-    found = _combined(_paired(both, alone=not (old and new)), _unpaired(_mean(old), _mean(new)))
+        rest = [pair for pair in rest if None in pair]
+    apart = _mean(old for old, _ in rest), _mean(new for _, new in rest)
+    found = _combined(_paired(both, alone=None in apart), _unpaired(*apart))
     slope, offset = scale
     ends = [None if end is None else end * slope + 0.0 for end in (found.low, found.high)]
     low, high = ends if slope >= 0 else reversed(ends)
@@ -233,13 +228,13 @@ def _change(
 
 
 def _scored(row: Evaluation | None, metric: str) -> _Scored | None:
-    score = None if row is None else row.scores.get(metric)
-    return None if row is None or score is None else (row, score)
+    return None if row is None or metric not in row.scores else (row, row.scores[metric])
 
 
-def _mean(scored: Sequence[_Scored]) -> Estimate | None:
-    rows, scores = [row for row, _ in scored], [score for _, score in scored]
-    return weighted_mean([score.normalized for score in scores], scores, rows)
+def _mean(scored: Iterable[_Scored | None]) -> Estimate | None:
+    known = [one for one in scored if one is not None]
+    rows, scores = [row for row, _ in known], [score for _, score in known]
+    return weighted_mean([score.normalized for score in scores], rows, scores)
 
 
 def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Difference | None:
@@ -282,12 +277,11 @@ def _combined(paired: _Difference | None, rest: _Difference | None) -> _Differen
     return _Difference.of(mean, variance, freedom)
 
 
-def _regressions(rows: Iterable[_Pair]) -> Iterator[Regression]:
-    for old, row in rows:
-        if old is None or row is None:
+def _regressions(pairs: Iterable[_Pair]) -> Iterator[Regression]:
+    for old, new in pairs:
+        if old is None or new is None:
             continue
-        for metric, after in row.scores.items():
-            before = old.scores.get(metric)
-            drop = 0.0 if before is None else before.normalized - after.normalized
+        for metric in old.scores.keys() & new.scores.keys():
+            drop = old.scores[metric].normalized - new.scores[metric].normalized
             if drop >= _LEAST_DROP:
-                yield Regression(metric=metric, base=old, new=row, drop=drop)
+                yield Regression(metric=metric, base=old, new=new, drop=drop)

@@ -5,21 +5,17 @@ The file `rules.toml` defines the rules and the metrics that they read.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.results.estimate import Estimate, mean_of
+from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.select import worst
-from rag_eval_hooks.results.summary import weight_of
+from rag_eval_hooks.results.summary import CLASS, DATA, weighted_mean
 from rag_eval_hooks.score import Cause, NotScored
 
-_CLASS: Final = "graphrag.answer_class"
 _MOST_UNDEFINED: Final = 0.1
 """Maximum share of undefined samples. Above it, the diagnosis omits good signs."""
 
@@ -60,13 +56,8 @@ class Diagnosis:
     rows: Sequence[Evaluation] = field(repr=False)  # the worst first
 
 
-@cache
-def _data() -> Mapping[str, Any]:
-    return tomllib.loads((resources.files(__package__) / "rules.toml").read_text("utf-8"))
-
-
 def standard_rules() -> list[ScoreRule]:
-    return [ScoreRule(**values) for values in _data()["rules"]]
+    return [ScoreRule(**values) for values in DATA["rules"]]
 
 
 def diagnose(
@@ -85,29 +76,24 @@ def diagnose(
         cuts: Low and high bounds by metric id. Other metrics use `CUTS`.
         rules: The rules. The default is `standard_rules()`.
     """
-    known = list(rows)
-    found, shown_by = [], list[tuple[ScoreRule, set[int]]]()
+    known, earlier, found = list(rows), list[tuple[ScoreRule, set[int]]](), []
     for rule in sorted(rules or standard_rules(), key=lambda rule: rule.rest):
         flags = {at: _shows(rule, row, cuts or {}) for at, row in enumerate(known)}
         hits = {at for at, flag in flags.items() if flag}
         if rule.rest:
-            hits -= {at for other, ats in shown_by if _overlap(rule, other) for at in ats}
-        shown_by.append((rule, hits))
+            hits -= {at for other, ats in earlier if _overlap(rule, other) for at in ats}
+        earlier.append((rule, hits))
         if hits and _is_stated(rule, known, len(hits)):
-            decided = [known[at] for at, flag in flags.items() if flag is not None]
-            found.append(_diagnosis(rule, decided, [known[at] for at in sorted(hits)]))
+            decided = [at for at, flag in flags.items() if flag is not None]
+            share = weighted_mean(
+                [float(at in hits) for at in decided], [known[at] for at in decided]
+            )
+            assert share is not None
+            rows = worst(known[at] for at in sorted(hits))
+            found.append(Diagnosis(rule=rule, share=share, rows=rows))
     return sorted(
         found, key=lambda one: (one.rule.blame == "none", one.rule.minor, -one.share.mean)
     )
-
-
-def _diagnosis(
-    rule: ScoreRule, decided: Sequence[Evaluation], hits: Sequence[Evaluation]
-) -> Diagnosis:
-    shown = set(map(id, hits))
-    share = mean_of([float(id(row) in shown) for row in decided], list(map(weight_of, decided)))
-    assert share is not None
-    return Diagnosis(rule=rule, share=share, rows=worst(hits))
 
 
 def _is_stated(rule: ScoreRule, rows: Sequence[Evaluation], hits: int) -> bool:
@@ -133,24 +119,24 @@ def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
 
 
 def _shows(rule: ScoreRule, row: Evaluation, cuts: Mapping[str, Cuts]) -> bool | None:
+    """Return whether the sample matches the rule, or None if it lacks a score."""
     if not (rule.high or rule.low or rule.label):
         levels = [score.normalized >= cuts.get(k, CUTS).high for k, score in row.scores.items()]
         return all(levels) if levels else None
-    sides = [(name, True) for name in rule.high] + [(name, False) for name in rule.low]
-    known = [_side(row, name, cuts, is_high) for name, is_high in sides]
+    known = [_side(row, name, cuts, is_high=True) for name in rule.high]
+    known += [_side(row, name, cuts, is_high=False) for name in rule.low]
     if rule.label is not None:
-        known.append(None if row.scores.get(_CLASS) is None else _label(row) == rule.label)
+        known.append(None if CLASS not in row.scores else _label(row) == rule.label)
     return None if None in known else all(known)
 
 
 def _label(row: Evaluation) -> str | None:
-    score = row.scores.get(_CLASS)
-    return None if score is None else score.label
+    return row.scores[CLASS].label if CLASS in row.scores else None
 
 
-def _side(row: Evaluation, role: str, cuts: Mapping[str, Cuts], is_high: bool) -> bool | None:
-    for metric in _data()["roles"].get(role, (role,)):
-        if (score := row.scores.get(metric)) is not None:
-            cut = cuts.get(metric, CUTS)
-            return score.normalized >= cut.high if is_high else score.normalized < cut.low
-    return None
+def _side(row: Evaluation, role: str, cuts: Mapping[str, Cuts], *, is_high: bool) -> bool | None:
+    metric = next((name for name in DATA["roles"].get(role, (role,)) if name in row.scores), "")
+    if not metric:
+        return None
+    value, cut = row.scores[metric].normalized, cuts.get(metric, CUTS)
+    return value >= cut.high if is_high else value < cut.low

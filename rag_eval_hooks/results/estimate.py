@@ -16,7 +16,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 from typing import Final, NamedTuple
 
 LEAST_LABELS: Final = 20
@@ -53,8 +53,8 @@ class Estimate:
     """A mean over all traffic with its 95 % interval."""
 
     mean: float
-    low: float | None  # ends of the interval; None for fewer than two values or clusters
-    high: float | None
+    low: float | None = None  # ends of the interval; None for fewer than two values or clusters
+    high: float | None = None
     n: int  # number of values
     effective_n: float  # effective sample size (Kish): at most `n`
     raw: float  # mean of the values without weights
@@ -67,12 +67,20 @@ class Estimate:
         mean, raw = self.mean * slope + offset, self.raw * slope + offset
         return replace(self, mean=mean, low=low, high=high, raw=raw)
 
+    def with_interval(self, variance: float, effective: float, freedom: float = 0.0) -> Estimate:
+        """Add the interval for a variance. `freedom` defaults to that of `effective` clusters."""
+        if variance == math.inf:
+            return self
+        spread = self.mean * (1.0 - self.mean)
+        # Without variance, for example if all values are 1, no correction applies.
+        count = max(1e-3, spread / variance) if variance > 0 and spread > 0 else effective
+        basis = Basis(count, freedom or min(count, effective) - 1.0)
+        low, high = basis.interval(self.mean)
+        return replace(self, low=low, high=high, basis=basis)
+
 
 class Moments:
-    """Weighted means and linearized covariances.
-
-    By default, weights are equal and no clusters exist.
-    """
+    """Weighted means and linearized covariances. By default, each value is its own cluster."""
 
     def __init__(
         self,
@@ -125,20 +133,16 @@ def mean_of(
     if not values:
         return None
     moments = Moments(len(values), weights, clusters)
-    mean = moments.mean(values)
-    is_share = moments.is_plain and all(value in (0.0, 1.0) for value in values)
-    variance = moments.covariance(values, values) + rare_variance(weights or ())
-    basis = _basis(mean, variance, moments.effective_clusters, is_share=is_share)
-    low, high = (None, None) if basis is None else basis.interval(mean)
-    return Estimate(
-        mean=mean,
-        low=low,
-        high=high,
+    estimate = Estimate(
+        mean=moments.mean(values),
         n=len(values),
         effective_n=1.0 / math.fsum(part * part for part in moments.parts),
-        raw=math.fsum(values) / len(values),
-        basis=basis,
+        raw=fmean(values),
     )
+    is_share = moments.is_plain and all(value in (0.0, 1.0) for value in values)
+    variance = moments.covariance(values, values) + rare_variance(weights or ())
+    effective = moments.effective_clusters
+    return estimate.with_interval(variance, effective, math.inf if is_share else 0.0)
 
 
 def rare_variance(weights: Sequence[float]) -> float:
@@ -192,12 +196,9 @@ def predicted_mean(
     trust = of_labels.covariance(labels, beside) / spread if spread else 0.0
     trust = min(1.0, max(0.0, trust))
     mean = own.mean + trust * (rest.mean(judged) - of_labels.mean(beside))
-    mean = min(1.0, max(0.0, mean))
     residuals = [label - trust * value for label, value in labelled]
     variance = of_labels.covariance(residuals, residuals) + trust**2 * of_rest
-    basis = _basis(mean, variance, own.effective_n)
-    low, high = (None, None) if basis is None else basis.interval(mean)
-    return replace(own, mean=mean, low=low, high=high, basis=basis)
+    return replace(own, mean=min(1.0, max(0.0, mean))).with_interval(variance, own.effective_n)
 
 
 def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
@@ -227,14 +228,3 @@ def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
         return math.sqrt(n * math.expm1(a * y * y))
     y = 1.0 / (((n + 6.0) / (n * tail) - 0.089 * d - 0.822) * (n + 2.0) * 3.0) + 0.5 / (n + 4.0)
     return math.sqrt(n * ((y * tail - 1.0) * (n + 1.0) / (n + 2.0) + 1.0 / tail))
-
-
-def _basis(
-    mean: float, variance: float, effective: float, *, is_share: bool = False
-) -> Basis | None:
-    if variance == math.inf:
-        return None
-    spread = mean * (1.0 - mean)
-    # Without variance, for example if all values are 1, no correction applies.
-    count = max(1e-3, spread / variance) if variance > 0 and spread > 0 else effective
-    return Basis(count, math.inf if is_share else min(count, effective) - 1.0)

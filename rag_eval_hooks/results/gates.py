@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -22,9 +22,13 @@ from rag_eval_hooks.results.summary import MetricSummary, group_key, scale_of_me
 
 T = TypeVar("T")
 _CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
-_SIGNS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-_WORDS: Final = {"<": "below", "<=": "at most", ">": "above", ">=": "at least"}
-_OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_SIGNS: Final = {
+    "<": (operator.lt, "below", ">="),
+    "<=": (operator.le, "at most", ">"),
+    ">": (operator.gt, "above", "<="),
+    ">=": (operator.ge, "at least", "<"),
+}
+"""Test, words and opposite of each sign."""
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
@@ -38,27 +42,21 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
         margin: Accepted drop of a normalized mean.
     """
     tests = [
-        _Test(-one.gain / one.deviation, one.freedom, one)
-        for one in comparison.changes
-        if one.deviation
+        (-one.gain / one.deviation, one.freedom, one) for one in comparison.changes if one.deviation
     ]
     return [one for one in _shown(tests, 2 * ALPHA) if one.gain < -margin]
 
 
-class _Test(NamedTuple, Generic[T]):
-    """A hypothesis, its distance in standard errors, and the degrees of freedom."""
+def _shown(tests: Sequence[tuple[float, float, T]], alpha: float) -> Iterator[T]:
+    """Yield the hypotheses that Holm's method (1979) confirms, strongest first.
 
-    statistic: float
-    freedom: float
-    what: T
-
-
-def _shown(tests: Sequence[_Test[T]], alpha: float) -> Iterator[T]:
-    """Yield the hypotheses that Holm's method (1979) confirms, strongest first."""
-    for rank, test in enumerate(sorted(tests, key=lambda each: -each.statistic)):
-        if test.statistic <= t_quantile(test.freedom, alpha / (len(tests) - rank)):
+    A test is a distance in standard errors, the degrees of freedom, and the hypothesis.
+    """
+    ranked = sorted(tests, key=lambda test: -test[0])
+    for rank, (statistic, freedom, hypothesis) in enumerate(ranked):
+        if statistic <= t_quantile(freedom, alpha / (len(tests) - rank)):
             return
-        yield test.what
+        yield hypothesis
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +81,16 @@ class FailCondition:
         metric, sign, limit = match.groups()
         scale = scale_of_metric(metric)
         if scale is not None and (sign[0] == ">") == scale.higher_is_better:
-            error = ConfigError("fail-on", text, f"{metric}{_OPPOSITE[sign]}{limit}")
-            error.args = (
-                f"{text.strip()!r} fails a run whose mean is {_WORDS[sign]} {limit}, "
-                f"the good side; write {error.wants}.",
+            _, words, opposite = _SIGNS[sign]
+            wants = (
+                f"a condition on bad means: it fails a run whose mean is {words} {limit}, "
+                f"the good side; write {metric}{opposite}{limit}"
             )
-            raise error
+            raise ConfigError("fail-on", text.strip(), wants)
         return cls(text.strip(), metric, sign, float(limit))
 
     def is_met_by(self, value: float) -> bool:
-        return bool(_SIGNS[self.sign](value, self.limit))
+        return bool(_SIGNS[self.sign][0](value, self.limit))
 
 
 def failed_conditions(
@@ -121,16 +119,16 @@ def failed_conditions(
         if one.metric not in metrics:
             raise ConfigError("fail-on", one.metric, "one of " + ", ".join(metrics))
     tests = {one: _test(one, metrics[one.metric]) for one in given}
-    points += [one for one, test in tests.items() if test is None]
-    failed = [*_shown([test for test in tests.values() if test], alpha)]
-    for one in points:
+    failed = [*_shown([(*test, one) for one, test in tests.items() if test], alpha)]
+    for one in (*points, *(one for one, test in tests.items() if test is None)):
         estimate = metrics[one.metric].estimate
         if estimate is None or one.is_met_by(estimate.mean):
             failed.append(one)
     return [_reason(one, metrics[one.metric].estimate) for one in failed]
 
 
-def _test(condition: FailCondition, summary: MetricSummary) -> _Test[FailCondition] | None:
+def _test(condition: FailCondition, summary: MetricSummary) -> tuple[float, float] | None:
+    """Return how many standard errors the mean meets the condition by, and degrees of freedom."""
     normalized, estimate = summary.normalized, summary.estimate
     if normalized is None or estimate is None or normalized.basis is None:
         return None
@@ -141,7 +139,7 @@ def _test(condition: FailCondition, summary: MetricSummary) -> _Test[FailConditi
     else:
         is_below = (condition.sign[0] == "<") == (slope > 0)
         statistic = normalized.basis.distance(normalized.mean, limit) * (1 if is_below else -1)
-    return _Test(statistic, normalized.basis.freedom, condition)
+    return statistic, normalized.basis.freedom
 
 
 def _reason(condition: FailCondition, estimate: Estimate | None) -> str:
@@ -213,39 +211,28 @@ class AlertSink:
         Raises:
             OSError: The webhook rejects the alert or cannot be reached.
         """
-        now = evaluation.end / 1e9
-        row = without_texts(evaluation)
+        now, row = evaluation.end / 1e9, without_texts(evaluation)
         key = group_key(row, self._by)
-        group = self._groups.pop(key, None) or _Group()
-        self._groups[key] = group
+        # The latest groups are last.
+        group = self._groups[key] = self._groups.pop(key, _Group())
         if len(self._groups) > _MOST_GROUPS:
             del self._groups[next(iter(self._groups))]
         group.add(now, row, self._window)
         if now < group.due or len(group.rows) < self._samples:
             return
         group.due = now + self._window / _CHECKS
-        if reasons := self._reasons([row for _, row in group.rows.values()]):
+        metrics = summarise(row for _, row in group.rows.values())[None].metrics
+        known = {name: one for name, one in metrics.items() if one.scored >= self._samples}
+        conditions = [one for one in self._conditions if one.metric in known]
+        if reasons := failed_conditions(conditions, known, alpha=self._alpha):
             self._post(key, reasons, len(group.rows))
             group.due = now + self._cooldown
-
-    def _reasons(self, rows: Sequence[Evaluation]) -> list[str]:
-        metrics = summarise(rows)[None].metrics
-        known = [
-            one
-            for one in self._conditions
-            if one.metric in metrics and metrics[one.metric].scored >= self._samples
-        ]
-        return failed_conditions(known, metrics, alpha=self._alpha)
 
     def _post(self, key: str | None, reasons: Sequence[str], samples: int) -> None:
         of_group = f" of {self._by} {key}" if self._by else ""
         over = f"{samples} requests{of_group} in {self._window / 60:g} minutes"
-        body: dict[str, Any] = {
-            "text": f"RAG evaluation, {over}: {'; '.join(reasons)}",
-            "alerts": list(reasons),
-            "group": key,
-            "samples": samples,
-        }
+        text = f"RAG evaluation, {over}: {'; '.join(reasons)}"
+        body = {"text": text, "alerts": reasons, "group": key, "samples": samples}
         data = json.dumps(body).encode()
         request = Request(self._url, data, {"Content-Type": "application/json"})
         try:

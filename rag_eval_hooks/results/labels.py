@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from rag_eval_hooks.datasets.data_rows import BadLine, json_lines
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
+from rag_eval_hooks.results.estimate import LEAST_LABELS, Estimate, mean_of, predicted_mean
 from rag_eval_hooks.results.read import NO_ROW, row_of
 from rag_eval_hooks.results.summary import identity_of, scale_of_metric, weight_of
 
@@ -94,23 +94,26 @@ def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledM
 
 
 def _labelled(metric: str, rows: Sequence[Evaluation], labels: Labels) -> LabelledMean | None:
-    pairs, judged = list[tuple[tuple[float, float], float]](), list[tuple[float, float]]()
+    judged, pairs = list[tuple[float, float]](), list[tuple[float, float, float]]()
     for row in rows:
-        if (score := row.scores.get(metric)) is None:
-            continue
-        names = ((row.sample.sample_id, metric), (identity_of(row), metric))
-        label = next((labels[name] for name in names if name in labels), None)
-        if label is None:
-            judged.append((score.normalized, weight_of(score)))
-        else:
-            pairs.append(((label, score.normalized), weight_of(score)))
-    values, weights = [value for value, _ in judged], [weight for _, weight in judged]
-    labelled, own = [pair for pair, _ in pairs], [weight for _, weight in pairs]
-    estimate = predicted_mean(values, labelled, weights, label_weights=own)
-    alone = mean_of([label for label, _ in labelled], own)
-    judge = mean_of([*values, *(value for _, value in labelled)], [*weights, *own])
-    if estimate is None or alone is None or judge is None:
+        if (score := row.scores.get(metric)) is not None:
+            names = ((row.sample.sample_id, metric), (identity_of(row), metric))
+            label = next((labels[name] for name in names if name in labels), None)
+            if label is None:
+                judged.append((score.normalized, weight_of(score)))
+            else:
+                pairs.append((score.normalized, weight_of(score), label))
+    if len(pairs) < LEAST_LABELS:
         return None
+    values, weights = [value for value, _ in judged], [weight for _, weight in judged]
+    beside, own, given = map(list, zip(*pairs, strict=True))
+    estimate = predicted_mean(
+        values, list(zip(given, beside, strict=True)), weights, label_weights=own
+    )
+    alone, judge = mean_of(given, own), mean_of(values + beside, weights + own)
+    assert estimate is not None
+    assert alone is not None
+    assert judge is not None
     return LabelledMean(
         metric=metric, labels=len(pairs), estimate=estimate, alone=alone, judge=judge
     )

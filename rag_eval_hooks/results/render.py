@@ -23,7 +23,7 @@ from rag_eval_hooks.results.compare import Comparison
 from rag_eval_hooks.results.diagnose import CUTS
 from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.report import ResultReport
-from rag_eval_hooks.results.select import FAITHFULNESS, badness
+from rag_eval_hooks.results.select import FAITHFULNESS, badness, faithfulness_of
 from rag_eval_hooks.results.summary import MetricSummary, band_of
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
 
@@ -211,13 +211,11 @@ def as_html(report: ResultReport) -> str:
 
 
 def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
-    faithful = next((row.outcomes[k] for k in FAITHFULNESS if k in row.outcomes), None)
-    level, key = None, badness(row)
+    faithful, key = faithfulness_of(row), badness(row)
+    # An undecided sample has no level: other scores do not make it good.
+    level = key[-1] if faithful is None and key is not None else None
     if isinstance(faithful, Score):
         level = faithful.normalized
-    elif faithful is None and key is not None:
-        # Without a faithfulness verdict, other scores do not make a sample good.
-        level = key[-1]
     scores = [row.scores.get(name) for name in metrics]
     absent = [one for one in row.outcomes.values() if isinstance(one, NotScored)]
     is_undecided = any(one.undecided for one in absent)

@@ -12,7 +12,7 @@ from typing import Final
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.summary import checked_rows, group_key
-from rag_eval_hooks.score import NotScored, Outcome, Score
+from rag_eval_hooks.score import Outcome, Score
 
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
 _UNDEFINED: Final = 0.999
@@ -38,26 +38,21 @@ def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluat
     return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def badness(row: Evaluation, metric: str | None = None) -> tuple[float, ...] | None:
-    if metric is not None:
-        outcome = row.outcomes.get(metric)
-        return _level(outcome) if outcome is not None and _tells(outcome) else None
-    if not any(map(_tells, row.outcomes.values())):
+def badness(row: Evaluation, metric: str | None = None) -> tuple[float, float, float] | None:
+    outcome = faithfulness_of(row) if metric is None else row.outcomes.get(metric)
+    deciding = list(row.outcomes.values()) if metric is None else [outcome]
+    if not any(isinstance(one, Score) or (one and one.risk is not None) for one in deciding):
         return None
     mean = fmean(score.normalized for score in row.scores.values()) if row.scores else 1.0
-    name = next((name for name in FAITHFULNESS if name in row.outcomes), None)
-    return (2.0, 1.0, mean) if name is None else (*_level(row.outcomes[name]), mean)
-
-
-def _tells(outcome: Outcome) -> bool:
-    return isinstance(outcome, Score) or outcome.risk is not None
-
-
-def _level(outcome: Outcome) -> tuple[float, float]:
+    if outcome is None:
+        return 2.0, 1.0, mean
     safety = 1.0 - (outcome.risk or 0.0)
-    if isinstance(outcome, NotScored):
-        return min(safety, _UNDEFINED), safety
-    return outcome.normalized, safety
+    level = outcome.normalized if isinstance(outcome, Score) else min(safety, _UNDEFINED)
+    return level, safety, mean
+
+
+def faithfulness_of(row: Evaluation) -> Outcome | None:
+    return next((row.outcomes[name] for name in FAITHFULNESS if name in row.outcomes), None)
 
 
 def select(
@@ -81,24 +76,18 @@ def select(
     """
     conditions, chosen = list(where), set(metrics)
     for row in rows:
-        if not _is_within(row.time, since, until):
+        when = row.time
+        if (since and (when is None or when < since)) or (
+            until and (when is None or when >= until)
+        ):
             continue
         if not all(_has(row, key, value) for key, value in conditions):
             continue
         if chosen:
-            row = replace(row, outcomes={k: v for k, v in row.outcomes.items() if _is(k, chosen)})
+            kept = {k: v for k, v in row.outcomes.items() if chosen & {k, k.partition(".")[0]}}
+            row = replace(row, outcomes=kept)
         if row.outcomes or not chosen:
             yield row
-
-
-def _is(metric: str, chosen: set[str]) -> bool:
-    return not chosen.isdisjoint((metric, metric.partition(".")[0]))
-
-
-def _is_within(when: datetime | None, since: datetime | None, until: datetime | None) -> bool:
-    if when is None:
-        return since is None and until is None
-    return (since is None or when >= since) and (until is None or when < until)
 
 
 def _has(row: Evaluation, key: str, value: str) -> bool:

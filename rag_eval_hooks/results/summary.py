@@ -7,13 +7,11 @@ classes.
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
-from typing import Any, TypeAlias
+from typing import Final, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError, check_type
 from rag_eval_hooks.metrics import build
@@ -21,9 +19,12 @@ from rag_eval_hooks.metrics.metric_options import MetricOptions
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import Estimate, mean_of, rare_variance
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
+from rag_eval_hooks.text.folding import toml_of
 from rag_eval_hooks.usage import Usage
 
-_KEYS = ("workflow", "user_id", "session_id")
+CLASS: Final = "graphrag.answer_class"
+DATA: Final = toml_of("rules.toml", __package__ or "")
+_KEYS: Final = ("workflow", "user_id", "session_id")
 By: TypeAlias = str | Callable[[Evaluation], object] | None
 
 
@@ -36,7 +37,7 @@ class MetricSummary:
     best: float | None  # best score; the lowest if lower is better
     worst: float | None
     labels: Mapping[str, int]  # scores by label
-    shares: Mapping[str, Estimate]  # share of each label over all traffic
+    shares: Mapping[str, Estimate | None]  # share of each label over all traffic
     not_scored: Mapping[Cause, int]  # samples without a score, by cause
     reasons: Sequence[tuple[Cause, str, int]]  # samples without a score, by cause and detail
     usage: Usage  # usage of the judge's calls
@@ -48,7 +49,7 @@ class MetricSummary:
 
     @property
     def counts(self) -> dict[str, int]:
-        names = _words()["counts"].get(self.metric, {})
+        names = DATA["counts"] if self.metric == CLASS else {}
         return {name: self.labels.get(label, 0) for name, label in names.items()}
 
     @property
@@ -73,7 +74,7 @@ class ResultGroup:
     def passed(self) -> Estimate | None:
         """Share of the traffic that passes its thresholds, or None without thresholds."""
         known = [row for row in self.rows if row.passed is not None]
-        return weighted_mean([float(bool(row.passed)) for row in known], known, known)
+        return weighted_mean([float(bool(row.passed)) for row in known], known)
 
 
 def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, ResultGroup]:
@@ -84,9 +85,8 @@ def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, Res
         by: A metadata key, `reason`, `workflow`, `user_id`, `session_id`, `day`, `version`, or a
             function that returns a result's group. None puts all results into one group.
     """
-    rows = checked_rows(rows)
     grouped: dict[str | None, list[Evaluation]] = {}
-    for row in rows:
+    for row in checked_rows(rows):
         grouped.setdefault(group_key(row, by), []).append(row)
     return {
         key: ResultGroup(key=key, rows=members, metrics=_summaries(members))
@@ -97,6 +97,18 @@ def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, Res
 def group_key(row: Evaluation, by: By) -> str | None:
     value = by(row) if callable(by) else None if by is None else _value(row, by)
     return None if value is None else str(value)
+
+
+def _value(row: Evaluation, by: str) -> object:
+    if by in row.sample.metadata:
+        return row.sample.metadata[by]
+    if by == "reason":
+        return row.reason or None
+    if by == "day":
+        return row.time and row.time.date()
+    if by == "version":
+        return next((score.version for score in row.scores.values()), None)
+    return getattr(row.sample, by, None) if by in _KEYS else None
 
 
 def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
@@ -119,26 +131,9 @@ def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
     Raises:
         ConfigError: No result has the key. The message lists the available keys.
     """
-    if not isinstance(by, str) or not rows:
-        return
-    known = {"reason", "day", "version", *_KEYS}
-    for row in rows:
-        if group_key(row, by) is not None:
-            return
-        known.update(map(str, row.sample.metadata))
-    raise ConfigError.unknown(name, by, known)
-
-
-def _value(row: Evaluation, by: str) -> object:
-    if by in row.sample.metadata:
-        return row.sample.metadata[by]
-    if by == "reason":
-        return row.reason or None
-    if by == "day":
-        return row.time and row.time.date()
-    if by == "version":
-        return next((score.version for score in row.scores.values()), None)
-    return getattr(row.sample, by, None) if by in _KEYS else None
+    if isinstance(by, str) and rows and all(group_key(row, by) is None for row in rows):
+        known = {str(key) for row in rows for key in row.sample.metadata}
+        raise ConfigError.unknown(name, by, {"reason", "day", "version", *_KEYS, *known})
 
 
 def _summaries(rows: Iterable[Evaluation]) -> dict[str, MetricSummary]:
@@ -158,12 +153,9 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
     rows, drawn = [row for row, _ in used], [one for _, one in used]
     ranked = sorted((one for _, one in scored), key=lambda one: one.normalized)
     labels = Counter(one.label for one in ranked if one.label is not None)
-    shares = {
-        label: weighted_mean([float(one.label == label) for one in drawn], drawn, rows)
-        for label in labels
-    }
     scale = slope_of(metric, ranked)
-    normalized = weighted_mean([one.normalized for one in drawn], drawn, rows)
+    normalized = weighted_mean([one.normalized for one in drawn], rows, drawn)
+    reasons = Counter((one.cause, one.detail) for one in absent).most_common()
     return MetricSummary(
         metric=metric,
         estimate=normalized and normalized.scaled(*scale),
@@ -172,14 +164,12 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
         best=ranked[-1].value if ranked else None,
         worst=ranked[0].value if ranked else None,
         labels=labels,
-        shares={label: share for label, share in shares.items() if share is not None},
+        shares={
+            label: weighted_mean([float(one.label == label) for one in drawn], rows, drawn)
+            for label in labels
+        },
         not_scored=Counter(one.cause for one in absent),
-        reasons=[
-            (cause, detail, count)
-            for (cause, detail), count in Counter(
-                (one.cause, one.detail) for one in absent
-            ).most_common()
-        ],
+        reasons=[(cause, detail, count) for (cause, detail), count in reasons],
         usage=sum((one.usage for _, one in column), start=Usage()),
         undecided=sum(one.undecided for one in absent),
         scored=len(scored),
@@ -191,11 +181,14 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
 
 def weighted_mean(
     values: Sequence[float],
-    drawn: Sequence[Evaluation | Score],
     rows: Sequence[Evaluation],
+    drawn: Sequence[Evaluation | Score] | None = None,
 ) -> Estimate | None:
-    """Return the mean, weighted by inverse inclusion probability, with sessions as clusters."""
-    return mean_of(values, list(map(weight_of, drawn)), sessions_of(rows))
+    """Return the mean, weighted by inverse inclusion probability, with sessions as clusters.
+
+    The probabilities are those of `drawn`, by default of `rows`.
+    """
+    return mean_of(values, list(map(weight_of, drawn or rows)), sessions_of(rows))
 
 
 def sessions_of(rows: Sequence[Evaluation]) -> list[object] | None:
@@ -215,13 +208,8 @@ def identity_of(row: Evaluation) -> str:
 
 
 def band_of(metric: str, normalized: float) -> str | None:
-    words = _words()["bands"].get(metric, {})
+    words = DATA["bands"].get(metric, {})
     return next((word for word, least in words.items() if normalized >= least), None)
-
-
-@cache
-def _words() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    return tomllib.loads((resources.files(__package__) / "words.toml").read_text("utf-8"))
 
 
 @cache

@@ -33,9 +33,10 @@ from rag_eval_hooks.results import (
     worst,
 )
 from rag_eval_hooks.results.compare import Trend
-from rag_eval_hooks.results.diagnose import _data, standard_rules
+from rag_eval_hooks.results.diagnose import standard_rules
 from rag_eval_hooks.results.estimate import LEAST_LABELS
 from rag_eval_hooks.results.select import time_of
+from rag_eval_hooks.results.summary import DATA
 from rag_eval_hooks.score import UNIT, Cause
 from tests.golden.measure import BY_ID
 from tests.support.results import row
@@ -298,7 +299,7 @@ def labelled(label: str) -> Score:
 
 
 def test_each_rule_is_shown_by_its_pattern_and_a_special_one_hides_the_rest() -> None:
-    roles = _data()["roles"]
+    roles = DATA["roles"]
     for rule in standard_rules():
         levels = [(role, 1.0) for role in rule.high] + [(role, 0.0) for role in rule.low]
         outcomes: dict[str, Outcome] = {
