@@ -15,7 +15,7 @@ from rag_eval_hooks.decision import Decision, Traits
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample, Status
-from rag_eval_hooks.score import Cause, NotScored, Outcomes
+from rag_eval_hooks.score import Cause, NotScored
 
 __all__ = [
     "BROKER_DOWN",
@@ -162,6 +162,7 @@ class Request:
     by_feedback: bool = False
     """Whether feedback requested this evaluation after the request."""
     is_shipped: bool = False
+    """Whether a worker on another machine evaluates the request."""
     accepted: bool = False
     ending: Ending | None = None
     is_counted: bool = False
@@ -170,7 +171,6 @@ class Request:
     """Metrics that feedback must not request again."""
     is_recovered: bool = False
     """Whether the request comes from the spool of an earlier process."""
-    outcomes: Outcomes | None = None
     entry: Any = None
     sampling_key: str | None = None
     """Replaces `key` for the sampler if the request was sampled at its start."""

@@ -16,11 +16,12 @@ from contextvars import copy_context
 from types import MethodType
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-__all__ = ["DaemonExecutor", "Threads", "Wakeup", "at_fork"]
+__all__ = ["DaemonExecutor", "Loop", "Threads", "at_fork"]
 
 _Calls: TypeAlias = "queue.SimpleQueue[Callable[[], None] | None]"
 _Methods: TypeAlias = dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]]
 CLOCK_NAME: Final = "rag-eval-hooks-clock"
+_ERROR_PAUSE_S: Final = 0.25
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -178,48 +179,90 @@ class Threads:
         return worker
 
 
-class Wakeup:
-    """Wakes one thread, and lets callers wait for that thread's answer.
+class Loop:
+    """Calls `step` on a daemon thread that other threads can wake and wait for.
+
+    `step` returns the seconds until its next call, or None to end the loop. `on_error` receives its
+    exceptions.
 
     The class uses only plain locks, because the application's signal handler may raise at any
     moment. An exception inside `threading.Event`, which is Python code, could leave a lock held.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, name: str, step: Callable[[], float | None], on_error: Callable[[Exception], None]
+    ) -> None:
+        self._name, self._step, self._on_error = name, step, on_error
+        self._starting = threading.Lock()
         # Held, except when the thread should wake up.
         self._sleep = threading.Lock()
         self._sleep.acquire()
         # Each caller of `ask` waits on a separate lock.
         self._asking: deque[threading.Lock] = deque()
-        self._is_over = False
+        self._thread: threading.Thread | None = None
+        self._is_started = self.is_asked = self.is_over = False
 
-    def set(self) -> None:
+    @property
+    def is_running(self) -> bool:
+        return self._is_started and not self.is_over
+
+    @property
+    def is_current(self) -> bool:
+        return self._thread is threading.current_thread()
+
+    def start(self) -> None:
+        """Start the thread, once. Raises `RuntimeError` if the system cannot start a thread."""
+        if not self._is_started:
+            self._is_started = True
+            try:
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            except BaseException:
+                self._is_started = False
+                self._answer(len(self._asking))
+                raise
+
+    def wake(self) -> None:
         with contextlib.suppress(RuntimeError):
             self._sleep.release()
 
-    def wait(self, timeout: float) -> bool:
-        return self._sleep.acquire(timeout=max(0.0, timeout))
-
     def ask(self, timeout: float | None) -> bool:
-        """Wake the thread and wait for its answer. Return False after the timeout."""
+        """Wait for the end of a step that starts after this call. Return False after the timeout.
+
+        Returns immediately after the loop's end.
+        """
         turn = threading.Lock()
         turn.acquire()
         self._asking.append(turn)
-        self.set()
-        if self._is_over:
-            self.end()
+        self.wake()
+        if self.is_over:
+            self._answer(len(self._asking))
         return turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
 
-    @property
-    def asking(self) -> int:
-        return len(self._asking)
+    def join(self, timeout: float) -> None:
+        if self._thread is not None and not self.is_current:
+            self._thread.join(max(0.0, timeout))
 
-    def answer(self, count: int) -> None:
+    def _run(self) -> None:
+        with self._starting:
+            if self._thread is not None:
+                # Two callers started the thread at once.
+                return
+            self._thread = threading.current_thread()
+        pause: float | None = 0.0
+        while pause is not None:
+            self._sleep.acquire(timeout=max(0.0, pause))
+            asking = len(self._asking)
+            self.is_asked = asking > 0
+            try:
+                pause = self._step()
+            except Exception as error:  # noqa: BLE001 - the thread's edge: no caller would see it
+                pause = _ERROR_PAUSE_S
+                self._on_error(error)
+            self._answer(asking)
+        self.is_over = True
+        self._answer(len(self._asking))
+
+    def _answer(self, count: int) -> None:
         for _ in range(count):
             with contextlib.suppress(IndexError):
                 self._asking.popleft().release()
-
-    def end(self) -> None:
-        """Answer all waiting and all later callers."""
-        self._is_over = True
-        self.answer(len(self._asking))

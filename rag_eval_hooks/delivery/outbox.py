@@ -21,7 +21,7 @@ from rag_eval_hooks.delivery import outbox_file
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, FEEDBACK, Job, OutboxFile, State
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy, is_damage
-from rag_eval_hooks.threads import Wakeup
+from rag_eval_hooks.threads import Loop
 
 __all__ = ["PATIENCE_S", "Consumer", "Job", "Outbox"]
 
@@ -68,13 +68,12 @@ class Outbox:
         self._file = None if path is None else OutboxFile(path, max_bytes)
         self._consumers: dict[str, Consumer] = {}
         self._lock = threading.Lock()
-        self._wakeup = Wakeup()
+        self._loop = Loop("rag-eval-hooks-outbox", self._step, self._report)
         # Jobs that differ from the file, with the time of their first change.
         self._dirty: dict[Job, float] = {}
         self._stored: set[Job] = set()
         self._is_closing = self._has_ended = self._is_anew = False
         self._retry_at = self._poll_at = 0.0
-        self._thread: threading.Thread | None = None
 
     @property
     def is_durable(self) -> bool:
@@ -84,15 +83,9 @@ class Outbox:
         self._consumers[name] = consumer
 
     def start(self, *, later: bool = False) -> None:
-        with self._lock:
-            if self._file is None or self._thread is not None or self._is_closing:
-                return
+        if self._file is not None and not self._loop.is_running and not self._is_closing:
             self._poll_at = time.monotonic() + (_FIRST_POLL_S if later else 0.0)
-            thread = threading.Thread(
-                target=self._run, args=(self._file,), name="rag-eval-hooks-outbox", daemon=True
-            )
-            thread.start()
-            self._thread = thread
+            self._loop.start()
 
     def put(self, job: Job, *, for_any: bool = False) -> None:
         """Store a job that this process owns. With `for_any`, no process owns the job."""
@@ -127,21 +120,23 @@ class Outbox:
 
     def drain(self, timeout: float | None) -> bool:
         """Wait until all changes so far are on disk or dropped. Return False on timeout."""
-        if self._thread is None or self._has_ended:
+        if not self._loop.is_running:
             return not self._dirty
-        return self._wakeup.ask(timeout)
+        return self._loop.ask(timeout)
 
     def close(self, timeout: float) -> None:
         self._is_closing = True
-        self._wakeup.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+        self._loop.wake()
+        self._loop.join(timeout)
+
+    def _report(self, error: Exception) -> None:
+        self._incidents.report("spool", error)
 
     def _read(self, read: Callable[[Path], T], default: T) -> T:
         try:
             return default if self._file is None else read(self._file.path)
         except FILE_ERRORS as error:
-            self._incidents.report("spool", error)
+            self._report(error)
             return default
 
     def _change(self, job: Job, state: State) -> Future[bool]:
@@ -150,47 +145,38 @@ class Outbox:
             job.state, job.written = state, written
             if self._file is not None and not self._has_ended:
                 self._dirty.setdefault(job, time.monotonic())
-                self._wakeup.set()
+                self._loop.wake()
                 return written
         job.resolve()
         return written
 
     # The methods below run in the outbox's thread.
 
-    def _run(self, file: OutboxFile) -> None:
-        while not self._is_closing:
-            due = min(self._poll_at, self._retry_at) if self._dirty else self._poll_at
-            if self._wakeup.wait(due - time.monotonic()) and not self._wakeup.asking:
-                time.sleep(_GATHER_S)
-            self._wakeup.wait(0.0)
-            self._guarded(self._write_all, file)
-            if time.monotonic() >= self._poll_at:
-                self._poll_at = time.monotonic() + _POLL_S
-                self._guarded(self._poll, file)
-        self._guarded(self._write_all, file)
-        if file.exists:
-            self._guarded(OutboxFile.leave, file)
+    def _step(self) -> float | None:
+        file = self._file
+        if file is None or self._has_ended:
+            return None
+        if not (self._loop.is_asked or self._is_closing):
+            time.sleep(_GATHER_S)
+        is_urgent = self._is_closing or self._loop.is_asked
+        if is_urgent or time.monotonic() >= self._retry_at:
+            while self._dirty and self._commit(file):
+                pass
+        if self._retry_at:
+            self._give_up(time.monotonic() - (0.0 if is_urgent else PATIENCE_S))
+        if self._is_closing:
+            self._leave(file)
+            return None
+        if time.monotonic() >= self._poll_at:
+            self._poll(file)
+        due = min(self._poll_at, self._retry_at) if self._dirty else self._poll_at
+        return due - time.monotonic()
+
+    def _leave(self, file: OutboxFile) -> None:
         with self._lock:
             self._has_ended = True
-        self._wakeup.end()
-
-    def _guarded(self, step: Callable[[OutboxFile], None], file: OutboxFile) -> None:
-        try:
-            step(file)
-        except Exception as error:  # noqa: BLE001 - the thread's edge: no caller would see it
-            self._incidents.report("spool", error)
-
-    def _write_all(self, file: OutboxFile) -> None:
-        asking = self._wakeup.asking
-        is_urgent = self._is_closing or asking > 0
-        try:
-            if is_urgent or time.monotonic() >= self._retry_at:
-                while self._dirty and self._commit(file):
-                    pass
-            if self._retry_at:
-                self._give_up(time.monotonic() - (0.0 if is_urgent else PATIENCE_S))
-        finally:
-            self._wakeup.answer(asking)
+        if file.exists:
+            file.leave()
 
     def _give_up(self, before: float) -> None:
         """Keep jobs that changed before this time in memory only."""
@@ -236,7 +222,7 @@ class Outbox:
                 texts[job.encode] = job.text
             except Exception as error:  # noqa: BLE001 - it builds of the host's objects
                 job.encode = None
-                self._incidents.report("spool", error)
+                self._report(error)
                 with self._lock:
                     self._count_undurable(job)
 
@@ -257,7 +243,7 @@ class Outbox:
         self, file: OutboxFile, error: Exception, changes: Sequence[tuple[Job, State]] = ()
     ) -> bool:
         """Schedule the next write. Return whether a new file allows an immediate write."""
-        self._incidents.report("spool", error)
+        self._report(error)
         if is_damage(error, is_read=not changes):
             file.replace()
             with self._lock:
@@ -294,6 +280,7 @@ class Outbox:
 
     def _poll(self, file: OutboxFile) -> None:
         """Extend the lease, and claim jobs of dead processes up to the consumers' capacity."""
+        self._poll_at = time.monotonic() + _POLL_S
         if not file.exists:
             return
         rooms = {name: min(one.capacity(), _MOST_JOBS) for name, one in self._consumers.items()}

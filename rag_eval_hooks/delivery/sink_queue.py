@@ -23,7 +23,7 @@ from rag_eval_hooks.delivery.sink import (
 )
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.suppress import suppressed
-from rag_eval_hooks.threads import Wakeup
+from rag_eval_hooks.threads import Loop
 
 __all__ = ["SinkQueue"]
 
@@ -72,7 +72,7 @@ class SinkQueue:
         # Not a condition: it is Python code, so a signal handler of the application that raises in
         # `flush` could leave it locked.
         self._lock = threading.Lock()
-        self._wakeup = Wakeup()
+        self._loop = Loop(f"rag-eval-hooks-{sink.name}", self._step, self._report)
         # Due time, number and job, without the jobs of the call in flight.
         self._waiting: list[tuple[float, int, Job]] = []
         self._numbers = itertools.count()
@@ -81,7 +81,6 @@ class SinkQueue:
         self._is_overdue = self._is_open = False
         self._chars = self._failures = 0
         self._last_reason = ""
-        self._thread: threading.Thread | None = None
         self._closing: float | None = None
 
     def put(self, job: Job, chars: int) -> None:
@@ -152,7 +151,7 @@ class SinkQueue:
             if (left := now + timeout - time.monotonic()) <= 0:
                 return False
             # A hanging call never answers.
-            self._wakeup.ask(min(_POLL, left))
+            self._loop.ask(min(_POLL, left))
             self.check()
         return True
 
@@ -162,79 +161,51 @@ class SinkQueue:
             if self._closing is not None:
                 return
             self._closing = time.monotonic() + timeout
-            self._wakeup.set()
-            has_thread = self._start()
-        if not has_thread:
+            is_started = self._start()
+        self._loop.wake()
+        if not is_started:
             self._close_sink()
 
     def end_close(self) -> None:
         """Wait until the retries have finished. Unsent results stay in the spool or are lost."""
-        thread = self._thread
-        if thread is not None:
-            thread.join(max(0.0, (self._closing or 0.0) - time.monotonic()))
+        self._loop.join((self._closing or 0.0) - time.monotonic())
         with self._lock:
-            if thread is not None and thread.is_alive() and self.sink.is_watched:
+            if self._loop.is_running and self.sink.is_watched:
                 self._incidents.count(f"{self._origin}: not closed in time", detail=self.sink.place)
             for job in (*self._take(lambda _: True), *self._flying):
                 if job.state is State.HELD:
                     self._leave(job, "shutdown")
 
     def _start(self) -> bool:
-        if self._thread is None:
-            name = f"rag-eval-hooks-{self.sink.name}"
-            thread = threading.Thread(target=self._run, name=name, daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                return False
-            self._thread = thread
+        try:
+            self._loop.start()
+        except RuntimeError:
+            return False
         return True
 
     # The methods below run in the sink's thread.
 
-    def _run(self) -> None:
+    def _step(self) -> float | None:
+        """Send the next batch. Return the seconds until the next, or None at the end."""
+        with self._lock:
+            now = time.monotonic()
+            pause = self._pause(now)
+            if pause == 0.0:
+                self._flying, self._called_at = self._batch(now), now
         with suppressed(self._incidents):
-            while self._next():
+            if pause is None:
+                self._close_sink()
+            elif self._flying:
                 failures = self._send()
                 with self._lock:
                     self._settle(failures, time.monotonic())
-                self._wakeup.answer(self._wakeup.asking)
-            self._close_sink()
+        return pause
 
     def _close_sink(self) -> None:
         try:
             self.sink.close()
         except BaseException as error:  # noqa: BLE001 - the sink's edge
             self._incidents.report(f"{self._origin} close", error)
-
-    def _next(self) -> bool:
-        """Wait for the next batch. Return False when the queue is closed."""
-        while True:
-            with self._lock:
-                now = time.monotonic()
-                due = now + _LONGEST_SLEEP
-                if self._waiting:
-                    due = max(self._waiting[0][0], self._paused_until)
-                if self._closing is not None:
-                    # Do not retry a sink that is down: its results are safe in the spool.
-                    is_safe = self._outbox.is_durable and self._is_down
-                    if not self._waiting or now >= self._closing or is_safe:
-                        return False
-                    due = now
-                if due <= now:
-                    self._flying, self._called_at = self._batch(now), now
-                    return True
-            self._wakeup.wait(min(due - now, _LONGEST_SLEEP))
-
-    def _batch(self, now: float) -> list[Job]:
-        jobs = [heapq.heappop(self._waiting)[2]]
-        most = 1 if self._is_down or jobs[0].is_alone else self.sink.batch_size
-        while self._waiting and len(jobs) < most:
-            due, _, following = self._waiting[0]
-            if due > now or following.is_alone or following.is_last != jobs[0].is_last:
-                break
-            jobs.append(heapq.heappop(self._waiting)[2])
-        return jobs
 
     def _send(self) -> Mapping[int, BaseException]:
         jobs = self._flying
@@ -261,6 +232,28 @@ class SinkQueue:
         self._is_open = True
 
     # Callers of the methods below hold the lock.
+
+    def _pause(self, now: float) -> float | None:
+        """Return the seconds until a batch is due, or None when the queue is closed."""
+        if self._closing is not None:
+            # Do not retry a sink that is down: its results are safe in the spool.
+            is_safe = self._outbox.is_durable and self._is_down
+            is_over = not self._waiting or now >= self._closing or is_safe
+            return None if is_over else 0.0
+        if not self._waiting:
+            return _LONGEST_SLEEP
+        due = max(self._waiting[0][0], self._paused_until)
+        return min(max(0.0, due - now), _LONGEST_SLEEP)
+
+    def _batch(self, now: float) -> list[Job]:
+        jobs = [heapq.heappop(self._waiting)[2]]
+        most = 1 if self._is_down or jobs[0].is_alone else self.sink.batch_size
+        while self._waiting and len(jobs) < most:
+            due, _, following = self._waiting[0]
+            if due > now or following.is_alone or following.is_last != jobs[0].is_last:
+                break
+            jobs.append(heapq.heappop(self._waiting)[2])
+        return jobs
 
     def _settle(self, failures: Mapping[int, BaseException], now: float) -> None:
         for index, job in enumerate(self._flying):
@@ -291,7 +284,7 @@ class SinkQueue:
         elif isinstance(error, SpanUnknown):
             self._await_span(job, now)
         else:
-            self._report(error, now)
+            self._note_failure(error, now)
             if self._closing is not None:
                 self._leave(job, job.reason)
             elif now >= job.give_up_at:
@@ -299,7 +292,10 @@ class SinkQueue:
             else:
                 self._queue(job, now + pause_after(job.sends))
 
-    def _report(self, error: BaseException, now: float) -> None:
+    def _report(self, error: BaseException) -> None:
+        self._incidents.report(self._origin, error)
+
+    def _note_failure(self, error: BaseException, now: float) -> None:
         if isinstance(error, RetryLater):
             self._incidents.count(f"{self._origin}, {error.reason}: Retry")
             asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
@@ -307,7 +303,7 @@ class SinkQueue:
         elif isinstance(error, TooSlowError):
             self._note_slow(1)
         elif not self._is_overdue:
-            self._incidents.report(self._origin, error)
+            self._report(error)
 
     def _await_span(self, job: Job, now: float) -> None:
         """Retry a result whose span is unknown. Its last attempt is at its deadline."""
@@ -335,7 +331,7 @@ class SinkQueue:
 
     def _queue(self, job: Job, due: float) -> None:
         heapq.heappush(self._waiting, (due, next(self._numbers), job))
-        self._wakeup.set()
+        self._loop.wake()
 
     def _take(self, is_taken: Callable[[Job], bool]) -> list[Job]:
         taken = {job: None for *_, job in self._waiting if is_taken(job)}

@@ -16,12 +16,12 @@ from rag_eval_hooks.decision import RATE_LIMIT
 from rag_eval_hooks.delivery.outbox import Consumer, Job
 from rag_eval_hooks.delivery.outbox_file import FEEDBACK
 from rag_eval_hooks.evaluation.worker import Handler
-from rag_eval_hooks.feedback import Feedback, given_id, id_of
+from rag_eval_hooks.feedback import Feedback, given_id
 from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.memory import Memory
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Cause, NotScored, Outcomes
+from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.suppress import suppressed
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ class FeedbackDesk(Observer):
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self._parts = pipeline.parts
+        self._pipeline, self._parts = pipeline, pipeline.parts
+        self._books, self._worker = pipeline.books, pipeline.worker
+        self._outbox, self._delivery = pipeline.outbox, pipeline.delivery
         self._handler = Handler(self._process, self._end)
         self._memory = Memory()
         self._lock = threading.Lock()
@@ -73,7 +74,7 @@ class FeedbackDesk(Observer):
         # Times of the feedback passed on in the last minute.
         self._passed_on: deque[float] = deque()
         self._look_at = 0.0
-        self._pipeline.outbox.consume(FEEDBACK, Consumer(self._capacity, self._take))
+        self._outbox.consume(FEEDBACK, Consumer(self._capacity, self._take))
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
         """Count feedback, and queue it until the request's own evaluation has finished.
@@ -88,37 +89,33 @@ class FeedbackDesk(Observer):
                 reference=self._pipeline.assembler.reference(given["reference"]),
             )
             key = given_id(name)
-            joined = self._join(key, feedback, refusal)
+            outcome = self._join(key, feedback, refusal) or refusal or self._pass_on(key, feedback)
         except BaseException as error:  # noqa: BLE001 - the host's edge: it may pass anything
-            self._pipeline.books.note("feedback", "invalid")
+            self._books.note("feedback", "invalid")
             self._parts.incidents.report("feedback", error)
             return False
-        if joined is None:
-            outcome = refusal or self._pass_on(key, feedback)
-            self._pipeline.books.note("feedback", outcome)
-            if outcome == "shutdown":
-                self._parts.incidents.mistake("feedback after shutdown", "it is dropped")
-            elif outcome in ("alone", "unknown"):
-                advice = "pass a trace id or sample id"
-                self._parts.incidents.mistake("feedback for an unknown id", advice)
-            return outcome in ("alone", "passed_on")
-        return joined
+        self._books.note("feedback", outcome)
+        if outcome == "shutdown":
+            self._parts.incidents.mistake("feedback after shutdown", "it is dropped")
+        elif outcome in ("alone", "unknown"):
+            advice = "pass a trace id or sample id"
+            self._parts.incidents.mistake("feedback for an unknown id", advice)
+        return outcome in ("joined", "alone", "passed_on")
 
-    def _join(self, key: str, feedback: Feedback, refusal: str | None = None) -> bool | None:
-        """Queue feedback for the request with this id. Return None for an unknown id."""
+    def _join(self, key: str, feedback: Feedback, refusal: str | None = None) -> str | None:
+        """Queue feedback for the request with this id. Return its outcome; None if unknown."""
         request = self._memory.find(key)
         if request is None:
             return None
         item = _Item(feedback, request)
-        reason: str | None = "cancelled"
+        outcome = "cancelled"
         try:
-            self._pipeline.books.begin(item)
-            reason = refusal or self._queue(item)
+            self._books.begin(item)
+            outcome = refusal or self._queue(item) or "joined"
         finally:
-            if reason is not None:
-                self._pipeline.books.end(item)
-            self._pipeline.books.note("feedback", reason or "joined")
-        return reason is None
+            if outcome != "joined":
+                self._books.end(item)
+        return outcome
 
     def _queue(self, item: _Item) -> str | None:
         with self._lock:
@@ -129,9 +126,7 @@ class FeedbackDesk(Observer):
                 self._waiting += 1
                 waiting.append(item)
                 return None
-        return self._pipeline.worker.reserve(item.size) or self._pipeline.worker.put(
-            self._handler, item, item.size
-        )
+        return self._worker.reserve(item.size) or self._worker.put(self._handler, item, item.size)
 
     def _pass_on(self, name: str, feedback: Feedback) -> str:
         """Pass feedback to other processes, or deliver it without a request. Return the outcome."""
@@ -140,13 +135,17 @@ class FeedbackDesk(Observer):
         now = time.monotonic()
         while self._passed_on and self._passed_on[0] < now - _PATIENCE_S:
             self._passed_on.popleft()
-        if not self._pipeline.outbox.is_durable or len(self._passed_on) >= _MOST_WAITING:
-            self._pipeline.delivery.put_feedback(_named(feedback, name))
+        if not self._outbox.is_durable or len(self._passed_on) >= _MOST_WAITING:
+            self._deliver_alone(name, feedback)
             return "alone"
         self._passed_on.append(now)
         text = json.dumps({"name": name, "feedback": asdict(feedback)})
-        self._pipeline.outbox.put(Job(FEEDBACK, encode=lambda: text), for_any=True)
+        self._outbox.put(Job(FEEDBACK, encode=lambda: text), for_any=True)
         return "passed_on"
+
+    def _deliver_alone(self, name: str, feedback: Feedback) -> None:
+        kind = "trace_id" if _TRACE_ID.fullmatch(name) else "sample_id"
+        self._delivery.put_feedback(replace(feedback, **{kind: name}))
 
     def _capacity(self) -> int:
         return _CAPACITY if time.monotonic() >= self._look_at else 0
@@ -161,16 +160,18 @@ class FeedbackDesk(Observer):
             name, feedback = stored["name"], Feedback(**stored["feedback"])
         except (ValueError, KeyError, TypeError) as error:
             self._parts.incidents.report("spool", error)
-            self._pipeline.outbox.done(job)
+            self._outbox.done(job)
             return True
-        if (joined := self._join(name, feedback)) is None:
-            if time.time() - job.accepted < _PATIENCE_S:
-                self._look_at = time.monotonic() + _PAUSE_S
-                return False
-            self._pipeline.delivery.put_feedback(_named(feedback, name))
-        elif not joined:
-            self._parts.incidents.count("feedback is lost")
-        self._pipeline.outbox.done(job)
+        if (outcome := self._join(name, feedback)) is not None:
+            self._books.note("feedback", outcome)
+            if outcome != "joined":
+                self._parts.incidents.count("feedback is lost")
+        elif time.time() - job.accepted < _PATIENCE_S:
+            self._look_at = time.monotonic() + _PAUSE_S
+            return False
+        else:
+            self._deliver_alone(name, feedback)
+        self._outbox.done(job)
         return True
 
     def accepted(self, request: Request) -> None:
@@ -181,7 +182,7 @@ class FeedbackDesk(Observer):
     def begun(self, request: Request) -> None:
         """Remember the sample's id, so that a sink may send feedback immediately."""
         if request in self._pending:
-            self._memory.identify(request, id_of(request.sample().sample_id))
+            self._memory.update(request, request.sample())
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
         if request in self._pending:
@@ -207,10 +208,7 @@ class FeedbackDesk(Observer):
             items = self._pending.pop(request, [])
             self._waiting -= len(items)
         for item in items:
-            if (
-                self._pipeline.worker.put(self._handler, item, item.size, reserved=False)
-                is not None
-            ):
+            if self._worker.put(self._handler, item, item.size, reserved=False) is not None:
                 self._end(item)
 
     # The methods below run in the worker's thread.
@@ -225,7 +223,7 @@ class FeedbackDesk(Observer):
                     trace_id=item.request.trace_id,
                     span_id=item.request.span_id,
                 )
-                self._pipeline.delivery.put_feedback(feedback)
+                self._delivery.put_feedback(feedback)
                 item.is_delivered = True
                 if sample is not None:
                     await self._evaluate_asked(feedback, item.request, sample)
@@ -252,13 +250,18 @@ class FeedbackDesk(Observer):
             self._remember(request, evaluation)
 
     def _remember(self, request: Request, evaluation: Evaluation) -> None:
-        request.evaluated |= _answered(evaluation.outcomes)
+        unanswered = (Cause.MISSING_INPUT, Cause.SAMPLED_OUT)
+        request.evaluated |= {
+            name
+            for name, outcome in evaluation.outcomes.items()
+            if not (isinstance(outcome, NotScored) and outcome.cause in unanswered)
+        }
         self._memory.update(request, evaluation.sample)
 
     def _end(self, item: _Item) -> None:
         if not item.is_delivered:
             self._parts.incidents.count("feedback is lost")
-        self._pipeline.books.end(item)
+        self._books.end(item)
 
     def _sample(self, request: Request) -> Sample | None:
         """Return the request's sample, the same for all feedback. None if the text was dropped."""
@@ -271,20 +274,4 @@ class FeedbackDesk(Observer):
             self._memory.strip(request)
             return None
         self._memory.update(request, sample)
-        self._memory.identify(request, id_of(sample.sample_id))
         return sample
-
-
-def _answered(outcomes: Outcomes) -> frozenset[str]:
-    unanswered = (Cause.MISSING_INPUT, Cause.SAMPLED_OUT)
-    return frozenset(
-        name
-        for name, outcome in outcomes.items()
-        if not (isinstance(outcome, NotScored) and outcome.cause in unanswered)
-    )
-
-
-def _named(feedback: Feedback, name: str) -> Feedback:
-    if _TRACE_ID.fullmatch(name):
-        return replace(feedback, trace_id=name)
-    return replace(feedback, sample_id=name)

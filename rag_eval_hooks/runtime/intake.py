@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from rag_eval_hooks.capture import (
-    Assembler,
-    Interaction,
-    SpanWriter,
-    traits_of_interaction,
-)
+from rag_eval_hooks.capture import Assembler, Interaction, SpanWriter, traits_of_interaction
 from rag_eval_hooks.capture.assembler import interaction_of
 from rag_eval_hooks.capture.left_out import LeavesOut, LeftOut
 from rag_eval_hooks.capture.question_answer import question_of
@@ -39,8 +34,6 @@ _MOST_STUCK: Final = 10_000
 _PATIENCE_S: Final = 0.5
 """Seconds after which a rule that runs in another thread counts as hanging."""
 _POLL_S: Final = 0.001
-_WITHOUT_THREAD: Final = ("shutdown", "no_thread")
-"""Reasons for which a request is dropped when no background thread will write its spans."""
 
 
 class Intake:
@@ -81,31 +74,37 @@ class Intake:
         try:
             session = self._assembler.session()
             span = self._span(interaction, session)
-            make = functools.partial(self._request, interaction, session, span)
+            make = partial(self._request, interaction, session, span)
             self._waiting.append((make, interaction))
         except BaseException as error:  # noqa: BLE001 - the host's edge: its objects and processors
             self._pipeline.refuse("capture_failed")
             self._incidents.report("capture", error)
             return
+        # Another instrumentor's span waits for the decision.
+        self._added(at_once=span.is_foreign)
+
+    def add_left_out(self, left: LeftOut) -> None:
+        """Queue a request that was sampled out at its start but has a retrieval. O(1)."""
+        self._waiting.append((partial(_sampled_out, left), None))
+        self._added(at_once=False)
+
+    def _added(self, *, at_once: bool) -> None:
         try:
-            # Another instrumentor's span waits for the decision.
-            if not self._pipeline.watch() or span.is_foreign:
+            if not self._pipeline.watch() or at_once:
                 self.tick()
-            else:
-                self._relieve()
+            elif len(self._waiting) > _MOST_STUCK and self._submitting:
+                # A submitting thread hangs in a rule.
+                self._submit_next(refusal="queue_full")
+            elif len(self._waiting) > _MOST_WAITING and not self._submitting:
+                self._submit_next()
+                self._submit_next()
         except Exception as error:  # noqa: BLE001 - the host's edge: span processors are the user's
             self._incidents.report("capture", error)
 
     def submit(self, sample: Sample) -> bool:
+        """Submit a sample now. Write its span, unless the sample names its trace or span."""
         if sample.trace_id is not None or sample.span_id is not None:
             return self._pipeline.submit(Request.of(sample, lambda: self._assembler.own(sample)))
-        request = self._request_of(sample)
-        is_accepted = self._pipeline.submit(request)
-        if request.ending is not None and request.ending.reason in _WITHOUT_THREAD:
-            self._spans.drain()
-        return is_accepted
-
-    def _request_of(self, sample: Sample) -> Request:
         interaction, session = interaction_of(sample), self._assembler.session()
         # Samples submitted in one trace, such as a batch, are sampled separately.
         interaction.sampling_key = id_of(sample.sample_id)
@@ -118,13 +117,11 @@ class Intake:
 
         request = Request.of(named, build)
         request.span, request.sampling_key = span.held, interaction.sampling_key
-        return request
-
-    def add_left_out(self, left: LeftOut) -> None:
-        """Queue a request that was sampled out at its start but has a retrieval. O(1)."""
-        self._waiting.append((functools.partial(_sampled_out, left), None))
-        self._pipeline.watch()
-        self._relieve()
+        is_accepted = self._pipeline.submit(request)
+        if request.ending is not None and request.ending.reason in ("shutdown", "no_thread"):
+            # No background thread will write the spans.
+            self._spans.drain()
+        return is_accepted
 
     def drain(self) -> None:
         """Submit all requests, and wait for submissions of other threads.
@@ -147,9 +144,7 @@ class Intake:
     def _span(self, interaction: Interaction, session: Session) -> RequestSpan:
         if self._is_left_out(interaction):
             return application_span(interaction.otel)
-        return self._spans.begin(
-            interaction, functools.partial(self._assembler.attributes, session)
-        )
+        return self._spans.begin(interaction, partial(self._assembler.attributes, session))
 
     def _is_left_out(self, interaction: Interaction) -> bool:
         """Sample a request that was not sampled at its start. If True, we write no span."""
@@ -160,17 +155,8 @@ class Intake:
             interaction.sampling_key = id_of(interaction.root.id)
         return self.leaves_out(interaction.sampling_key, interaction.tags, interaction.metadata)
 
-    def _relieve(self) -> None:
-        """Keep the queue from growing, even if a submitting thread hangs in a rule."""
-        if len(self._waiting) > _MOST_STUCK and self._submitting:
-            self._submit_next(refusal="queue_full")
-        elif len(self._waiting) > _MOST_WAITING and not self._submitting:
-            self._submit_next()
-            self._submit_next()
-
     def _submit_next(self, refusal: str | None = None) -> bool:
-        key = object()
-        request = None
+        key, request = object(), None
         try:
             self._submitting[key] = threading.get_ident(), time.monotonic()
             try:
@@ -209,13 +195,12 @@ class Intake:
             trace_id=trace_id,
             span_id=span_id,
             span=span.held,
-            traits=functools.partial(traits_of_interaction, interaction),
+            traits=partial(traits_of_interaction, interaction),
             sampling_key=interaction.sampling_key,
         )
 
 
 def _sampled_out(left: LeftOut) -> Request:
-    traits = Traits(tags=left.tags, metadata=left.metadata)
     ids = (left.trace_id or id_of(left.id), id_of(left.id))
     return Request(
         key=ids[0],
@@ -223,6 +208,6 @@ def _sampled_out(left: LeftOut) -> Request:
         status=left.status,
         ids=tuple(dict.fromkeys(ids)),
         trace_id=left.trace_id,
-        traits=functools.partial(replace, traits),
+        traits=partial(Traits, tags=left.tags, metadata=left.metadata),
         sampling_key=left.key,
     )

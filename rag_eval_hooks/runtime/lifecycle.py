@@ -1,4 +1,4 @@
-"""Timer thread, exit hooks, flush and shutdown of a pipeline."""
+"""Exit hooks, flush and shutdown of a pipeline."""
 
 from __future__ import annotations
 
@@ -8,84 +8,16 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
-
-from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.threads import CLOCK_NAME, Wakeup
 
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-__all__ = ["Clock", "ExitHook", "close_abandoned", "flush", "shutdown"]
+__all__ = ["ExitHook", "close_abandoned", "flush", "shutdown"]
 
-_TICK_S: Final = 0.25
+_POLL_S: Final = 0.25
 _STOP_TIMEOUT: Final = 2.0
 """Maximum number of seconds to wait for cancelled work, and to close sinks and judges."""
-
-
-class Clock:
-    """Calls a function four times a second, on a daemon thread."""
-
-    def __init__(self, tick: Callable[[], None], incidents: Incidents) -> None:
-        self._tick = tick
-        self._incidents = incidents
-        self._wakeup = Wakeup()
-        self._is_stopped = False
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-
-    def start(self) -> bool:
-        """Start the thread once. Return False if the clock is stopped or no thread can start."""
-        if self._is_stopped or self._thread is not None:
-            return not self._is_stopped
-        try:
-            threading.Thread(target=self._run, name=CLOCK_NAME, daemon=True).start()
-        except RuntimeError as error:
-            self._incidents.report("clock", error)
-            return False
-        return True
-
-    @property
-    def is_awaited(self) -> bool:
-        return not self._ticks or bool(self._wakeup.asking)
-
-    @property
-    def _ticks(self) -> bool:
-        return self._thread is not None and not self._is_stopped
-
-    def call(self, timeout: float | None) -> bool:
-        """Wait for a call that starts after this moment. Return whether the call ended.
-
-        If the clock has no thread, the calling thread makes the call.
-        """
-        if self._ticks and threading.current_thread() is not self._thread:
-            return self._wakeup.ask(timeout)
-        self._call()
-        return True
-
-    def stop(self) -> None:
-        self._is_stopped = True
-        self._wakeup.set()
-
-    def _run(self) -> None:
-        with self._lock:
-            if self._thread is not None:
-                # Two requests started the thread at once.
-                return
-            self._thread = threading.current_thread()
-        while not self._is_stopped:
-            self._wakeup.wait(_TICK_S)
-            asking = self._wakeup.asking
-            self._call()
-            self._wakeup.answer(asking)
-        self._wakeup.end()
-
-    def _call(self) -> None:
-        try:
-            self._tick()
-        except Exception as error:  # noqa: BLE001 - the host's edge: no caller would see it
-            self._incidents.report("clock", error)
 
 
 class ExitHook:
@@ -163,13 +95,12 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
     def left() -> float | None:
         return None if deadline is None else max(0.0, deadline - time.monotonic())
 
-    outbox = pipeline.outbox
-    written = pipeline.clock.call(left())
+    outbox, parts = pipeline.outbox, pipeline.parts
+    written = pipeline.tick(left())
     pipeline.recorder.report_unmet()
     # Write to the disk first: samples on disk survive a timeout.
     outbox.drain(left())
     finished = pipeline.books.wait(left()) and outbox.drain(left())
-    parts = pipeline.parts
     if parts.references is not None:
         parts.references.report_unmatched(parts.config.references, parts.incidents)
     finished = pipeline.delivery.flush(left()) and finished
@@ -185,11 +116,11 @@ def shutdown(pipeline: Pipeline, timeout: float) -> bool:
     pipeline.ready()
     deadline = time.monotonic() + timeout
     pipeline.recorder.suspensions.close()
-    pipeline.clock.call(timeout)
+    pipeline.tick(timeout)
     pipeline.close()
     finished = flush(pipeline, max(0.0, deadline - time.monotonic()))
     pipeline.recorder.abandon_open()
-    pipeline.clock.call(_STOP_TIMEOUT)
+    pipeline.tick(_STOP_TIMEOUT)
     pipeline.recorder.report_unreached()
     pipeline.outbox.drain(_STOP_TIMEOUT)
     pipeline.worker.stop(_STOP_TIMEOUT)
@@ -197,8 +128,8 @@ def shutdown(pipeline: Pipeline, timeout: float) -> bool:
     if pipeline.remote is not None:
         pipeline.remote.close()
     pipeline.outbox.close(_STOP_TIMEOUT)
-    pipeline.clock.call(_STOP_TIMEOUT)
-    pipeline.clock.stop()
+    pipeline.tick(_STOP_TIMEOUT)
+    pipeline.stop()
     pipeline.holder.close()
     return finished
 
@@ -208,7 +139,7 @@ def close_abandoned(pipeline: Pipeline) -> None:
 
     def finish() -> None:
         while len(pipeline.recorder):
-            time.sleep(_TICK_S)
+            time.sleep(_POLL_S)
         flush(pipeline, pipeline.parts.config.exit_timeout)
         shutdown(pipeline, 0.0)
 

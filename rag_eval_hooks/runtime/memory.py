@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample
 
@@ -14,10 +15,10 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """Remembers requests within `limits.FEEDBACK_*`. Thread-safe.
+    """Remembers requests within `limits.FEEDBACK_*`, and evicts the oldest first. Thread-safe.
 
-    The oldest requests are evicted first. If the texts exceed the limit, the oldest requests lose
-    their samples and keep their ids. `find` returns the latest request with an id.
+    If the texts exceed the limit, the oldest requests lose their samples and keep their ids.
+    `find` returns the latest request with an id.
     """
 
     def __init__(self) -> None:
@@ -35,13 +36,12 @@ class Memory:
         return len(self._requests)
 
     def add(self, request: Request, *, with_text: bool = True) -> None:
-        if not self._size or not request.ids:
-            return
-        with self._lock:
-            self._requests[request] = time.monotonic() + self._seconds
-            self._by_id |= dict.fromkeys(request.ids, request)
-            self._keep_text(request, request.size if with_text else None)
-            self._trim()
+        if self._size and request.ids:
+            with self._lock:
+                self._requests[request] = time.monotonic() + self._seconds
+                self._by_id |= dict.fromkeys(request.ids, request)
+                self._keep_text(request, request.size if with_text else None)
+                self._trim()
 
     def find(self, name: str) -> Request | None:
         with self._lock:
@@ -52,17 +52,16 @@ class Memory:
         return request in self._texts
 
     def update(self, request: Request, sample: Sample) -> None:
+        """Replace the sample. `find` then accepts the sample's id, too."""
+        name = id_of(sample.sample_id)
         with self._lock:
             if request in self._requests:
+                if name not in request.ids:
+                    request.ids = (*request.ids, name)
+                    self._by_id[name] = request
                 request.keep(sample)
                 self._keep_text(request, sample.chars)
                 self._trim()
-
-    def identify(self, request: Request, name: str) -> None:
-        with self._lock:
-            if name not in request.ids and request in self._requests:
-                request.ids = (*request.ids, name)
-                self._by_id[name] = request
 
     def strip(self, request: Request) -> None:
         with self._lock:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rag_eval_hooks.books import Books, Stats
 from rag_eval_hooks.capture import Assembler, OtherInstrumentors, Recorder, SpanWriter
@@ -24,7 +24,7 @@ from rag_eval_hooks.request import Ending, HeldSpan, Request
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.feedback_desk import FeedbackDesk
 from rag_eval_hooks.runtime.intake import Intake
-from rag_eval_hooks.runtime.lifecycle import Clock, ExitHook
+from rag_eval_hooks.runtime.lifecycle import ExitHook
 from rag_eval_hooks.runtime.process import Observers, Processor, evaluate_inline
 from rag_eval_hooks.runtime.self_metrics import observe
 from rag_eval_hooks.sample import Sample
@@ -32,10 +32,11 @@ from rag_eval_hooks.sampling.rate_limit import AdmittedShare
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import OtherSpans
-from rag_eval_hooks.telemetry.rag_span import SpanHolder
-from rag_eval_hooks.threads import at_fork
+from rag_eval_hooks.threads import CLOCK_NAME, Loop, at_fork
 
 __all__ = ["Pipeline"]
+
+_TICK_S: Final = 0.25
 
 
 class Pipeline:
@@ -45,9 +46,6 @@ class Pipeline:
     gevent may replace their classes between the fork and the first request.
     """
 
-    parts: Parts
-    holder: SpanHolder
-    recorder: Recorder
     worker: Worker
     outbox: Outbox
 
@@ -56,12 +54,8 @@ class Pipeline:
         self.parts = parts
         self.holder = parts.telemetry.holder
         self.is_closed = self.is_ready = False
-        self.assembler = Assembler(
-            config,
-            parts.redactor,
-            incidents,
-            None if parts.references is None else parts.references.before_redaction,
-        )
+        golden = None if parts.references is None else parts.references.before_redaction
+        self.assembler = Assembler(config, parts.redactor, incidents, golden)
         spans = SpanWriter(
             parts.tracer_provider,
             mode=config.spans,
@@ -102,10 +96,10 @@ class Pipeline:
 
     def _build(self) -> None:
         parts, config, incidents = self.parts, self.parts.config, self.parts.incidents
-        self._has_threads = False
         self._queued = AdmittedShare()
         self._exit = ExitHook(self, config.exit_timeout)
-        self.clock = Clock(self._tick, incidents)
+        self._is_stopped = False
+        self._clock = Loop(CLOCK_NAME, self._tick, partial(incidents.report, "clock"))
         self.books = Books(limits.EXPLAINED_REQUESTS)
         self.remote = None if parts.fleet is None else parts.fleet(incidents, parts.redactor.mark)
         self.worker = Worker(
@@ -125,23 +119,23 @@ class Pipeline:
         self.observers.all = (parts.telemetry, self._desk, self.processor, self.books)
         if self.is_closed:
             self.close()
-            self.clock.stop()
+            self.stop()
             self.outbox.close(0)
 
     def _build_outbox(self) -> None:
-        parts, config = self.parts, self.parts.config
-        path, self._has_leftovers = config.spool and Path(config.spool), False
+        parts, incidents = self.parts, self.parts.incidents
+        path, self._has_leftovers = parts.config.spool and Path(parts.config.spool), False
         if path:
             try:
                 self._has_leftovers = check_spool(path)
             except ConfigError as error:
                 # The folder existed at start-up, and is gone in a forked child.
-                parts.incidents.report("spool", error)
-        self.outbox = Outbox(path or None, max_bytes=limits.SPOOL_BYTES, incidents=parts.incidents)
+                incidents.report("spool", error)
+        self.outbox = Outbox(path or None, max_bytes=limits.SPOOL_BYTES, incidents=incidents)
         self.delivery = Dispatch(
             parts.sinks,
-            config,
-            parts.incidents,
+            parts.config,
+            incidents,
             self.outbox,
             revive=parts.revive,
             mark=parts.redactor.mark,
@@ -160,10 +154,8 @@ class Pipeline:
             self._inherited.append(self.outbox)
         self.is_ready = False
         self._building = threading.Lock()
-        self.parts.forked()
-        self.recorder.forked()
-        self.others.forked()
-        self._intake.forked()
+        for part in (self.parts, self.recorder, self.others, self._intake):
+            part.forked()
 
     def submit_sample(self, make: Callable[[], Sample]) -> bool:
         try:
@@ -224,22 +216,22 @@ class Pipeline:
         self.observers.settle(request or Request(key="", build=None), Ending.dropped(reason))
 
     def watch(self) -> bool:
+        """Start the threads. Return whether requests can be accepted."""
         self.ready()
         return self._refusal() is None
 
     def _refusal(self) -> str | None:
-        """Start the threads. Return the reason for which no request can be accepted, or None."""
         if self.is_closed:
             return "shutdown"
-        if self._has_threads:
-            return None
-        self._exit.arm()
-        try:
-            self.outbox.start()
-            self._has_threads = self.clock.start()
-        except RuntimeError as error:
-            self.parts.incidents.report("spool", error)
-        return None if self._has_threads else "no_thread"
+        if not self._clock.is_running:
+            self._exit.arm()
+            try:
+                self.outbox.start()
+                self._clock.start()
+            except RuntimeError as error:
+                self.parts.incidents.report("clock", error)
+                return "no_thread"
+        return None
 
     def _hold(self, held: HeldSpan) -> None:
         """Hold another instrumentor's span, because its request may still be submitted."""
@@ -251,6 +243,7 @@ class Pipeline:
         return 0 if is_down else self.worker.capacity()
 
     def resume(self, request: Request) -> bool:
+        """Queue a sample from the spool. Return whether the queue had a slot."""
         ending = self._queue(request)
         if ending is not None and request.accepted:
             request.entry.is_left = True
@@ -304,12 +297,27 @@ class Pipeline:
             return ()
         return (Explanation(key=key, outcome="not offered", reason="without_retrieval"),)
 
-    def _tick(self) -> None:
+    def _tick(self) -> float | None:
         self.holder.expire()
         self.delivery.check()
         self.worker.revive()
-        self.recorder.sweep(at_once=self.clock.is_awaited)
+        self.recorder.sweep(at_once=self._clock.is_asked or not self._clock.is_running)
         self._intake.tick()
+        return None if self._is_stopped else _TICK_S
+
+    def tick(self, timeout: float | None) -> bool:
+        """Wait for the clock's next call of all periodic work. Return False on timeout."""
+        if self._clock.is_running and not self._clock.is_current:
+            return self._clock.ask(timeout)
+        try:
+            self._tick()
+        except Exception as error:  # noqa: BLE001 - the host's edge: no caller would see it
+            self.parts.incidents.report("clock", error)
+        return True
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._clock.wake()
 
     def close(self) -> None:
         """Reject new requests, also in children that are forked later."""

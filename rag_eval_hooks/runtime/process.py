@@ -35,6 +35,7 @@ __all__ = ["Observers", "Processor", "RemoteEvaluator", "RemoteFleet", "evaluate
 
 _MOST_TRIES: Final = 10
 """Maximum number of processes that may crash on a sample. The next process fails the sample."""
+_Moment: TypeAlias = Literal["accepted", "begun", "evaluated", "settled"]
 
 
 class RemoteEvaluator(Protocol):
@@ -45,14 +46,11 @@ class RemoteEvaluator(Protocol):
 
     async def evaluate(
         self, blank: Evaluation, decision: Decision, accepted: float
-    ) -> Evaluation | Ending:
-        """Fill an evaluation with a worker's outcomes, or return how the sample ended."""
-        ...
+    ) -> Evaluation | Ending: ...
 
     def close(self) -> None: ...
 
 
-Moment: TypeAlias = Literal["accepted", "begun", "evaluated", "settled"]
 RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
 """Returns this process's evaluator. The `str` identifies the samples' redaction settings."""
 
@@ -80,11 +78,8 @@ class Observers:
             self.tell("settled", request, ending)
             raise
 
-    def tell(self, moment: Moment, *arguments: object) -> None:
-        unused = getattr(Observer, moment)
+    def tell(self, moment: _Moment, *arguments: object) -> None:
         for observer in self.all:
-            if getattr(type(observer), moment) is unused:
-                continue
             try:
                 getattr(observer, moment)(*arguments)
             except Exception as error:  # noqa: BLE001 - a later observer must see the request
@@ -100,8 +95,8 @@ class Processor(Observer):
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.recovered = 0
-        self._pipeline = pipeline
-        self._parts = pipeline.parts
+        self._pipeline, self._parts = pipeline, pipeline.parts
+        self._outbox, self._observers = pipeline.outbox, pipeline.observers
         self._limit = RateLimit(pipeline.parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
@@ -120,19 +115,17 @@ class Processor(Observer):
 
     def accepted(self, request: Request) -> None:
         decision = request.decision
-        if not self._pipeline.outbox.is_durable or request.by_feedback or decision is None:
-            return
         if request.is_recovered:
             self.recovered += not request.entry.is_left
             request.entry.is_left = False
-            return
-        mark = self._parts.redactor.mark
+        elif self._outbox.is_durable and decision is not None and not request.by_feedback:
+            mark = self._parts.redactor.mark
 
-        def encode() -> str:
-            return sample_to_text(request.sample(), decision, mark)
+            def encode() -> str:
+                return sample_to_text(request.sample(), decision, mark)
 
-        request.entry = Job(EVALUATE, request, encode, request.accepted_at)
-        self._pipeline.outbox.put(request.entry)
+            request.entry = Job(EVALUATE, request, encode, request.accepted_at)
+            self._outbox.put(request.entry)
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
         self._pipeline.delivery.put(request.entry.then)
@@ -140,7 +133,7 @@ class Processor(Observer):
     def settled(self, request: Request, ending: Ending) -> None:
         entry = request.entry
         if entry is not None and not entry.is_over and not ending.is_left:
-            self._pipeline.outbox.done(entry, ending.entry)
+            self._outbox.done(entry, ending.entry)
 
     async def process(self, request: Request) -> None:
         """Evaluate and settle a request. An exception of ours fails only this request."""
@@ -155,7 +148,7 @@ class Processor(Observer):
         except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
             self._parts.incidents.report("evaluation", error)
             ending = Ending.failed(Cause.METRIC_FAILED)
-        self._pipeline.observers.settle(request, ending)
+        self._observers.settle(request, ending)
 
     def end(self, request: Request) -> None:
         if request.ending is None:
@@ -164,7 +157,7 @@ class Processor(Observer):
                 ending = Ending.dropped("spooled")
             elif request.is_shipped:
                 ending = Ending(Column.SHIPPED)
-            self._pipeline.observers.settle(request, ending)
+            self._observers.settle(request, ending)
 
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
@@ -177,12 +170,11 @@ class Processor(Observer):
             is_final=True,
             by_feedback=True,
         )
-        refused = self.admit(request, decision)
-        if refused is not None:
-            self._pipeline.observers.settle(request, refused)
+        if (refused := self.admit(request, decision)) is not None:
+            self._observers.settle(request, refused)
             return None
         request.accepted = True
-        self._pipeline.observers.tell("accepted", request)
+        self._observers.tell("accepted", request)
         try:
             await self.process(request)
         finally:
@@ -194,57 +186,50 @@ class Processor(Observer):
 
         Called in the outbox's thread.
         """
+        redactor, refusal = self._parts.redactor, "gave_up" if job.tries >= _MOST_TRIES else ""
+        request = Request(key="", build=None)
         try:
             data = json.loads(job.payload)
             stored, decision = sample_of(data)
-            is_outdated = lacks(redactor := self._parts.redactor, data)
+            is_outdated = lacks(redactor, data)
+            request = Request.of(stored, lambda: redactor.again(stored) if is_outdated else stored)
+            # A newer metric has the probability of its sample.
+            ids, others = self._parts.scorer.metric_ids, decision.rates.highest
+            request.decision = decision.limited_to(ids, others)
         except Exception as error:  # noqa: BLE001 - the file's edge: anything may have written it
             self._parts.incidents.report("spool", error)
-            return self._refuse(job, "unreadable")
-        if job.tries >= _MOST_TRIES:
-            return self._refuse(job, "gave_up")
-        request = Request.of(stored, lambda: redactor.again(stored) if is_outdated else stored)
-        request.entry, request.accepted_at, request.is_recovered = job, job.accepted, True
-        request.is_counted = job.is_left
-        # A newer metric has the probability of its sample.
-        ids, others = self._parts.scorer.metric_ids, decision.rates.highest
-        request.decision = decision.limited_to(ids, others)
-        return self._pipeline.resume(request)
-
-    def _refuse(self, job: Job, reason: str) -> bool:
-        unread = Sample(question="")
-        request = Request(key="", build=lambda: unread, entry=job, is_counted=job.is_left)
-        if job.is_left:
-            self._pipeline.books.accepted(request)
-        else:
-            self.recovered += 1
-        self._pipeline.observers.settle(request, Ending.dropped(reason))
+            refusal = "unreadable"
+        request.entry, request.accepted_at = job, job.accepted
+        request.is_recovered, request.is_counted = True, job.is_left
+        if not refusal:
+            return self._pipeline.resume(request)
+        self._observers.tell("accepted", request)
+        self._observers.settle(request, Ending.dropped(refusal))
         return True
 
     async def _ending_of(self, request: Request) -> Ending:
-        if request.entry is not None and request.is_recovered and self._pipeline.remote is None:
+        if request.is_recovered and self._pipeline.remote is None:
             # Redaction or evaluation may crash this process, so the try is counted first.
-            await self._within_patience(self._pipeline.outbox.begin(request.entry))
+            await self._within_patience(self._outbox.begin(request.entry))
         try:
             sample = self._parts.referenced(request.judged_sample())
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
-            reason = "redaction_failed" if isinstance(error, RedactionError) else "capture_failed"
-            self._parts.incidents.report(reason.partition("_")[0], error)
-            return Ending.dropped(reason)
-        self._pipeline.observers.tell("begun", request)
+            origin = "redaction" if isinstance(error, RedactionError) else "capture"
+            self._parts.incidents.report(origin, error)
+            return Ending.dropped(f"{origin}_failed")
+        self._observers.tell("begun", request)
         assert request.decision is not None
         selection = self._parts.selection
         if not request.is_final and selection.is_open(request):
             decision = await selection.decide_after_sample(sample, request.decision)
-            refused = self.admit(request, decision)
-            if refused is not None:
+            if (refused := self.admit(request, decision)) is not None:
                 return refused
         evaluation = await self._evaluation_of(request, sample, request.decision)
         if isinstance(evaluation, Ending):
             return evaluation
         if not await self._keep(request, evaluation):
             return Ending.dropped("spooled")
-        self._pipeline.observers.tell("evaluated", request, evaluation)
+        self._observers.tell("evaluated", request, evaluation)
         return Ending.of(evaluation)
 
     async def _keep(self, request: Request, evaluation: Evaluation) -> bool:
@@ -254,28 +239,26 @@ class Processor(Observer):
         """
         entry = request.entry = request.entry or Job(EVALUATE)
         entry.then = self._pipeline.delivery.jobs(evaluation, request.accepted_at)
-        if not self._pipeline.outbox.is_durable:
+        if not self._outbox.is_durable:
             return True
         count = "" if request.by_feedback else Ending.of(evaluation).entry
-        return await self._within_patience(self._pipeline.outbox.done(entry, count, entry.then))
+        return await self._within_patience(self._outbox.done(entry, count, entry.then))
 
     async def _within_patience(self, written: Future[bool]) -> bool:
         """Return the result of a write. Return True at once while the disk hangs."""
-        if self._pipeline.outbox.is_stalled:
+        if self._outbox.is_stalled:
             return True
         try:
             async with asyncio.timeout(PATIENCE_S):
                 return await asyncio.wrap_future(written)
         except TimeoutError as error:
-            self._pipeline.outbox.is_stalled = True
+            self._outbox.is_stalled = True
             self._parts.incidents.report("spool", error)
             return True
 
     async def _evaluation_of(
         self, request: Request, sample: Sample, decision: Decision
     ) -> Evaluation | Ending:
-        remote = None if request.by_feedback else self._pipeline.remote
-        # Feedback requests metrics that were not sampled.
         blank = Evaluation(
             sample=sample,
             outcomes={},
@@ -284,19 +267,19 @@ class Processor(Observer):
             start=time.time_ns(),
             end=0,
         )
-        if remote is None:
+        # Feedback requests metrics that were not sampled.
+        if self._pipeline.remote is None or request.by_feedback:
             return self._parts.telemetry.judged(await self._filled(blank, decision))
         request.is_shipped = True
-        result = await remote.evaluate(blank, decision, request.accepted_at)
+        result = await self._pipeline.remote.evaluate(blank, decision, request.accepted_at)
         if isinstance(result, Evaluation):
             # The worker published the result, but the held span and the sinks here still need it.
-            request.outcomes = result.outcomes
             return self._parts.telemetry.judged(result)
-        if result.reason != BROKER_DOWN or request.entry is None:
-            return result
-        request.entry.is_left = True
-        is_safe = self._pipeline.outbox.release(request.entry)
-        return Ending.dropped("spooled") if is_safe else result
+        if result.reason == BROKER_DOWN and request.entry is not None:
+            request.entry.is_left = True
+            if self._outbox.release(request.entry):
+                return Ending.dropped("spooled")
+        return result
 
     async def _filled(self, blank: Evaluation, decision: Decision) -> Evaluation:
         began, log = time.monotonic_ns(), CallLog()

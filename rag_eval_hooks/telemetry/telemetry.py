@@ -103,7 +103,7 @@ class Telemetry(Observer):
             _warn_without_providers()
         if request.by_feedback:
             self._publish_late(evaluation)
-        elif request.outcomes is not None:
+        elif request.is_shipped:
             # The evaluating process sends the other signals.
             self._finish(request, evaluation, self._attributes.of(evaluation), ())
         else:

@@ -223,8 +223,7 @@ def test_memory_is_bounded(
             memory.add(request)
             added[str(name)] = (request, now[0])
             if then == "update":
-                memory.update(request, Sample(question="x" * (2 * length)))
-                memory.identify(request, f"s{name}")
+                memory.update(request, Sample(question="x" * (2 * length), sample_id=f"s{name}"))
                 added[f"s{name}"] = (request, now[0])
             elif then == "strip":
                 memory.strip(request)
