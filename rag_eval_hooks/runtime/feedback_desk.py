@@ -144,8 +144,11 @@ class FeedbackDesk(Observer):
         return "passed_on"
 
     def _deliver_alone(self, name: str, feedback: Feedback) -> None:
-        kind = "trace_id" if _TRACE_ID.fullmatch(name) else "sample_id"
-        self._delivery.put_feedback(replace(feedback, **{kind: name}))
+        if _TRACE_ID.fullmatch(name):
+            named = replace(feedback, trace_id=name)
+        else:
+            named = replace(feedback, sample_id=name)
+        self._delivery.put_feedback(named)
 
     def _capacity(self) -> int:
         return _CAPACITY if time.monotonic() >= self._look_at else 0

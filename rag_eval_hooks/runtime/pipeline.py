@@ -32,6 +32,7 @@ from rag_eval_hooks.sampling.rate_limit import AdmittedShare
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import OtherSpans
+from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.threads import CLOCK_NAME, Loop, at_fork
 
 __all__ = ["Pipeline"]
@@ -46,6 +47,9 @@ class Pipeline:
     gevent may replace their classes between the fork and the first request.
     """
 
+    parts: Parts
+    holder: SpanHolder
+    recorder: Recorder
     worker: Worker
     outbox: Outbox
 
