@@ -7,11 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llama_index.core.evaluation import (
-    BaseEvaluator,
-    CorrectnessEvaluator,
-    EvaluationResult,
-)
+from llama_index.core.evaluation import BaseEvaluator, CorrectnessEvaluator, EvaluationResult
 from llama_index.core.prompts.mixin import PromptDictType
 
 from rag_eval_hooks import RagEval, evaluator_metric
@@ -51,17 +47,17 @@ def llama_index_metric(
     if not isinstance(evaluator, BaseEvaluator):
         wants = "a LlamaIndex evaluator, such as FaithfulnessEvaluator(llm=...)"
         raise ConfigError("evaluator", kind_of(evaluator), wants)
-    by_default = Scale(1, 5) if isinstance(evaluator, CorrectnessEvaluator) else UNIT
-    range_ = by_default if scale is None else scale
-    name = type(evaluator).__name__
+    if scale is None:
+        scale = Scale(1, 5) if isinstance(evaluator, CorrectnessEvaluator) else UNIT
+    range_, name = scale, type(evaluator).__name__
 
     async def ask(
         inputs: dict[str, Any], outputs: dict[str, Any], reference_outputs: dict[str, Any] | None
     ) -> Outcome:
-        more = {} if reference_outputs is None else {"reference": reference_outputs["answer"]}
         texts = {"query": inputs["question"], "contexts": inputs["contexts"]}
-        result = await evaluator.aevaluate(response=outputs["answer"], **texts, **more)
-        return _outcome(result, range_)
+        if reference_outputs is not None:
+            texts["reference"] = reference_outputs["answer"]
+        return _outcome(await evaluator.aevaluate(response=outputs["answer"], **texts), range_)
 
     ask.__name__ = name
     metric_id = id or f"llama_index.{name}"
@@ -72,16 +68,16 @@ def llama_index_metric(
 def _outcome(result: EvaluationResult, scale: Scale) -> Outcome:
     if result.invalid_result:
         return NotScored(Cause.JUDGE_FAILED, "the evaluator marked its result as invalid")
-    value = result.score
-    if value is None and result.passing is not None:
-        value = scale.high if result.passing else scale.low
+    value, label = result.score, None
+    if result.passing is not None:
+        label = "pass" if result.passing else "fail"
+        end = scale.high if result.passing else scale.low
+        value = end if value is None else value
     if value is None or not math.isfinite(value):
         return NotScored(Cause.UNDEFINED, "the evaluator gave no score")
+    explanation = {"feedback": result.feedback} if result.feedback else {}
     return scale.score(
-        value,
-        label=None if result.passing is None else ("pass" if result.passing else "fail"),
-        explanation={"feedback": result.feedback} if result.feedback else {},
-        annotator_kind=AnnotatorKind.LLM,
+        value, label=label, explanation=explanation, annotator_kind=AnnotatorKind.LLM
     )
 
 
@@ -98,7 +94,9 @@ class SuiteEvaluator(BaseEvaluator):
     """
 
     def __init__(self, evals: RagEval, metric: str, *, threshold: float = 0.5) -> None:
-        checked(evals).known_metrics([metric])
+        known = checked(evals)._parts.scorer.metric_ids
+        if metric not in known:
+            raise ConfigError.unknown("metric", metric, known)
         self._evals = evals
         self._metric = metric
         self._threshold = threshold
@@ -124,17 +122,15 @@ class SuiteEvaluator(BaseEvaluator):
             contexts: Texts of the contexts.
             **kwargs: `reference`, if any. Other keywords are ignored.
         """
+        texts = list(contexts or ())
+        result = EvaluationResult(query=query or "", response=response, contexts=texts)
         sample = Sample(
             question=query or "",
             answer=response,
             contexts=None if contexts is None else tuple(contexts),  # type: ignore[arg-type]
             reference=kwargs.get("reference"),
         )
-        outcomes = await self._evals.aevaluate(sample, metrics=[self._metric])
-        missing = NotScored(Cause.MISSING_INPUT, f"{self._metric} was not measured")
-        outcome = outcomes.get(self._metric, missing)
-        texts = list(contexts or ())
-        result = EvaluationResult(query=sample.question, response=sample.answer, contexts=texts)
+        outcome = (await self._evals.aevaluate(sample, metrics=[self._metric]))[self._metric]
         if isinstance(outcome, NotScored):
             result.invalid_result = True
             result.invalid_reason = f"{outcome.cause.value}: {outcome.detail}"

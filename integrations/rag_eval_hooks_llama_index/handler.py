@@ -32,12 +32,11 @@ from rag_eval_hooks.suppress import paused
 from rag_eval_hooks_llama_index import models, workflows
 from rag_eval_hooks_llama_index.reader import Reader
 from rag_eval_hooks_llama_index.spans import (
+    Call,
     Role,
     SpanParents,
     is_written_by_framework,
-    name_of,
     openinference_span,
-    role_of,
 )
 from rag_eval_hooks_llama_index.streams import follow_stream
 from rag_eval_hooks_llama_index.workflows import FlowState
@@ -122,82 +121,64 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
     ) -> None:
         try:
             self._recorder.handlers[self._place] = True
-            arguments = bound_args.arguments
-            role = role_of(id_, instance.__class__)
-            run = self._start(id_, role, arguments, instance, parent_id, tags)
-            if run is not None and not (role is Role.PART and run.parent is not None):
-                self._evals.instrumentors.note(run, openinference_span)
-                run.facts = models.start_facts(run, role, arguments, instance)
-                self._describe(run, role, arguments, instance)
+            call = Call.of(id_, bound_args, instance, parent_id)
+            run = self._start(call, tags)
+            if run is not None and not (call.role is Role.PART and run.parent is not None):
+                self._describe(run, call)
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report("capture enter", error)
             self._parents.lose(id_, parent_id)
 
-    def _start(
-        self,
-        span_id: str,
-        role: Role,
-        arguments: Mapping[str, Any],
-        instance: Any,
-        parent_id: str | None,
-        tags: Mapping[str, Any] | None,
-    ) -> Run | None:
-        """Start the run of a span, unless the span belongs to no request."""
-        recorder, kind = self._recorder, role.kind
-        name, parent = name_of(span_id, role, instance), self._parents.of(parent_id, role, instance)
+    def _start(self, call: Call, tags: Mapping[str, Any] | None) -> Run | None:
+        """Start the run of a call, unless the call belongs to no request."""
+        recorder, kind, parent = self._recorder, call.role.kind, self._parents.of(call)
         if parent is not None:
             outer = recorder.get(parent)
-            if role is Role.TOOL and outer is not None and outer.kind is RunKind.TOOL:
+            if kind is RunKind.TOOL and outer is not None and outer.kind is RunKind.TOOL:
                 # A tool's async call may run its sync call.
                 kind = RunKind.CHAIN
-            return recorder.start(span_id, parent, kind, name)
-        if not self._may_begin(span_id, name, arguments, instance, parent_id):
+            return recorder.start(call.id, parent, kind, call.name)
+        if self._parents.ignores(call) or not self._may_begin(call):
             return None
         tags = active_instrument_tags.get() if tags is None else tags
-        metadata = models.metadata_of(tags)
-        run = recorder.start(span_id, None, kind, name, metadata, models.labels_of(tags))
+        metadata, labels = models.metadata_of(tags), models.labels_of(tags)
+        run = recorder.start(call.id, None, kind, call.name, metadata, labels)
         if run is not None and run.outermost:
             run.interaction.is_joinable = _FRAMEWORK in recorder.by_hand.everywhere
             if run.parent is not None:
                 run.interaction.add_metadata(metadata)
         return run
 
-    def _may_begin(
-        self,
-        span_id: str,
-        name: str,
-        arguments: Mapping[str, Any],
-        instance: Any,
-        parent_id: str | None,
-    ) -> bool:
-        """Return whether a call without a parent may be a request or part of a manual request."""
-        if self._parents.ignores(span_id, parent_id, arguments, instance):
-            return False
+    def _may_begin(self, call: Call) -> bool:
+        """Return whether a call may be a request or part of a manual request."""
         root = self._reader.options_of(self._recorder.around(None)).root
         if root is not None:
-            return self._recorder.is_root(root, name, self._reader.place)
-        return not self._parents.lost(span_id, parent_id, arguments)
+            return self._recorder.is_root(root, call.name, self._reader.place)
+        is_step = call.event is not None
+        return not self._parents.lost(call.id, call.parent_id, is_step=is_step)
 
-    def _describe(self, run: Run, role: Role, arguments: Mapping[str, Any], instance: Any) -> None:
-        reader, defer, is_flow = self._reader, self._reader.defer, role is Role.WORKFLOW
+    def _describe(self, run: Run, call: Call) -> None:
+        """Note what a run is, and copy its arguments."""
+        reader, defer, role, given = self._reader, self._reader.defer, call.role, call.arguments
+        self._evals.instrumentors.note(run, openinference_span)
+        run.facts = models.start_facts(run, call)
         run.joins = role is Role.SYNTHESIS
-        if is_flow:
-            run.state = FlowState(workflows.is_given_input(arguments))
+        if role is Role.WORKFLOW:
+            run.state = FlowState(workflows.is_given_input(given))
+            given = {key: one for key, one in given.items() if key not in _OF_WORKFLOWS}
         elif role is Role.TOOL:
-            run.description = str(field(instance.metadata, "description") or "")
+            run.description = str(field(call.instance.metadata, "description") or "")
             if self._recorder.span_content:
-                defer(run, "arguments", reader.tool_arguments, dict(arguments))
+                defer(run, "arguments", reader.tool_arguments, dict(given))
         if run.outermost:
-            given = {k: v for k, v in arguments.items() if not (is_flow and k in _OF_WORKFLOWS)}
-            reader.choose(run, "question", given)
-            defer(run, "enter", reader.input, given)
+            reader.choose(run, "question", dict(given))
+            defer(run, "enter", reader.input, dict(given))
         elif role in (Role.RETRIEVAL, Role.ENGINE):
-            defer(run, "enter", partial(reader.query, role=role), dict(arguments))
-        flow = run.parent
-        if flow is not None and _may_resume(flow):
-            event, state = arguments.get("ev"), workflows.state_of(arguments)
-            reader.choose(flow, "question", {**workflows.live_fields(event), **state})
-            defer(run, "step", reader.step, event, state)
+            defer(run, "enter", partial(reader.query, role=role), dict(given))
+        if run.parent is not None and _may_resume(run.parent):
+            state = workflows.state_of(given)
+            reader.choose(run.parent, "question", {**workflows.live_fields(call.event), **state})
+            defer(run, "step", reader.step, call.event, state)
 
     def span_exit(
         self,
@@ -210,48 +191,39 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         try:
             run = None if self._recorder.leave(id_) else self._recorder.get(id_)
             if run is not None:
-                self._exit(run, bound_args.arguments, instance, result)
+                self._exit(run, Call.of(id_, bound_args, instance), result)
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report("capture exit", error)
             self._recorder.lost(id_)
             if (run := self._recorder.get(id_)) is not None:
                 self._recorder.end(run)
 
-    def _exit(self, run: Run, arguments: Mapping[str, Any], instance: Any, result: Any) -> None:
-        role = role_of(str(run.id), instance.__class__)
-        if role is Role.PART and run.parent is not None:
+    def _exit(self, run: Run, call: Call, result: Any) -> None:
+        if call.role is Role.PART and run.parent is not None:
             self._recorder.end(run)
             return
         result = _stop_result(run, result)
-        if role is Role.WORKFLOW and result is None and not run.state.has_stopped:
+        if call.role is Role.WORKFLOW and result is None and not run.state.has_stopped:
             # The span of a cancelled workflow ends like a success, though no step stopped it.
             self._recorder.fail(run, asyncio.CancelledError())
             return
         streams = False
         try:
             streams = follow_stream(self._recorder, run, result, watches=self._watches)
-            self._copy_result(run, role, arguments, instance, result, streams=streams)
+            self._copy_result(run, call, result, streams=streams)
         finally:
-            if role is Role.WRITER:
-                self._recorder.answer(run, instance.response or None)
+            if call.role is Role.WRITER:
+                self._recorder.answer(run, call.instance.response or None)
             if run.kind is not RunKind.MODEL:
                 self._recorder.end(run)
             elif not streams:
                 # The run is still open only if its reply event was lost.
-                self._replied(str(run.id), result)
-            if role is Role.WRITER:
+                self._replied(call.id, result)
+            if call.role is Role.WRITER:
                 self._recorder.settle(run)
 
-    def _copy_result(
-        self,
-        run: Run,
-        role: Role,
-        arguments: Mapping[str, Any],
-        instance: Any,
-        result: Any,
-        *,
-        streams: bool,
-    ) -> None:
+    def _copy_result(self, run: Run, call: Call, result: Any, *, streams: bool) -> None:
+        role = call.role
         if streams:
             # The application may drop the response's generator, which a copy would keep.
             sources = getattr(result, "source_nodes", None)
@@ -259,16 +231,12 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         elif run.outermost:
             self._reader.choose(run, "answer", result)
         self._reader.choose(run, "contexts", result)
-        if role is Role.TOOL and is_written_by_framework(instance):
+        if role is Role.TOOL and is_written_by_framework(call.instance):
             role = Role.PART
-        self._reader.defer(
-            run,
-            "exit",
-            partial(self._reader.result, role=role, streams=streams),
-            result,
-            dict(arguments) if role is Role.POSTPROCESSING else None,
-            workflows.state_of(arguments) if role is Role.CHAIN else None,
-        )
+        given = dict(call.arguments) if role is Role.POSTPROCESSING else None
+        state = workflows.state_of(call.arguments) if role is Role.CHAIN else None
+        read = partial(self._reader.result, role=role, streams=streams)
+        self._reader.defer(run, "exit", read, result, given, state)
 
     @host_edge
     def span_drop(
@@ -317,7 +285,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         """Return the run of a model's span, or None. If the span's start was lost, record that."""
         run = self._recorder.get(span_id)
         if run is None and self._reader.options.root is None:
-            self._parents.lost(str(span_id), span_id, {})
+            self._parents.lost(str(span_id), span_id)
         return run
 
     @host_edge

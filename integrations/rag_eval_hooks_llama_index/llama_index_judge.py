@@ -47,27 +47,19 @@ class LlamaIndexChat(ChatAdapter):
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        llm = self._llm
+        llm, calls = self._llm, []
         messages = [
             ChatMessage(role=MessageRole.SYSTEM, content=prompt.system),
             ChatMessage(role=MessageRole.USER, content=prompt.user_with_shape),
         ]
-        calls: list[object] = []
-        if mode is OutputMode.TOOL and isinstance(llm, FunctionCallingLLM):
-            # Older versions cannot require the tool call.
-            can_require = "tool_required" in inspect.signature(llm.achat_with_tools).parameters
-            options: dict[str, Any] = {"tool_required": True} if can_require else {}
-            async with meter.sending(self.timeout):
-                response = await llm.achat_with_tools(
-                    [_Shape(prompt)], chat_history=messages, **options
-                )
-            calls = _arguments(llm, response)
-        else:
-            async with meter.sending(self.timeout):
-                if self._blocks:
-                    response = await self.threads.run(lambda: llm.chat(messages))
-                else:
-                    response = await llm.achat(messages)
+        async with meter.sending(self.timeout):
+            if mode is OutputMode.TOOL and isinstance(llm, FunctionCallingLLM):
+                response = await _with_tool(llm, _Shape(prompt), messages)
+                calls = _arguments(llm, response)
+            elif self._blocks:
+                response = await self.threads.run(lambda: llm.chat(messages))
+            else:
+                response = await llm.achat(messages)
         holders = [response.additional_kwargs, response.raw, field(response.raw, "usage")]
         meter.replied(first(holders, INPUT_TOKENS), first(holders, OUTPUT_TOKENS))
         choices = field(response.raw, "choices")
@@ -116,6 +108,15 @@ class _Shape(BaseTool):
 
     def __call__(self, input: Any) -> ToolOutput:
         raise NotImplementedError
+
+
+async def _with_tool(
+    llm: FunctionCallingLLM, tool: BaseTool, messages: list[ChatMessage]
+) -> ChatResponse:
+    # Older versions cannot require the tool call.
+    can_require = "tool_required" in inspect.signature(llm.achat_with_tools).parameters
+    options: dict[str, Any] = {"tool_required": True} if can_require else {}
+    return await llm.achat_with_tools([tool], chat_history=messages, **options)
 
 
 def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:

@@ -13,7 +13,7 @@ from rag_eval_hooks.capture.readings import as_json
 from rag_eval_hooks.capture.records import Facts, Run, RunKind
 from rag_eval_hooks.capture.snapshots import Opaque
 from rag_eval_hooks.context import READABLE_MAPPING
-from rag_eval_hooks_llama_index.spans import Role
+from rag_eval_hooks_llama_index.spans import Call, Role
 
 __all__ = [
     "INPUT_TOKENS",
@@ -32,7 +32,8 @@ INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_eval_count")
 OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "eval_count")
 
 
-def start_facts(run: Run, role: Role, arguments: Mapping[str, Any], instance: Any) -> Facts:
+def start_facts(run: Run, call: Call) -> Facts:
+    role, instance = call.role, call.instance
     if role is Role.MODEL:
         return request_facts([instance])
     facts: dict[str, Any] = {}
@@ -47,7 +48,7 @@ def start_facts(run: Run, role: Role, arguments: Mapping[str, Any], instance: An
     elif role is Role.WORKFLOW:
         # The first agent of a team names the run.
         facts[semconv.GEN_AI_AGENT_NAME] = first([instance], ("name", "root_agent"))
-    call_id = getattr(arguments.get("ev"), "tool_id", None)
+    call_id = getattr(call.event, "tool_id", None)
     if run.kind is RunKind.TOOL:
         # The enclosing step of the agent has the id.
         steps = itertools.takewhile(lambda outer: outer.kind is not RunKind.TOOL, run.ancestors())

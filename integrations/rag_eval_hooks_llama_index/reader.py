@@ -34,7 +34,6 @@ from rag_eval_hooks_llama_index.vocabulary import (
     Reply,
     form_of,
     is_of_framework,
-    plain,
 )
 
 __all__ = ["Reader"]
@@ -164,7 +163,7 @@ class Reader(BaseReader):
             for place, context in enumerate(contexts)
             if isinstance(context, NodeContext) and context.node is not None
         }
-        self._recorder.documents(run, plain(contexts), origin, shown=shown, **how)
+        self._recorder.documents(run, contexts, origin, shown=shown, **how)
 
     def _lists(self, run: Run, value: Any) -> Lists:
         keys: Collection[str] | None = self.options_of(run).document_keys

@@ -7,7 +7,8 @@ import itertools
 import traceback
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, cast
+from inspect import BoundArguments
+from typing import Any, NamedTuple, Self
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -32,14 +33,7 @@ from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_llama_index.streams import current_stream
 from rag_eval_hooks_llama_index.workflows import FlowState
 
-__all__ = [
-    "Role",
-    "SpanParents",
-    "is_written_by_framework",
-    "name_of",
-    "openinference_span",
-    "role_of",
-]
+__all__ = ["Call", "Role", "SpanParents", "is_written_by_framework", "openinference_span"]
 
 _ID_CHARS = 37
 """Length of the dash and UUID at the end of every span id."""
@@ -104,8 +98,37 @@ The first matching row decides the role.
 """
 
 
-def role_of(span_id: str, owner: type) -> Role:
-    return _role_of(_method_of(span_id), owner)
+class Call(NamedTuple):
+    """One call that LlamaIndex wraps in a span."""
+
+    id: str
+    role: Role
+    arguments: Mapping[str, Any]
+    instance: Any
+    parent_id: str | None
+
+    @classmethod
+    def of(
+        cls, span_id: str, given: BoundArguments, instance: Any, parent: str | None = None
+    ) -> Self:
+        role = _role_of(_method_of(span_id), instance.__class__)
+        return cls(span_id, role, given.arguments, instance, parent)
+
+    @property
+    def name(self) -> str:
+        if self.role is Role.TOOL and isinstance(
+            name := field(self.instance.metadata, "name"), str
+        ):
+            return name
+        if self.instance is None or self.role is Role.PART:
+            return _method_of(self.id)
+        return type(self.instance).__name__
+
+    @property
+    def event(self) -> Any:
+        """The event that a workflow's step receives, or None."""
+        event = self.arguments.get("ev")
+        return event if isinstance(event, Event) else None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -118,14 +141,6 @@ def _role_of(method: str, owner: type) -> Role:
 
 def _method_of(span_id: str) -> str:
     return span_id[:-_ID_CHARS].rpartition(".")[2]
-
-
-def name_of(span_id: str, role: Role, instance: Any) -> str:
-    if role is Role.TOOL and isinstance(name := field(instance.metadata, "name"), str):
-        return name
-    if instance is None or role is Role.PART:
-        return _method_of(span_id)
-    return type(instance).__name__
 
 
 def is_written_by_framework(tool: Any) -> bool:
@@ -158,10 +173,10 @@ class SpanParents:
         runs = (streaming, *streaming.ancestors())
         return next((str(run.id) for run in runs if run.end is None), known)
 
-    def of(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
-        """Return the parent run of a starting span, or None for a root."""
-        known = parent_id if self._recorder.knows(parent_id) else None
-        if self._is_workflow(known) and _stands_alone(role, instance):
+    def of(self, call: Call) -> str | None:
+        """Return the parent run of a starting call, or None for a root."""
+        known = call.parent_id if self._recorder.knows(call.parent_id) else None
+        if self._is_workflow(known) and _stands_alone(call):
             known = None
         streaming = current_stream()
         if streaming is None or not self._recorder.knows(streaming.id):
@@ -176,26 +191,24 @@ class SpanParents:
         run = None if span_id is None else self._recorder.get(span_id)
         return run is not None and isinstance(run.state, FlowState)
 
-    def ignores(
-        self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any], instance: Any
-    ) -> bool:
+    def ignores(self, call: Call) -> bool:
         """Return whether a call without a parent run belongs to no request.
 
         An offline tool, such as an evaluator, made the call. Or the call is a step of a cancelled
         workflow, which old versions continue.
         """
-        recorder = self._recorder
-        is_step = parent_id is not None and isinstance(arguments.get("ev"), Event)
-        is_late = is_step and not (recorder.is_unknown(parent_id) or recorder.knows(parent_id))
-        is_ignored = is_late or parent_id in self._ignored
+        recorder, parent = self._recorder, call.parent_id
+        has_parent = parent is not None and not recorder.is_unknown(parent)
+        is_late = has_parent and call.event is not None and not recorder.knows(parent)
+        is_ignored = is_late or parent in self._ignored
         if not is_ignored and recorder.around(None) is None:
             # An enclosing manual block belongs to the user in any case.
-            is_ignored = _is_offline(arguments, instance)
+            is_ignored = _is_offline(call)
         if is_ignored:
-            self._ignore(span_id)
+            self._ignore(call.id)
         return is_ignored
 
-    def lost(self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any]) -> bool:
+    def lost(self, span_id: str, parent_id: str | None, *, is_step: bool = False) -> bool:
         """Return whether the start of a call's parent was lost or is late.
 
         Only steps belong to a workflow's run: in old versions, the run's span stays current in the
@@ -205,10 +218,8 @@ class SpanParents:
         if parent_id is None or parent_id in self._ignored or is_suppressed():
             return False
         owner, _, method = parent_id[:-_ID_CHARS].rpartition(".")
-        may_be_older = not owner or method == "run"
-        if may_be_older and not isinstance(arguments.get("ev"), Event):
-            return False
-        if not self._recorder.is_unknown(parent_id):
+        may_be_older = not is_step and (not owner or method == "run")
+        if may_be_older or not self._recorder.is_unknown(parent_id):
             return False
         self.lose(span_id, parent_id)
         return True
@@ -224,13 +235,13 @@ class SpanParents:
         remember(self._ignored, span_id, None, _MAX_IGNORED)
 
 
-def _stands_alone(role: Role, instance: Any) -> bool:
+def _stands_alone(call: Call) -> bool:
     """Return whether a call directly under a workflow's run is not a step.
 
     In old versions, a workflow's span stays current in the code that started the workflow.
     """
-    own_step = instance is None or _role_of("run", instance.__class__) is Role.WORKFLOW
-    return role is Role.WORKFLOW or not own_step
+    own_step = call.instance is None or isinstance(call.instance, Workflow)
+    return call.role is Role.WORKFLOW or not own_step
 
 
 _TOOLS = (
@@ -248,18 +259,18 @@ _GENERATING = "generate only questions based on the below query"
 """Part of the dataset generators' prompt template."""
 
 
-def _is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:
+def _is_offline(call: Call) -> bool:
     """Return whether an offline tool made a call without a parent.
 
     A tool may run its calls in tasks, whose stack does not contain the tool. The query or the
     template then decides.
     """
-    query = arguments.get("query")
+    query = call.arguments.get("query")
     if (query.query_str if isinstance(query, QueryBundle) else query) == DEFAULT_SUMMARY_QUERY:
         return True
-    template = getattr(getattr(instance, "_response_synthesizer", None), "_text_qa_template", None)
-    written = getattr(template, "template", None)
-    if isinstance(written, str) and _GENERATING in written:
+    synthesizer = getattr(call.instance, "_response_synthesizer", None)
+    template = getattr(getattr(synthesizer, "_text_qa_template", None), "template", None)
+    if isinstance(template, str) and _GENERATING in template:
         return True
     frames = itertools.islice(traceback.walk_stack(None), _NEAR)
     return any(str(f.f_globals.get("__name__")).startswith(_TOOLS) for f, _ in frames)
@@ -273,11 +284,7 @@ def openinference_span(root: Run) -> tuple[bool, Span | None]:
     """
     for handler in get_dispatcher().span_handlers:
         if type(handler).__module__.startswith("openinference.instrumentation.llama_index."):
-            try:
-                # LlamaIndex's types do not include this handler class.
-                span = cast("Any", handler).open_spans[root.id]._otel_span
-            except (AttributeError, LookupError, TypeError):
-                # OpenInference is missing, or another version stores its spans elsewhere.
-                return True, None
+            spans: Any = getattr(handler, "open_spans", {})
+            span = getattr(spans.get(root.id), "_otel_span", None)
             return True, span if isinstance(span, Span) else None
     return False, None

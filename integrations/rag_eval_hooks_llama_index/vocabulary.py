@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
@@ -36,7 +36,7 @@ from rag_eval_hooks.capture.snapshots import Copier, Form, Opaque, Record
 from rag_eval_hooks.context import scalars
 from rag_eval_hooks.sample import Context
 
-__all__ = ["STREAMING", "NodeContext", "Reply", "form_of", "is_of_framework", "plain"]
+__all__ = ["STREAMING", "NodeContext", "Reply", "form_of", "is_of_framework"]
 
 STREAMING = (StreamingResponse, AsyncStreamingResponse)
 _RESPONSES = (*STREAMING, Response, PydanticResponse, AgentChatResponse, StreamingAgentChatResponse)
@@ -55,13 +55,6 @@ class NodeContext(Context):
         """The node's text as a prompt shows it."""
         mode = MetadataMode.LLM
         return self.text if self.node is None else str(self.node.get_content(metadata_mode=mode))
-
-
-def plain(contexts: Iterable[Context]) -> list[Context]:
-    return [
-        Context(text=one.text, id=one.id, score=one.score, metadata=one.metadata)
-        for one in contexts
-    ]
 
 
 @dataclass(slots=True, eq=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.capture.records import DocumentList, Facts, Interaction, Origin, Run
@@ -186,7 +185,8 @@ class Notes:
                 break
             text = self._limited(interaction, context.text, self.longest, "contexts")
             metadata = self._cut_metadata(interaction, context.metadata)
-            kept.append(replace(context, text=text, metadata=metadata))
+            # Copies of a framework's documents may have more fields.
+            kept.append(Context(text=text, id=context.id, score=context.score, metadata=metadata))
         return tuple(kept)
 
     def _limited(

@@ -156,11 +156,7 @@ class BaseReader:
             return
         contexts = None if isinstance(result, _Failed) else contexts_in(result)
         if contexts is not None:
-            # Plain contexts lack the extra fields of framework copies.
-            plain = (
-                Context(text=c.text, id=c.id, score=c.score, metadata=c.metadata) for c in contexts
-            )
-            self._recorder.choose(run, tuple(plain))
+            self._recorder.choose(run, contexts)
         elif run.outermost and run.interaction.chosen is None:
             # A function for one step's output need not fit another step.
             error = result.error if isinstance(result, _Failed) else TypeError()
