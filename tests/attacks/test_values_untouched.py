@@ -38,17 +38,6 @@ class OneShot:
         return item
 
 
-class _Items:
-    def __init__(self, shot: OneShot, items: list[Any]) -> None:
-        self._shot, self._items = shot, iter(items)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        return self._shot.read(next(self._items))
-
-
 class _LazyMapping(Mapping[str, Any]):
     def __init__(self, shot: OneShot, items: list[Any]) -> None:
         self._shot, self._items = shot, {str(n): item for n, item in enumerate(items)}
@@ -85,15 +74,11 @@ async def _async_generator(shot: OneShot, items: list[Any]) -> AsyncIterator[Any
 
 
 _MAKERS: tuple[Callable[[OneShot, list[Any]], Any], ...] = (
-    _Items,
     _LazyMapping,
     _File,
     _generator,
     _async_generator,
     lambda shot, items: map(shot.read, items),
-    lambda shot, items: filter(lambda item: shot.read(item) is not None, items),
-    lambda shot, items: zip(_Items(shot, items), items, strict=False),
-    lambda shot, items: enumerate(_Items(shot, items)),
 )
 
 ONE_SHOT = st.builds(

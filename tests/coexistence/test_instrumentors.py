@@ -85,27 +85,11 @@ def is_hidden(name: str, shape: str) -> bool:
     return (name, shape) == ("langfuse", "classic")
 
 
-def constant(spans: Spans, alone: Spans, again: Spans) -> dict[str, dict[str, Any]]:
-    first, second = ({s["name"]: s["attributes"] for s in each} for each in (alone, again))
-    alike = {
-        name: {key for key, value in held.items() if second[name].get(key) == value}
-        for name, held in first.items()
-        if names(alone, ours=False).count(name) == 1
-    }
-    return {
-        s["name"]: {key: value for key, value in s["attributes"].items() if key in alike[s["name"]]}
-        for s in spans
-        if s["name"] in alike and not s["is_ours"]
-    }
-
-
 @orders
 def test_their_rag_span_carries_the_scores(name: str, order: str) -> None:
-    alone, again = world(name, "", wrap=True), world(name, "", wrap=True, sample_rate=1.0)
+    alone = world(name, "", wrap=True)
     for shape, spans in world(name, order, wrap=True).items():
         assert names(spans, ours=False) == names(alone[shape], ours=False), shape
-        told = (alone[shape], again[shape])
-        assert constant(spans, *told) == constant(alone[shape], *told), shape
         assert len({span["id"] for span in spans}) == len(spans), shape
         (scored,) = [span for span in spans if SCORE in span["attributes"]]
         assert scored["attributes"]["rag.eval.status"] == "ok"
@@ -132,12 +116,3 @@ def test_span_without_evaluation_does_not_wait(name: str, order: str) -> None:
     spans = world(name, order, wrap=True, sample_rate=0.0, hold_timeout=600)
     for shape, found in spans.items():
         assert names(found, ours=False) == names(alone[shape], ours=False), shape
-
-
-@orders
-def test_all_means_all(name: str, order: str) -> None:
-    alone = world(name, "", wrap=True)
-    for shape, spans in world(name, order, wrap=True, spans="all").items():
-        assert names(spans, ours=False) == names(alone[shape], ours=False), shape
-        assert len(names(spans, ours=True)) >= 3, shape
-        assert [span["is_ours"] for span in spans if SCORE in span["attributes"]] == [True], shape

@@ -173,13 +173,11 @@ def test_results_read_under_other_settings_quote_nothing(secret: str) -> None:
     assert not any(one.explanation for one in from_text(text, redactor).outcomes.values())
 
 
-def test_patterns_of_ones_own() -> None:
+def test_own_pattern_names_its_placeholder_and_is_stopped_when_it_runs_away() -> None:
+    """Of a pattern with a group `value`, only that is taken out."""
     patterns = {"customer": r"\bC-\d{6}\b", "SALARY": r"earns (?P<value>\d+)"}
     session = redactor(Patterns(patterns)).session()
     assert session.text("question", "C-123456 earns 900") == "<CUSTOMER_1> earns <SALARY_1>"
-
-
-def test_a_pattern_that_runs_away_is_stopped() -> None:
     session = redactor(Patterns({"evil": r"(?:a|aa)+(?:a|aa)+(?:a|aa)+$x"})).session()
     with pytest.raises(RedactionError, match="TimeoutError"):
         session.text("question", "a" * 200 + "!")

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.capture.records import Origin, RunKind
+from rag_eval_hooks.capture.contexts import find_contexts
+from rag_eval_hooks.capture.recorder import Recorder
+from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.sample import Context
-from tests.support.story import Story
 from tests.support.variation import Variation, seeds
 
 varied = pytest.mark.parametrize("seed", seeds(3))
@@ -23,6 +24,37 @@ HEADING = "Handbook of the Skerrow Line, part three, on fares, dogs and luggage.
 UNDER_HEADING = [f"{HEADING}{text} {text} and so on" for text in (A, B, C)]
 LONG = [f"{text} " * 9 for text in (A, B, C)]
 YES = "yes, indeed"
+
+
+class Story:
+    def __init__(self) -> None:
+        self.ended: list[Interaction] = []
+        self.recorder = Recorder(self.ended.append)
+        self.root = self.run("root", None, RunKind.CHAIN)
+
+    def run(self, name: str, parent: Run | None, kind: RunKind) -> Run:
+        parent_id = parent.id if parent else None
+        run = self.recorder.start(name, parent_id, kind, name)
+        assert run is not None
+        return run
+
+    def gave(self, name: str, *texts: str, kind: str = "retriever", parent: str = "root") -> None:
+        run = self.run(name, self.recorder.get(parent) or self.root, RunKind(kind))
+        self.recorder.documents(run, [Context(text=text, id=name) for text in texts])
+        self.recorder.end(run)
+
+    def asked(self, name: str, prompt: str, reply: str) -> None:
+        run = self.run(name, self.root, RunKind.MODEL)
+        run.prompt, run.text = (prompt,), reply
+        self.recorder.end(run)
+
+    def contexts(self, answer: str) -> list[str] | None:
+        self.root.text = answer
+        self.recorder.end(self.root)
+        if not self.ended:
+            return None
+        found = find_contexts(self.ended[0], answer).contexts
+        return None if found is None else [context.text for context in found]
 
 
 def gave(*texts: str, name: str = "r", kind: str = "retriever", parent: str = "root") -> Any:

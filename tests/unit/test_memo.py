@@ -71,7 +71,10 @@ async def test_replies_on_disk_outlive_the_process_and_both_stores_are_bounded(
     missing, memo = await on_disk(folder, "b", "c", "c")
     assert (missing, memo.stats()) == ([], {"disk": 2, "memory": 1})
     assert (await on_disk(folder, "a"))[0] == ["a"]
-    assert folder.stat().st_mode & 0o077 == 0
+    # Also in a folder that is not private.
+    await on_disk(tmp_path, "a")
+    private = [folder, *folder.iterdir(), *tmp_path.glob("replies.*")]
+    assert [path for path in private if path.stat().st_mode & 0o077] == []
 
 
 def corrupt(file: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 from collections.abc import Iterable
@@ -103,20 +102,6 @@ def test_groups_together_are_the_whole_in_any_order(
     for one in (whole, summarise(rows)[None]):
         assert one.metrics["m"].estimate is not None
         assert one.metrics["m"].estimate.mean == pytest.approx(total / len(rows))
-
-
-@given(st.integers(0, 40), st.integers(2, 40))
-def test_plain_share_has_the_interval_of_wilson(hits: int, number: int) -> None:
-    hits = min(hits, number)
-    found = mean_of([float(index < hits) for index in range(number)])
-    assert found is not None
-    z, p = 1.959964, hits / number
-    # The variance is the unbiased one, so that it counts one observation less.
-    n = number - 1 if 0 < hits < number else number
-    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    assert found.low == pytest.approx(max(0.0, middle - half), abs=1e-5)
-    assert found.high == pytest.approx(min(1.0, middle + half), abs=1e-5)
 
 
 def drawn_stream(design: str, chance: random.Random) -> tuple[list[Evaluation], float]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.ports import free_port
-from tests.viewers.processes import ROOT, executable
+from tests.viewers.processes import executable
 from tests.viewers.prometheus import FOLDER, Prometheus, application, filled, scraping
 from tests.waiting import until
 
@@ -46,14 +46,6 @@ def test_every_panel_shows_something(title: str, prometheus: Prometheus) -> None
         assert all(0 <= number <= 1 for number in numbers)
     if title == "Answers that fail a threshold":  # a third of the example's answers are wrong
         assert numbers == [pytest.approx(1 / 3, abs=0.15)]
-
-
-def test_query_of_the_docs_gives_means(prometheus: Prometheus) -> None:
-    page = (ROOT / "docs" / "viewers" / "grafana.md").read_text(encoding="utf-8")
-    (query,) = re.findall(r"```promql\n(.*?)```", page, re.DOTALL)
-    numbers = prometheus.numbers(query)
-    assert numbers
-    assert all(0 < number < 1 for number in numbers)
 
 
 def test_alerts_and_variables_read_what_exists(prometheus: Prometheus) -> None:
