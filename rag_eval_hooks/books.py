@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rag_eval_hooks.explanation import Explanation
-from rag_eval_hooks.explanation_text import html_table
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.request import BUDGET, Column, Ending, Observer, Request
 from rag_eval_hooks.score import Cause, NotScored
@@ -69,17 +68,6 @@ class Stats:
     refused: Mapping[str, int] = field(default_factory=dict, compare=False)
     failures: Mapping[str, int] = field(default_factory=dict, compare=False)
     feedback: Mapping[str, int] = field(default_factory=dict, compare=False)
-
-    def _repr_html_(self) -> str:
-        counts = [(one.name, getattr(self, one.name)) for one in fields(self)]
-        shown = [(name, _in_words(count)) for name, count in counts if count]
-        return html_table(shown or [("offered", 0)])
-
-
-def _in_words(count: int | Mapping[str, int]) -> str:
-    if isinstance(count, int):
-        return str(count)
-    return ", ".join(f"{number} {reason}" for reason, number in count.items())
 
 
 class Books(Observer):

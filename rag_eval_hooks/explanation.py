@@ -1,18 +1,33 @@
-"""`Explanation`, a readable account of one request's outcome."""
+"""Explanations for people and telemetry: of a request's outcome, and of scores."""
 
 from __future__ import annotations
 
+import json
+import math
+import textwrap
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-__all__ = ["Explanation"]
+from rag_eval_hooks.encodable import encodable
+from rag_eval_hooks.errors import NoOutcome, unknown
+from rag_eval_hooks.score import Outcome, Score
 
+GOOD: Final = 0.8
+"""Minimum normalized value of a score that is shown without a reason."""
 _ADVICE: Final[Mapping[str, str]] = tomllib.loads(
     files("rag_eval_hooks").joinpath("advice.toml").read_text("utf-8")
 )
+_FORMS: Final = ((1.0, 1000), (0.1, 50), (0.03, 20), (0.01, 5))
+"""Forms of a JSON explanation, longest first: fraction of the text limit, and list length."""
+_DEPTH: Final = 6
+_DROPPED: Final = object()
+_CUT: Final = " [...]"
+_NAMED: Final = 3
+"""Maximum number of failed items in one line."""
+_REASON_CHARS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +55,184 @@ class Explanation:
         """Return a one-line sentence."""
         chance = "" if self.probability is None else f"probability {self.probability:g}"
         why = ", ".join(filter(None, (self.reason, chance)))
-        line = " ".join(filter(None, (self.outcome, why and f"({why})")))
         advice = _ADVICE.get(self.reason) or _ADVICE.get(self.outcome)
+        line = f"{self.outcome} ({why})" if why else self.outcome
         missing = "; ".join(f"{name}: {why}" for name, why in self.absent.items())
         return ". ".join(filter(None, (f"{line}: {advice}" if advice else line, missing)))
+
+
+class _Verdicts(NamedTuple):
+    key: str
+    name: str
+    items: Sequence[Mapping[str, Any]]
+
+
+def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
+    """Return an explanation as JSON of at most `limit` characters, or None if empty.
+
+    A longer explanation is shortened and marked with `"cut": true`. Without `content`, only numbers
+    and booleans remain.
+    """
+    for number, (share, items) in enumerate(_FORMS):
+        plain = _form(value, int(limit * share) if content else None, items, _DEPTH)
+        if not plain:
+            return None
+        if number:
+            plain["cut"] = True
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        if len(text) <= limit:
+            return text
+    return None
+
+
+def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
+    """Convert to plain types. Cut texts to `chars` characters, or remove them if None."""
+    if isinstance(value, int | None):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping | list | tuple | set | frozenset) and not depth:
+        return _DROPPED
+    if isinstance(value, Mapping):
+        forms = ((str(key), _form(one, chars, items, depth - 1)) for key, one in value.items())
+        return dict([(key, form) for key, form in forms if form is not _DROPPED][:items])
+    if isinstance(value, list | tuple | set | frozenset):
+        listed = [_form(one, chars, items, depth - 1) for one in list(value)[:items]]
+        left = [form for form in listed if form is not _DROPPED]
+        return left if left or not listed else _DROPPED
+    # A text that cannot be encoded would make the exporter lose the whole batch.
+    return _DROPPED if chars is None else encodable(str(value)[:chars])
+
+
+def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
+    """Return an explanation as lines of text, failed verdicts first, or None if empty.
+
+    Text beyond `limit` characters is replaced by `[...]`. Without `content`, the result is JSON.
+    """
+    if not content:
+        return explain(explanation, limit, content=False)
+    lists = {one.key: one for one in _verdicts(explanation)}
+    lines: list[str] = []
+    for key, value in explanation.items():
+        if key in lists:
+            _, name, items = lists[key]
+            good = sum(bool(item[name]) for item in items)
+            lines.append(f"{key}: {good} of {len(items)} are {name}")
+            lines += [_line(item, name) for item in sorted(items, key=lambda one: bool(one[name]))]
+        else:
+            is_text = isinstance(value, str)
+            told = value if is_text else json.dumps(value, ensure_ascii=False, default=str)
+            lines.append(f"{key}: {told}")
+    return _fit("\n".join(lines), limit) or None
+
+
+def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
+    """Return the first failures in one line, such as `1 of 3 claims are unsupported: claim 2`.
+
+    Returns None without a verdict or a usable reason. Reasons quote texts and need `content`.
+    """
+    if (first := next(_verdicts(explanation), None)) is not None:
+        told = _counted(first, content=content)
+    else:
+        reason = explanation.get("reason")
+        told = reason if content and isinstance(reason, str) else ""
+    return _fit(" ".join(told.split()), limit) if told else None
+
+
+def _counted(verdicts: _Verdicts, *, content: bool) -> str:
+    key, name, items = verdicts
+    # Scores do not count unsure items either.
+    sure = {n: item for n, item in enumerate(items, start=1) if item[name] is not None}
+    bad = [number for number, item in sure.items() if not item[name]]
+    if not bad:
+        return f"{len(sure)} of {len(sure)} {key} are {name}"
+    negated = "unsupported" if name == "supported" else f"not {name}"
+    count = f"{len(bad)} of {len(sure)} {key} are {negated}"
+    if content:
+        return f"{count}: {sure[bad[0]].get('reason') or _subject(sure[bad[0]])}"
+    named = ", ".join(f"{key.removesuffix('s')} {number}" for number in bad[:_NAMED])
+    return f"{count}: {named}{', ...' if len(bad) > _NAMED else ''}"
+
+
+def _verdicts(explanation: Mapping[str, Any]) -> Iterator[_Verdicts]:
+    """Yield each list of mappings whose first value is the subject and that have a verdict."""
+    for key, items in explanation.items():
+        if not isinstance(items, list | tuple) or not items:
+            continue
+        if all(isinstance(item, Mapping) and _subject(item) is not None for item in items):
+            names = (name for name in items[0] if _is_verdict(name, items))
+            if (name := next(names, None)) is not None:
+                yield _Verdicts(key, str(name), items)
+
+
+def _is_verdict(name: str, items: Sequence[Mapping[str, Any]]) -> bool:
+    values = [item.get(name, "") for item in items]
+    # A word distinguishes unsure verdicts from missing values.
+    is_known = any(value is not None for value in values) or "verdict" in items[0]
+    return is_known and all(isinstance(value, bool | None) for value in values)
+
+
+def _subject(item: Mapping[str, Any]) -> str | None:
+    name, value = next(iter(item.items()), (None, None))
+    if isinstance(value, str):
+        return value
+    return f"{name} {value}" if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _line(item: Mapping[str, Any], name: str) -> str:
+    label = name if item[name] else "unsure" if item[name] is None else f"not {name}"
+    if isinstance(word := item.get("verdict"), str):
+        label = word.replace("_", " ")
+    reason = item.get("reason")
+    return f"- {label}: {_subject(item)}" + (f" ({reason})" if reason else "")
+
+
+def _fit(text: str, limit: int) -> str:
+    text = encodable(text)
+    return text if len(text) <= limit else text[: max(0, limit - len(_CUT))] + _CUT[:limit]
+
+
+class OutcomeTable(dict[str, Outcome]):
+    """Maps metrics to outcomes, and shows them as lines."""
+
+    def __missing__(self, name: object) -> Outcome:
+        raise NoOutcome(name, unknown("There is no outcome of", name, list(self)))
+
+    def __repr__(self) -> str:
+        return "\n".join(text for text, _ in outcome_lines(self)) or "{}"
+
+
+def outcome_lines(
+    outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
+) -> Iterator[tuple[str, Outcome]]:
+    """Yield one text per outcome: value, name, label and reason. `failed` and bad scores first."""
+    ranked = sorted(outcomes.items(), key=lambda item: (item[0] not in failed, _rank(item[1])))
+    for name, outcome in ranked:
+        items = [
+            _line(item, verdict)
+            for _, verdict, listed in _verdicts(outcome.explanation)
+            for item in listed
+            if not item[verdict]
+        ]
+        if isinstance(outcome, Score):
+            value = f"{outcome.value:.2f}"
+            label = ", ".join(
+                filter(None, (outcome.label, "screening" if outcome.screening else ""))
+            )
+            short = one_line(outcome.explanation, _REASON_CHARS, content=True) or ""
+            reason = "" if outcome.normalized >= GOOD else "\n".join(items) or short
+        else:
+            value, reason = "-", "\n".join([outcome.detail, *items])
+            label = "undecided" if outcome.undecided else outcome.cause.value
+        risk = "" if outcome.risk is None else f"risk {outcome.risk:.2f}"
+        note = ", ".join(filter(None, (label, risk)))
+        below = textwrap.indent(f"\n{reason[:_REASON_CHARS]}" if reason else "", " " * 10)
+        yield encodable(f"  {value:>6}  {name}{f'  ({note})' if note else ''}{below}"), outcome
+
+
+def _rank(outcome: Outcome) -> float:
+    if isinstance(outcome, Score):
+        return outcome.normalized
+    if outcome.risk is not None:
+        return -outcome.risk
+    return -1.0 if outcome.undecided else 2.0

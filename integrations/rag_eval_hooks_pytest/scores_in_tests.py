@@ -10,7 +10,7 @@ from typing import Any
 from rag_eval_hooks.delivery.jsonl import JsonlSink
 from rag_eval_hooks.errors import ConfigError, InputError, PublicNames, check_number, usage
 from rag_eval_hooks.evals import RagEval
-from rag_eval_hooks.explanation_text import prose
+from rag_eval_hooks.explanation import prose
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.summary import scale_of_metric, slope_of

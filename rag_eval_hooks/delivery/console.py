@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final, TextIO
 
-from rag_eval_hooks.explanation_text import GOOD, outcome_lines
+from rag_eval_hooks.explanation import GOOD, outcome_lines
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Outcome, Score
 from rag_eval_hooks.text.refusals import refusal

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.encodable import encodable
-from rag_eval_hooks.explanation_text import prose
+from rag_eval_hooks.explanation import prose
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
 from rag_eval_hooks.results.diagnose import CUTS

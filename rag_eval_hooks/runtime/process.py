@@ -17,7 +17,7 @@ from rag_eval_hooks.delivery.codec import lacks, sample_of, sample_to_text
 from rag_eval_hooks.delivery.outbox import PATIENCE_S, Job
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.errors import RedactionError
-from rag_eval_hooks.explanation_text import OutcomeTable
+from rag_eval_hooks.explanation import OutcomeTable
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import BROKER_DOWN, Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation

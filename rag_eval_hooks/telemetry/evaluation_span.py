@@ -24,7 +24,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import Call, Operation
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.explanation_text import explain
+from rag_eval_hooks.explanation import explain
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score

@@ -9,7 +9,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.explanation_text import explain, one_line
+from rag_eval_hooks.explanation import explain, one_line
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import UNIT, NotScored, Outcomes, Scale, Score

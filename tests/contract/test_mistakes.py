@@ -159,7 +159,6 @@ ERRORS: dict[str, str] = {
     "evals.evaluate(question='q', metrics=5)": "metrics must be ids .* not int. It is 5",
     "evals.evaluate(question='q', metrics='own.hafl')": "did you mean 'own.half'?",
     "evals.evaluate(question='q')['own.hafl']": "'own.hafl'; did you mean 'own.half'?",
-    "asyncio.run(awaited(evals))": r"Write: await evals.aevaluate\(",
     "evals.evaluate('q', ['c'], 'a')": r"4 were given. Write: evals.evaluate\(question=",
     "evals.interaction()": "Write: with evals.interaction",
     "setattr(evals, 'sample_rate', 0.1)": r"cannot be changed. Write: RagEval\(sample_rate=",
@@ -186,8 +185,6 @@ ERRORS: dict[str, str] = {
 }
 
 
-async def awaited(evals: Any) -> Any:
-    return await evals.evaluate(question="q")
 
 
 @pytest.mark.parametrize("code", ERRORS)

@@ -12,7 +12,7 @@ from rag_eval_hooks import own_requests, semconv
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.sink import Destination, Rejected, RetryLater, SpanUnknown
 from rag_eval_hooks.errors import ConfigError, missing_extra
-from rag_eval_hooks.explanation_text import prose
+from rag_eval_hooks.explanation import prose
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
