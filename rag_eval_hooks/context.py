@@ -9,7 +9,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, Final
 
-from rag_eval_hooks.errors import InputError, check_type, holds, usage, wrong_type
+from rag_eval_hooks.errors import InputError, check_type, holds, wrong_type
 
 READABLE_MAPPING: Final = (dict, MappingProxyType)
 """Mapping types that are safe to read. Other types may load data or run code."""
@@ -70,9 +70,6 @@ class Context:
         if isinstance(value, tuple) and len(value) == _PAIR:
             return replace(cls.of(value[0]), score=_number(value[1]))
         raise refusal(value)
-
-
-Context.__init__ = usage("Context(text, id='...', score=0.5)")(Context.__init__)  # type: ignore[method-assign]
 
 
 def contexts_of(values: Any) -> tuple[Context, ...]:

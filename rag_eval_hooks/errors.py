@@ -7,9 +7,11 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from numbers import Real
 from typing import Any, ClassVar, Final, NoReturn, Self, TypeVar, cast
 
+E = TypeVar("E", bound=StrEnum)
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
@@ -175,45 +177,40 @@ def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> Input
 
 
 def check_type(name: str, value: object, kinds: Any, wanted: str) -> None:
-    """Raise unless the argument is None or has one of these types.
-
-    Raises:
-        InputError: The argument has another type.
-    """
+    """Raise `InputError` unless the argument is None or has one of these types."""
     if value is not None and not isinstance(value, kinds):
         advice = way_to_text(value) if kinds is str else ""
         raise wrong_type(name, wanted, value, advice)
 
 
 def check_number(
-    name: str, value: object, wanted: str = "a finite number", least: float = -math.inf
+    name: str,
+    value: object,
+    wanted: str = "a finite number",
+    least: float = -math.inf,
+    most: float = math.inf,
 ) -> None:
-    """Raise unless an argument is None or a finite number of at least `least`.
-
-    Raises:
-        InputError: The argument is not such a number.
-    """
+    """Raise `InputError` unless an argument is None or a finite number in a range."""
     check_type(name, value, Real, wanted)
-    if isinstance(value, Real) and not (math.isfinite(value) and float(value) >= least):
+    if isinstance(value, Real) and not (math.isfinite(value) and least <= float(value) <= most):
         raise InputError(f"{name} must be {wanted}.", f"It is {value}.")
 
 
-def check_count(field: str, value: object, least: int = 1) -> None:
-    """Reject a setting that is not an integer of at least `least`.
+def member(name: str, kind: type[E], value: object) -> E:
+    """Return the member of an enumeration, or raise `InputError`."""
+    if value not in list(kind):
+        raise InputError(f"{name} must be one of {', '.join(kind)}.", f"It is {value!r:.60}.")
+    return kind(str(value))
 
-    Raises:
-        ConfigError: The value is not such an integer.
-    """
+
+def check_count(field: str, value: object, least: int = 1) -> None:
+    """Raise `ConfigError` unless a setting is an integer of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigError(field, value, f"a whole number, {least} or more")
 
 
 def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Reject unknown names.
-
-    Raises:
-        InputError: A name is unknown. The message shows the first unknown name.
-    """
+    """Raise `InputError` for the first unknown name."""
     for name in given:
         if name not in known:
             raise InputError(unknown(what, name, known))

@@ -10,26 +10,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Unavailable
 from rag_eval_hooks.usage import Usage, total_by_key
 
-__all__ = [
-    "CUT",
-    "EMBEDDED",
-    "TOKEN_SCORED",
-    "UNREAD",
-    "ChunkRelevance",
-    "ClaimVerdict",
-    "Finding",
-    "Findings",
-    "GEval",
-    "Maker",
-    "Questions",
-    "Rating",
-    "Stance",
-    "Support",
-    "TokenScore",
-    "Verdict",
-    "made",
-]
-
 T = TypeVar("T")
 
 
@@ -107,12 +87,9 @@ class Support:
         quote: Words of a chunk that decide the verdict, or empty.
         probability: Calibrated probability in [0, 1] that the claim is supported, or None.
         warning: Reason to distrust the verdict, or empty.
-        partly: Numbers of the chunks that state part of the claim. Equality ignores this field.
         judge: Name of the judge if the sample has several, else empty.
         sent_on: Probability that a cascade asks its second judge about such a verdict.
-
-    Raises:
-        ValueError: `verdict` contradicts the flags, or `probability` is outside [0, 1].
+        partly: Numbers of the chunks that state part of the claim. Equality ignores this field.
     """
 
     by_chunk: tuple[bool, ...]
@@ -131,9 +108,9 @@ class Support:
         default = ClaimVerdict.SUPPORTED if supported else ClaimVerdict.NOT_STATED
         verdict = ClaimVerdict(self.verdict or default)
         if (verdict is ClaimVerdict.SUPPORTED) != supported:
-            stated = "some chunk supports the claim" if supported else "no chunk supports the claim"
-            raise ValueError(f"verdict is {verdict.value!r}, but {stated}.")
-        _require_probability(self.probability)
+            stated = "some chunk" if supported else "no chunk"
+            raise ValueError(f"verdict is {verdict.value!r}, but {stated} supports the claim.")
+        _check_probability(self.probability)
         object.__setattr__(self, "verdict", verdict)
 
     @property
@@ -151,9 +128,6 @@ class Verdict:
     """A yes-or-no verdict with its reason. The other fields are those of `Support`.
 
     If `sure` is False, the judge could not decide, and `holds` has no meaning.
-
-    Raises:
-        ValueError: `probability` is outside [0, 1].
     """
 
     holds: bool
@@ -165,10 +139,10 @@ class Verdict:
     warning: str = ""
 
     def __post_init__(self) -> None:
-        _require_probability(self.probability)
+        _check_probability(self.probability)
 
 
-def _require_probability(value: float | None) -> None:
+def _check_probability(value: float | None) -> None:
     if value is not None and not 0.0 <= value <= 1.0:
         raise ValueError(f"probability must lie in [0, 1], not be {value!r}.")
 
@@ -315,11 +289,7 @@ _NAMES: Final = tuple(kind.value for kind in Finding)
 
 
 def made(finding: Made[T]) -> T:
-    """Return a finding's value.
-
-    Raises:
-        Unavailable: The finding is absent, with this cause.
-    """
+    """Return a finding's value, or raise `Unavailable` with the cause of its absence."""
     if isinstance(finding, NotScored):
         raise Unavailable(finding)
     return finding

@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 
 from rag_eval_hooks.errors import ConfigError, masked, nearest
 
-__all__ = ["EMBEDDERS", "JUDGES", "SINKS", "SINK_KEYS", "TOKEN_SCORERS", "NameTable", "is_url"]
-
 
 @dataclass(frozen=True, slots=True)
 class NameTable:

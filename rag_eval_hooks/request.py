@@ -17,19 +17,6 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Cause, NotScored
 
-__all__ = [
-    "BROKER_DOWN",
-    "BUDGET",
-    "PARTIAL",
-    "Attributes",
-    "Column",
-    "EndableSpan",
-    "Ending",
-    "HeldSpan",
-    "Observer",
-    "Request",
-]
-
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
 BROKER_DOWN: Final = "broker"
@@ -133,10 +120,9 @@ class Ending:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Request:
-    """One captured request or submitted sample. Equality is identity.
+    """One captured request or submitted sample.
 
-    The application's thread creates the request. After queueing, only the worker thread changes the
-    request.
+    After queueing, only the worker thread changes the request.
     """
 
     key: str
@@ -154,9 +140,7 @@ class Request:
     traits: Callable[[], Traits] = Traits
     accepted_at: float = field(default_factory=time.time)
     decision: Decision | None = None
-    """The sampler's decision. None before sampling, or if requests of this status are not
-    evaluated.
-    """
+    """None before sampling, or if requests of this status are not evaluated."""
     is_final: bool = False
     """Whether another process or feedback made the decision, which is then final."""
     by_feedback: bool = False
@@ -179,12 +163,7 @@ class Request:
 
     @classmethod
     def of(cls, sample: Sample, build: Callable[[], Sample] | None = None) -> Request:
-        """Return a request for an existing sample.
-
-        Args:
-            sample: The sample that the sampler decides about.
-            build: Builds the sample to evaluate, if it differs from `sample`.
-        """
+        """Return a request for a sample. `build` makes the sample to evaluate, if it differs."""
         names = (sample.trace_id, sample.sample_id)
         return cls(
             key=id_of(sample.trace_id or sample.sample_id),
@@ -222,27 +201,22 @@ class Request:
 
 
 class Observer:
-    """Base class for objects that follow every request. Subclasses override the methods they need.
+    """Base class for objects that follow every request.
 
     For each request, the calls are `accepted`, `begun`, `evaluated` and `settled`, in this order. A
-    rejected request gets only `settled`. If an observer raises, the exception is counted and the
-    next observer is called.
+    rejected request gets only `settled`. `accepted` runs in the application's thread, `begun` and
+    `evaluated` in the worker's, and `settled` in either. None may block.
     """
 
-    def accepted(self, request: Request) -> None:
-        """Handle an accepted request, in the application's thread. Must not block."""
+    def accepted(self, request: Request) -> None: ...
 
     def begun(self, request: Request) -> None:
-        """Handle a request whose sample now exists, before the evaluation.
+        """Handle a request whose sample now exists, before the evaluation."""
 
-        Runs in the worker thread.
-        """
-
-    def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        """Handle the evaluation of a request. Runs in the worker thread."""
+    def evaluated(self, request: Request, evaluation: Evaluation) -> None: ...
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Handle the final outcome, in the application's or the worker's thread. Must not block.
+        """Handle the final outcome.
 
         A second call follows only if the application's signal handler interrupted the first.
         """

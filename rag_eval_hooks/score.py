@@ -9,28 +9,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
-from rag_eval_hooks.errors import InputError, check_number, check_type, usage, wrong_type
+from rag_eval_hooks.errors import InputError, check_number, check_type, member, wrong_type
 from rag_eval_hooks.usage import Usage
-
-__all__ = [
-    "UNIT",
-    "AnnotatorKind",
-    "Cause",
-    "NotScored",
-    "Outcome",
-    "Outcomes",
-    "Scale",
-    "Score",
-    "Unavailable",
-    "outcome_from_dict",
-    "outcome_to_dict",
-    "result_id",
-    "score_id",
-]
 
 
 class Cause(StrEnum):
@@ -65,28 +49,8 @@ class AnnotatorKind(StrEnum):
     HUMAN = "HUMAN"
 
 
-class _Outcome:
-    """Raises a helpful error if code uses an outcome as a number."""
-
-    __slots__ = ()
-
-    def _as_number(self, *_: object) -> Any:
-        kind = type(self).__name__
-        advice = "Its number is .value."
-        if isinstance(self, NotScored):
-            advice = f"It has no value ({self.cause}): check isinstance(outcome, Score) first."
-        raise InputError(f"{kind} is not a number. {advice}")
-
-    def __format__(self, form: str) -> str:
-        return self._as_number() if form else str(self)
-
-    if not TYPE_CHECKING:
-        __lt__ = __le__ = __gt__ = __ge__ = __float__ = __round__ = _as_number
-        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _as_number
-
-
 @dataclass(frozen=True, slots=True)
-class Score(_Outcome):
+class Score:
     """A metric's value and where it comes from. Never NaN or infinite.
 
     Attributes:
@@ -133,26 +97,17 @@ class Score(_Outcome):
     reason: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        """Validate the fields.
-
-        Raises:
-            InputError: A field has the wrong type, `value` is not finite, or `normalized` is
-                outside [0, 1].
-        """
         if self.value is None:
             raise wrong_type("value", "a finite number", None, "For no score, return None.")
-        check_number("value", self.value, "a finite number")
-        check_number("normalized", self.normalized, "a number from 0 to 1")
-        if self.normalized is not None and not 0.0 <= self.normalized <= 1.0:
-            shown = f"It is {self.normalized!r}."
-            raise InputError("normalized must be a number from 0 to 1.", shown)
+        check_number("value", self.value)
+        check_number("normalized", self.normalized, "a number from 0 to 1", least=0, most=1)
         check_type("label", self.label, str, "str")
         for name in ("parts", "explanation"):
             check_type(name, getattr(self, name), Mapping, "a mapping, such as {'comment': ...}")
 
 
 @dataclass(frozen=True, slots=True)
-class NotScored(_Outcome):
+class NotScored:
     """A missing score and its cause. Means exclude the sample.
 
     The object also has the fields of `Score` that describe a value, as None or empty.
@@ -186,16 +141,7 @@ class NotScored(_Outcome):
     version: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        """Convert the cause from text.
-
-        Raises:
-            TypeError: The text is not the name of a cause.
-        """
-        if not isinstance(self.cause, Cause):
-            if self.cause not in list(Cause):
-                shown = f"It is {self.cause!r:.60}."
-                raise InputError(f"cause must be one of {', '.join(Cause)}.", shown)
-            object.__setattr__(self, "cause", Cause(self.cause))
+        object.__setattr__(self, "cause", member("cause", Cause, self.cause))
 
     @property
     def is_missing(self) -> bool:
@@ -211,10 +157,6 @@ Outcome: TypeAlias = Score | NotScored
 """Score of a metric, or the cause of its absence."""
 Outcomes: TypeAlias = Mapping[str, Outcome]
 """Outcomes by metric id, in the order in which the user chose the metrics."""
-
-
-Score.__init__ = usage("Score(0.8, explanation={'comment': '...'})")(Score.__init__)  # type: ignore[method-assign]
-NotScored.__init__ = usage("NotScored(Cause.UNDEFINED, 'the reason')")(NotScored.__init__)  # type: ignore[method-assign]
 
 
 class Unavailable(Exception):
@@ -234,11 +176,6 @@ class Scale:
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
-        """Validate the range.
-
-        Raises:
-            InputError: `low` or `high` is not a number, or `low` is not below `high`.
-        """
         for name in ("low", "high"):
             check_number(name, getattr(self, name))
         if not self.low < self.high:
@@ -313,12 +250,9 @@ def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
     Raises:
         ValueError: A field is missing, out of range or of the wrong type.
     """
-    values = {key: value for key, value in data.items() if key != "not_scored"}
-    if "not_scored" in data:
-        values["cause"] = data["not_scored"]
     scores, absences = _adapters()
-    if "cause" in values:
-        return absences.validate_python(values)
-    if values.get("normalized") is None:
+    if "not_scored" in data:
+        return absences.validate_python({**data, "cause": data["not_scored"]})
+    if data.get("normalized") is None:
         raise ValueError("The score has no 'normalized'.")
-    return scores.validate_python(values)
+    return scores.validate_python(data)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from rag_eval_hooks.calls import CallLog
-from rag_eval_hooks.decision import RATE_LIMIT, Decision
+from rag_eval_hooks.decision import RATE_LIMIT, Decision, highest
 from rag_eval_hooks.delivery.codec import lacks, sample_of, sample_to_text
 from rag_eval_hooks.delivery.outbox import PATIENCE_S, Job
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
@@ -194,7 +194,7 @@ class Processor(Observer):
             is_outdated = lacks(redactor, data)
             request = Request.of(stored, lambda: redactor.again(stored) if is_outdated else stored)
             # A newer metric has the probability of its sample.
-            ids, others = self._parts.scorer.metric_ids, decision.rates.highest
+            ids, others = self._parts.scorer.metric_ids, highest(decision.shares)
             request.decision = decision.limited_to(ids, others)
         except Exception as error:  # noqa: BLE001 - the file's edge: anything may have written it
             self._parts.incidents.report("spool", error)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.config.rules import RuleSettings, TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.decision import Rates, Share, Traits
+from rag_eval_hooks.decision import Share, Shares, Traits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evaluation.collect import Sources, findings_read
 from rag_eval_hooks.evaluation.scorer import Scorer
@@ -28,7 +28,7 @@ __all__ = [
     *("matches", "position", "rules_of", "tail_rules", "tail_scorer"),
 ]
 
-Rules: TypeAlias = Sequence[tuple[RuleSettings, Rates]]
+Rules: TypeAlias = Sequence[tuple[RuleSettings, Shares]]
 
 _SALT: Final = b"rag-eval"
 _SEARCHED: Final = 4000
@@ -96,30 +96,30 @@ def _finds(pattern: str | None, text: str | None) -> bool:
     return text is not None and re.search(pattern, text[:_SEARCHED]) is not None
 
 
-def first_match(rules: Rules, traits: Traits) -> Rates | None:
-    return next((rates for rule, rates in rules if matches(rule, traits)), None)
+def first_match(rules: Rules, traits: Traits) -> Shares | None:
+    return next((shares for rule, shares in rules if matches(rule, traits)), None)
 
 
-def rules_of(config: RagEvalConfig, names: MetricNames, default: Rates) -> Rules:
+def rules_of(config: RagEvalConfig, names: MetricNames, default: Shares) -> Rules:
     rules = []
     for number, settings in enumerate(config.rules, start=1):
         ids = names.ids_of(f"rules[{number - 1}].metrics", settings.metrics or ("all",))
         share = Share(settings.rate, f"rule:{settings.name or number}")
         # A failed request has no default rate; only the rule's metrics are evaluated.
-        others = Rates(dict.fromkeys(names.ids, Share(0.0))) if settings.error else default
-        rules.append((settings, others.set(ids, share)))
+        others = dict.fromkeys(names.ids, Share(0.0)) if settings.error else default
+        rules.append((settings, {**others, **dict.fromkeys(ids, share)}))
     return rules
 
 
-def default_rates(config: RagEvalConfig, names: MetricNames) -> Rates:
-    rates = Rates(dict.fromkeys(names.ids, Share(config.sample_rate)))
+def default_rates(config: RagEvalConfig, names: MetricNames) -> Shares:
+    shares = dict.fromkeys(names.ids, Share(config.sample_rate))
     # Suites first, so that a metric's rate overrides its suite's.
     by_name = sorted(
         config.metric_rates.items(), key=lambda item: (item[0] != "all", "." in item[0])
     )
     for name, rate in by_name:
-        rates = rates.set(names.ids_of("metric_rates", [name]), Share(rate))
-    return rates
+        shares |= dict.fromkeys(names.ids_of("metric_rates", [name]), Share(rate))
+    return shares
 
 
 _QUESTIONS = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})

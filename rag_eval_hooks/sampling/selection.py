@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.decision import Decision, Rates, Share, Traits
+from rag_eval_hooks.decision import Decision, Share, Shares, Traits, highest
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Field, Metric, missing_inputs
@@ -73,7 +73,7 @@ class Selection:
             return None
         rates = (self._rates, *(own for _, own in rules))
         # Without metrics, all requests are offered and none is sampled.
-        if all(not one.shares or one.highest.rate == 1.0 for one in rates):
+        if all(not one or highest(one).rate == 1.0 for one in rates):
             return None
         return self._leaves_out
 
@@ -97,7 +97,7 @@ class Selection:
         key = request.sampling_key or request.key
         return None if rates is None else Decision(position(key), rates)
 
-    def _rates_of(self, request: Request, traits: Callable[[], Traits]) -> Rates | None:
+    def _rates_of(self, request: Request, traits: Callable[[], Traits]) -> Shares | None:
         if request.status is Status.OK:
             return (first_match(self._rules, traits()) if self._rules else None) or self._rates
         if request.status is Status.ERROR and self._error_rules:
@@ -136,13 +136,15 @@ class Selection:
         reasons |= dict.fromkeys(self._newly_fed(sample, with_reference, decision), _REFERENCE)
         shares = {
             metric.id: Share(
-                decision.probability_of(metric.id) if reasons[metric.id] == _REFERENCE else 0.0,
+                decision.shares[metric.id].rate * decision.admitted_share
+                if reasons[metric.id] == _REFERENCE
+                else 0.0,
                 reasons[metric.id],
             )
             for metric in self._metrics
             if metric.id in reasons and metric.id not in evaluated
         }
-        return (with_reference, Decision.asked(Rates(shares))) if shares else None
+        return (with_reference, Decision(-1, shares)) if shares else None
 
     def fed(self, sample: Sample, decision: Decision) -> frozenset[str]:
         return decision.chosen - frozenset(missing_inputs(self._metrics, sample))
@@ -165,8 +167,7 @@ class Selection:
 def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
     """Return the outcomes with the inclusion probability and reason of each metric."""
     estimated = decision.admission is not None
-    admitted = 1.0 if decision.admission is None else decision.admission
-    shares = decision.rates.shares
+    admitted, shares = decision.admitted_share, decision.shares
     return {
         name: replace(
             outcome,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEvalConfig
 from rag_eval_hooks.config.rules import RuleSettings
-from rag_eval_hooks.decision import Decision, Rates, Share, Traits
+from rag_eval_hooks.decision import Decision, Share, Traits, highest
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.request import Request
@@ -36,8 +36,8 @@ def decided(by: Selection, key: str = "k", traits: Callable[[], Traits] = Traits
 @given(keys, rates, rates)
 def test_lower_rates_are_subsets(key: str, one: float, other: float) -> None:
     low, high = sorted((one, other))
-    if Decision(position(key), Rates({"s.m": Share(low)})).sampled:
-        assert Decision(position(key), Rates({"s.m": Share(high)})).sampled
+    if Decision(position(key), {"s.m": Share(low)}).sampled:
+        assert Decision(position(key), {"s.m": Share(high)}).sampled
 
 
 def test_position_is_the_same_in_all_processes_and_versions() -> None:
@@ -53,7 +53,7 @@ def test_the_most_specific_rate_wins() -> None:
     told = {"ragas.faithfulness": 0.3, "ragas": 0.1, "all": 0.6}
     decision = decided(sampler(sample_rate=0.9, metric_rates=told))
     ids = ("ragas.faithfulness", "ragas.context_recall", "lexical.exact_match")
-    assert [decision.probability_of(name) for name in ids] == [0.3, 0.1, 0.6]
+    assert [decision.shares[name].rate for name in ids] == [0.3, 0.1, 0.6]
     assert decision.probability == 0.6
 
 
@@ -82,14 +82,14 @@ shares = st.builds(Share, rates, st.text())
 def test_decision_of_another_process_is_the_same_decision(
     position: int, told: dict[str, Share], admission: float | None, data: st.DataObject
 ) -> None:
-    first = Decision(position, Rates(told), admission)
+    first = Decision(position, told, admission)
     again = Decision.from_dict(json.loads(json.dumps(first.to_dict())))
-    assert (again.position, again.rates.shares, again.admission) == (position, told, admission)
+    assert (again.position, again.shares, again.admission) == (position, told, admission)
     ids = data.draw(st.sets(st.sampled_from([*told, "new"])))
-    limited = again.limited_to(ids, again.rates.highest)
+    limited = again.limited_to(ids, highest(again.shares))
     new = ids - told.keys() if first.sampled else set()
     assert limited.chosen == (ids & first.chosen) | new
-    assert all(limited.probability_of(name) <= first.probability for name in ids)
+    assert all(limited.shares[name].rate <= highest(first.shares).rate for name in ids)
 
 
 GAPS = st.lists(st.floats(0, 3, allow_nan=False), max_size=80)
