@@ -38,20 +38,21 @@ class Alignment(NamedTuple):
 
 def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
     """Return the match if a sentence contains all words of a claim in order, else None."""
-    words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
+    claimed, stated = claim.items(code), sentence.items(code)
     if max(len(claimed), len(stated)) > _LONGEST:
         return None
     said = _needed(claimed, stated, code)
     path = _path(*_tokens(said, stated))
-    if not path or not _same_prepositions(claimed, stated, dict(zip(said, path, strict=True))):
+    if not (
+        path
+        and _same_prepositions(claimed, stated, dict(zip(said, path, strict=True)))
+        and _is_close(stated, path, len(said) if code else 0)
+        and not _is_limited(stated, path, LEXICONS[code])
+    ):
         return None
-    close = _is_close(stated, path, len(said) if code else 0)
-    if not close or _is_limited(stated, path, words):
-        return None
-    pairs = ((one, stated[at]) for one, at in zip(said, path, strict=True))
     others = [
         (one, two)
-        for one, two in pairs
+        for one, two in zip(said, (stated[at] for at in path), strict=True)
         if isinstance(one, Measure) and isinstance(two, Measure) and not agree(one, two)
     ]
     clause = _clause(stated, path, BREAKS)
@@ -84,13 +85,14 @@ def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
     wanted, held = _tokens(said, stated)
     firm = claim.named | ((words.limiting | words.conditions) - _LIGHT)
     lacking = [at for at, token in enumerate(wanted) if token not in held]
-    if any(said[at] in firm for at in lacking) or any(token[0] == "#" for token in wanted):
-        return False
-    limited = any(item in words.conditions and item not in said for item in stated)
-    if limited or claimed.count(DENIAL) != stated.count(DENIAL):
-        return False
     match = SequenceMatcher(None, wanted, held, autojunk=False)
-    if len(lacking) <= _FEW and _exchanges(match, stated):
+    if (
+        any(said[at] in firm for at in lacking)
+        or any(token[0] == "#" for token in wanted)
+        or any(item in words.conditions and item not in said for item in stated)
+        or claimed.count(DENIAL) != stated.count(DENIAL)
+        or (len(lacking) <= _FEW and _exchanges(match, stated))
+    ):
         return False
     placed = {one.a + at for one in match.get_matching_blocks() for at in range(one.size)}
     moved = [said[at] for at, token in enumerate(wanted) if at not in placed and token in held]
@@ -117,39 +119,35 @@ def _needed(claimed: _Items, stated: _Items, code: str) -> _Items:
     words = LEXICONS[code]
     firm = words.limiting | words.conditions | words.weak
 
-    def is_needed(item: Item) -> bool:
-        if isinstance(item, Measure):
-            return True
-        if item in BREAKS or item == DENIAL or (item in words.weak and item not in stated):
-            return False
-        return not code or is_content(item) or item in firm
-
-    return [item for item in claimed if is_needed(item)]
+    return [
+        item
+        for item in claimed
+        if isinstance(item, Measure)
+        or (
+            item not in (*BREAKS, DENIAL)
+            and (item not in words.weak or item in stated)
+            and (not code or is_content(item) or item in firm)
+        )
+    ]
 
 
 def _tokens(said: _Items, stated: _Items) -> tuple[Sequence[str], Sequence[str]]:
-    held = [_kind(item) if isinstance(item, Measure) else item for item in stated]
-    wanted = []
-    for item in said:
-        if not isinstance(item, Measure):
-            wanted.append(item)
-            continue
-        free = (
-            at
-            for at, other in enumerate(stated)
-            if isinstance(other, Measure) and held[at][0] == "#" and agree(item, other)
-        )
-        at = next(free, None)
-        if at is not None:
-            held[at] = f"={at}"
-        wanted.append(_kind(item) if at is None else held[at])
+    held, wanted = [*map(_kind, stated)], [*map(_kind, said)]
+    for place, item in enumerate(said):
+        if isinstance(item, Measure):
+            for at, other in enumerate(stated):
+                if isinstance(other, Measure) and held[at][0] == "#" and agree(item, other):
+                    held[at] = wanted[place] = f"={at}"
+                    break
     return wanted, held
 
 
-def _kind(measure: Measure) -> str:
-    if measure.unit or math.isnan(measure.value):
-        return f"#{measure.unit}"
-    return "#year" if is_year(measure) else "#count"
+def _kind(item: Item) -> str:
+    if not isinstance(item, Measure):
+        return item
+    if item.unit or math.isnan(item.value):
+        return f"#{item.unit}"
+    return "#year" if is_year(item) else "#count"
 
 
 def is_year(measure: Measure) -> bool:
@@ -197,18 +195,15 @@ def _is_close(stated: _Items, path: _Path, most: int) -> bool:
 def _is_limited(stated: _Items, path: _Path, words: Lexicon) -> bool:
     """Return whether a word outside the match limits the matched clauses."""
     limiting, behind = words.limiting | words.weak, words.behind | words.weak
-    return any(
-        at not in path and item in (limiting if at < path[-1] else behind)
-        for at, item in _clause(stated, path, BREAKS)
-    ) or any(
-        at not in path and item in words.conditions for at, item in _clause(stated, path, (";",))
+    clauses = _clause(stated, path, BREAKS), _clause(stated, path, (";",))
+    inner, outer = ([(at, item) for at, item in one if at not in path] for one in clauses)
+    return any(item in (limiting if at < path[-1] else behind) for at, item in inner) or any(
+        item in words.conditions for _, item in outer
     )
 
 
 def _clause(stated: _Items, path: _Path, stops: Sequence[str]) -> Sequence[tuple[int, Item]]:
-    first, last = path[0], path[-1]
-    while first > 0 and stated[first - 1] not in stops:
-        first -= 1
-    while last + 1 < len(stated) and stated[last + 1] not in stops:
-        last += 1
-    return [(at, stated[at]) for at in range(first, last + 1)]
+    places = [at for at, item in enumerate(stated) if item in stops]
+    first = max((at for at in places if at < path[0]), default=-1)
+    last = min((at for at in places if at > path[-1]), default=len(stated))
+    return [(at, stated[at]) for at in range(first + 1, last)]
