@@ -14,17 +14,11 @@ from rag_eval_hooks.score import AnnotatorKind
 class Judge(Protocol):
     """Makes findings about samples. Runs only in the evaluator's event loop.
 
-    Attributes:
-        name: Kind and model, shown on scores.
-        annotator_kind: `LLM` for a language model, `CODE` for any other judge.
-        version: Version of the prompts or rules. Scores of different versions are not comparable.
+    `name` is kind and model, as shown on scores. Scores of different `version` are not comparable.
 
-    A judge may have two optional flags. `screening = True` marks a judge that is too weak for
-    decisions and only suggests samples to review, like the heuristic judge.
-
-    `one_call = True` marks a judge that finds claims and entities without a request. Then the first
-    `make` asks only for claims and entities, and the second for all other findings. A third `make`
-    asks for findings that a metric turns out to need after it saw the verdicts of the second.
+    Two flags are optional. `screening = True` marks a judge that only suggests samples to review,
+    like the heuristic judge. `one_call = True` marks a judge that finds claims and entities without
+    a request. Then the first `make` asks only for claims and entities, and the second for the rest.
     """
 
     @property
@@ -40,12 +34,8 @@ class Judge(Protocol):
         """Make findings about a sample. The evaluator makes at most three calls per sample.
 
         The first call asks for claims, entities, and findings that need no other finding. The
-        second call asks for verdicts on the claims and entities in `known`.
-
-        Args:
-            sample: The sample as captured.
-            wanted: The findings to make.
-            known: Findings from earlier calls.
+        second call asks for verdicts on the claims and entities in `known`, the findings so far. A
+        third call asks for findings that a metric needs after it saw the verdicts.
 
         Returns:
             Each requested finding, or a `NotScored` with the cause. A list of verdicts has one
@@ -69,11 +59,7 @@ class Embedder(Protocol):
     def name(self) -> str: ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, in order. All vectors have the same length.
-
-        Raises:
-            JudgeError: The model cannot be loaded or did not reply.
-        """
+        """Return one vector per text, in order, all of the same length, or raise `JudgeError`."""
         ...
 
     async def aclose(self) -> None: ...
@@ -87,11 +73,7 @@ class TokenScorer(Protocol):
     def name(self) -> str: ...
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
-        """Return precision, recall and F1 of a candidate against a reference.
-
-        Raises:
-            JudgeError: The model cannot be loaded or failed on this pair.
-        """
+        """Return precision, recall and F1 of a candidate, or raise `JudgeError`."""
         ...
 
     async def aclose(self) -> None: ...

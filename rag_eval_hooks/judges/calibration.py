@@ -27,10 +27,7 @@ _RIDGE: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Maps a judge's probability to a calibrated probability (Platt 1999, on log odds).
-
-    A claim counts as supported if its calibrated probability is at least `cut`.
-    """
+    """Maps log odds linearly (Platt 1999). A probability of at least `cut` means support."""
 
     slope: float = 1.0
     intercept: float = 0.0
@@ -43,10 +40,7 @@ class Calibration:
         return _sigmoid(self.slope * _log_odds(probability) + self.intercept)
 
     def judged(self, support: Support) -> Support:
-        """Return a verdict with its calibrated probability. The cut decides the verdict.
-
-        Contradictions keep their verdict. Verdicts without a probability stay unchanged.
-        """
+        """Return a verdict by the cut and the new probability. A contradiction stays."""
         if support.probability is None:
             return support
         probability = self.apply(support.probability)

@@ -90,11 +90,7 @@ class ModelAdapter:
 
 
 class ChatAdapter(ModelAdapter, ABC):
-    """One chat model.
-
-    The adapter tries output modes in order and remembers the first accepted mode. It also remembers
-    whether the model rejects the temperature.
-    """
+    """Tries output modes in order. Remembers the first accepted mode and a rejected temperature."""
 
     def __init__(
         self,
@@ -182,13 +178,8 @@ REASONS: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 def reply_text(content: object, calls: Sequence[object], reasons: Iterable[object]) -> str:
     """Return the only text of a reply: its content, or the arguments of its tool call.
 
-    Args:
-        content: Text next to the tool calls.
-        calls: Arguments of each tool call, as text or parsed by the client.
-        reasons: Finish reasons, if the provider has any.
-
-    Raises:
-        ReplyError: The reply has no text, or the client parsed a truncated reply.
+    A client gives each call's arguments as text or parsed. A reply without text, or a truncated
+    reply that the client parsed, raises `ReplyError`.
     """
     is_parsed = not all(isinstance(call, str) for call in calls)
     for reason in reasons:

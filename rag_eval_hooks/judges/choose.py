@@ -22,12 +22,7 @@ _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 
 
 def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
-    """Create the judge named in `config.judge`. `options` apply to judges with an endpoint.
-
-    Raises:
-        ConfigError: The name is unknown, or a hosted judge lacks a key.
-        ImportError: The judge's extra is not installed. The message shows the pip command.
-    """
+    """Create the judge named in `config.judge`. `options` apply to judges with an endpoint."""
     name, model = JUDGES.parts(config.judge)
     if name in ("heuristic", "nli"):
         from rag_eval_hooks.judges.heuristic import HeuristicJudge
@@ -50,10 +45,6 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
     """Create the embedder named in `config.embedder`, or return None.
 
     `auto` selects OpenAI's embedder for an OpenAI judge, else a model that is already on disk.
-
-    Raises:
-        ConfigError: The name is unknown, or a hosted embedder lacks a key.
-        ImportError: The embedder's extra is not installed.
     """
     name, model = EMBEDDERS.parts(config.embedder)
     if name == "auto":
@@ -74,12 +65,7 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
 
 
 def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
-    """Create the token scorer named in `config.token_scorer`, or return None.
-
-    Raises:
-        ConfigError: The name is unknown.
-        ImportError: The extra `bertscore` is not installed.
-    """
+    """Create the token scorer named in `config.token_scorer`, or return None."""
     name, model = TOKEN_SCORERS.parts(config.token_scorer)
     if name == "none":
         return None

@@ -123,10 +123,7 @@ class DecisionJudge(ModelJudge):
         return int(not wanted.isdisjoint(_DECIDED))
 
     async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
-        """Ask about a group of chunks.
-
-        If the model finds the group too long, ask about each half.
-        """
+        """Ask about a group of chunks, or about its halves if it is too long for the model."""
         answers, state = about_group(asks, group), _state(asks[0], group)
         requests = _requests(answers, is_whole=len(group) == len(asks[0].sample.contexts or ()))
         were_long = await gathered(self._decide(state, items) for items in requests)
@@ -236,10 +233,7 @@ def _question(kind: str, text: str, options: Any = None) -> Question:
 
 
 def _support(ask: Ask, verdict: Verdict, answers: Sequence[Answer]) -> Support:
-    """Return a verdict on a claim.
-
-    If there is a single chunk, the verdict also applies to the chunk.
-    """
+    """Return a verdict on a claim. A single chunk gets the same verdict."""
     against, others = answers[0][1:], answers[1:]
     chunks = [int(number) for number in ask.chunks()]
     stating = {n for n, (p,) in zip(chunks, others, strict=False) if p >= _HALF}

@@ -66,10 +66,8 @@ class DecisionModel(ModelAdapter, ABC):
 class DecisionEndpoint(DecisionModel):
     """A decision model behind `/decisions` of OpenAI, or `/systemone` of any server.
 
-    Args:
-        name: `openai-decisions:<model>`, `systemone:<model>` or `systemone:<url>`. With a URL, the
-            server chooses the model.
-        keywords: Fields of `ClientOptions`.
+    `name` is `openai-decisions:<model>`, `systemone:<model>` or `systemone:<url>`. With a URL, the
+    server chooses the model.
     """
 
     def __init__(self, name: str, keywords: Mapping[str, Any]) -> None:

@@ -36,14 +36,8 @@ _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 class ClientOptions(CallLimits):
     """URL, credentials and call limits of an endpoint. The repr shows no secret.
 
-    Attributes:
-        base_url: URL of the endpoint. The default is OpenAI's.
-        api_key: The endpoint's API key. Optional if `base_url` is not OpenAI's.
-        headers: Additional HTTP headers, such as a gateway's key.
-
-    Raises:
-        ConfigError: `base_url` is not a URL, the key is missing, a header is invalid, or a limit is
-            out of range.
+    `base_url` is OpenAI's by default; other endpoints need no `api_key`. `headers` may contain a
+    gateway's key. A wrong value raises `ConfigError`.
     """
 
     base_url: str | None = None

@@ -122,9 +122,8 @@ class LLMJudge(ModelJudge):
     async def _ask(self, answers: Answers, keys: Sequence[str], left: int) -> None:
         """Ask about items until each has a valid reply.
 
-        The judge asks again about an item with a warning, such as a quote that no chunk has, and
-        then keeps the reply. After a truncated reply, the judge asks about the remaining items in
-        two halves.
+        An item with a warning, such as a quote that no chunk has, is asked about again once. After
+        a truncated reply, the judge asks about the remaining items in two halves.
         """
         ask = answers.ask
         problems: tuple[str, ...] = ()
@@ -162,8 +161,7 @@ def _requests(answers: Answers) -> list[tuple[str, ...]]:
 def _literal(ask: Ask) -> dict[str, Verdict]:
     """Return the entities that a chunk contains as whole words, ignoring case and accents.
 
-    Only white space and sentence punctuation end a word, so "-36", "36.5" and "1,036" do not
-    contain "36".
+    Only white space and sentence punctuation end a word: "36.5" and "1,036" do not contain "36".
     """
     chunks = [fold(context.text) for context in ask.sample.contexts or ()]
     names = {key: fold(entity) for key, entity in ask.items().items()}
@@ -178,17 +176,13 @@ class Stagger:
     """Holds back calls with the same prompt prefix until the first of them has ended.
 
     A provider caches a prefix once the first reply has started. Earlier calls pay the full price.
-    If the first call fails, the other calls proceed.
     """
 
     def __init__(self) -> None:
         self._leads: OrderedDict[int, asyncio.Event] = OrderedDict()
 
     async def run(self, prefix: str | None, call: Callable[[], Awaitable[T]]) -> T:
-        """Run a call after the first call with the same prefix.
-
-        A call without a prefix runs at once.
-        """
+        """Run a call after the first call with the same prefix, or at once without a prefix."""
         key = hash((prefix, id(asyncio.get_running_loop())))
         if prefix is None:
             return await call()

@@ -39,16 +39,12 @@ class Memo:
 
     Several judges may share a memo, and several processes a folder. Replies contain claims of the
     samples, so protect the folder like the samples. A corrupt, locked, full or hanging disk never
-    fails the judge. The memo counts each failure, logs the first of each kind, and stops using the
-    disk after five consecutive failures.
+    fails the judge: after five consecutive failures, the memo stops using the disk.
 
     Args:
         path: Folder for replies on disk. A missing folder is created.
         size: Maximum number of replies in memory. The least recently used reply is evicted first.
         disk_size: Maximum number of replies on disk. The oldest reply is evicted first.
-
-    Raises:
-        ConfigError: A size is below 1, or the path is a file.
     """
 
     def __init__(

@@ -78,10 +78,7 @@ class Answers:
         self.failure = failure or self.failure
 
     def finding(self, advice: str) -> Findings:
-        """Return the finding with its value, or the cause of its absence.
-
-        Items without a verdict become unsure if other items have a verdict.
-        """
+        """Return the finding. Items without a verdict are unsure if other items have one."""
         kind, unit, asked = self.ask.kind, self.ask.spec.unit, self.ask.items()
         missing = sum(key not in self.values for key in asked)
         counts = f"for {missing} of {len(asked)}"
@@ -104,10 +101,7 @@ class Answers:
 
 
 def about_group(asks: Iterable[Ask], group: tuple[int, ...]) -> list[Answers]:
-    """Return empty answers about a group of chunks.
-
-    Only the first group includes findings that are not split, so that the judge asks once.
-    """
+    """Return empty answers about a group. Only the first has the findings that are not split."""
     is_first = group[:1] in ((), (1,))
     return [
         Answers(replace(ask, shown=group) if ask.spec.splits else ask)
@@ -134,11 +128,7 @@ class ModelJudge(ABC):
         self._window, self._secret = window, secrets.token_bytes(16)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings.
-
-        If the sample lacks a text that a finding needs, the finding is absent with the cause
-        `missing_input`.
-        """
+        """Make findings. A finding whose texts the sample lacks is `missing_input`."""
         possible = without_missing_texts(wanted & self.makes, sample)
         findings = Findings.absent(wanted - self.makes, self.not_made)
         findings = findings.merged(Findings.absent((wanted & self.makes) - possible, _NO_TEXT))
@@ -158,10 +148,7 @@ class ModelJudge(ABC):
             await self._memo.aclose()
 
     def _groups(self, sample: Sample) -> list[tuple[int, ...]]:
-        """Group chunks in order, each group within the token budget.
-
-        A chunk longer than the budget is its own group.
-        """
+        """Group chunks in order within the token budget. A longer chunk is its own group."""
         groups: list[tuple[int, ...]] = []
         left = 0
         for number, context in enumerate(sample.contexts or (), start=1):
@@ -185,10 +172,7 @@ class ModelJudge(ABC):
         read: Callable[[str], Reading],
         charged: Sequence[Answers],
     ) -> Reading | None:
-        """Send one request, or read its reply from the memo. Return None after a failure.
-
-        The memo stores only replies without problems.
-        """
+        """Send one request, or read its reply from the memo. Return None after a failure."""
         tally, memo, failure, reading = Tally(), self._memo, None, None
         key = memo_key(self.name, getattr(self._model, "memo_scope", ""), identity)
         try:
@@ -215,8 +199,7 @@ class ModelJudge(ABC):
 def _joined(ask: Ask, parts: Sequence[Answers]) -> Answers:
     """Merge the answers about all groups of chunks.
 
-    A claim is unsure if only several groups together state it. One group that mentions an entity
-    suffices.
+    A claim is unsure if only several groups together state it. One group may mention an entity.
     """
     whole = Answers(ask)
     for part in parts:
@@ -273,12 +256,7 @@ async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 async def findings_by(
     judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
 ) -> Findings:
-    """Return a judge's findings. Report `make` as one call if the calls inside are invisible.
-
-    Raises:
-        JudgeError: No finding could be made.
-        InputError: `make` of a user's judge is not async or returns no `Findings`.
-    """
+    """Return a judge's findings. Report `make` as one call if the calls inside are invisible."""
     if not _hides_calls(judge):
         return await _made(judge, sample, wanted, known)
     with observed_call(Caller(judge.name), is_request=False) as meter:

@@ -135,8 +135,7 @@ def _interpreter() -> str | None:
 class ModelProcess(Generic[I, R]):
     """A model in a child process that starts on first use and restarts after a crash.
 
-    `run` blocks, and only one thread may call it. The child exits with this process: the child's
-    socket closes and, on Linux, the kernel kills the child.
+    `run` blocks, and only one thread may call it. The child exits with this process.
     """
 
     def __init__(self, source: str, load: Load[I, R], *, reply_timeout: float = 300.0) -> None:

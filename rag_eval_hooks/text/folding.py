@@ -37,7 +37,7 @@ _LONGEST_MATCH: Final = 300
 def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield the matches as `finditer` does, for a pattern that matches at most 300 characters.
 
-    `re` holds the interpreter during each call, so a slow pattern searches a long text by pieces.
+    `re` holds the interpreter during each call, so the pattern searches a long text by pieces.
     """
     start = 0
     while start < len(text):
@@ -78,8 +78,7 @@ _RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
 def collapse_runs(text: str) -> str:
     """Remove invisible characters and long repetitions of one character.
 
-    A backtracking pattern takes quadratic time over such a repetition and holds the interpreter
-    lock.
+    A backtracking pattern takes quadratic time over such a repetition.
     """
     spaced = _SPACES.sub(lambda run: "\n\n" if "\n" in run[0] else " ", text.translate(_UNSEEN))
     return _RUN.sub(lambda run: run[0][:_LONGEST_RUN], spaced)
@@ -159,10 +158,7 @@ def distinct(texts: Iterable[str]) -> list[str]:
 
 
 def word_count(text: str) -> int:
-    """Return the number of words. A word contains a letter or digit, between white space.
-
-    Each Chinese, Japanese or Korean character is one word.
-    """
+    """Return the number of words that contain a letter or digit. A CJK character is one word."""
     runs = _WORD.findall(fold(text))
     return sum(has_cjk(run) or any(map(str.isalnum, run)) for run in runs)
 
@@ -194,10 +190,7 @@ _FUNCTION_WORDS: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
 
 
 def language(words: Sequence[str]) -> str | None:
-    """Return the code of the language with the most function words.
-
-    Return None if two languages tie, or if no language has two function words.
-    """
+    """Return the code of the language with the most function words, at least two, or None."""
     found = _FUNCTION_WORDS.intersection(words)
     counts = {code: len(found & known) for code, known in FUNCTION_WORDS.items()}
     *_, second, most = sorted(counts, key=counts.__getitem__)

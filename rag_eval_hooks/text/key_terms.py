@@ -32,10 +32,9 @@ _MIN_LETTERS = 4
 
 
 def phrases(text: str) -> list[str]:
-    """Return capitalized phrases as written, with the number after them, in order.
+    """Return capitalized phrases as written, with the number after them: "Rule C-1".
 
-    Examples are "Territory 118", "Rule C-1" and "Taylor Momsen". Leading and trailing stop words,
-    such as a "The" that opens a sentence, are removed. A phrase does not cross punctuation.
+    Leading and trailing stop words are removed. A phrase does not cross punctuation.
     """
     text, end = _CJK.sub(",", text), 0
     runs: list[list[str]] = [[]]
@@ -59,11 +58,9 @@ def _trimmed(run: list[str]) -> list[str]:
 
 
 def keywords(text: str) -> list[Keyword]:
-    """Return distinct keywords: first phrases, then numbers, then words.
+    """Return distinct keywords: first phrases, then numbers, then words of four or more letters.
 
-    Keywords are capitalized phrases, numbers and percentages, and words of four or more letters
-    except stop words. Numbers and words inside a phrase are also separate keywords. Chinese,
-    Japanese and Korean words are character bigrams.
+    Numbers and words inside a phrase are also separate keywords. CJK words are bigrams.
     """
     every = tokens(text)
     # A phrase that splits a token, such as next to a stray combining mark, could never match.
@@ -118,9 +115,9 @@ class Searched:
 def entities(text: str) -> list[str]:
     """Return distinct names, dates, places and numbers of a text as written, grouped by kind.
 
-    Names are found by capital letters, so only in scripts with case. A capitalized word at the
-    start of a sentence is a name unless the text also has the word in lower case. A text of at most
-    three words without an entity is one entity.
+    Names have capital letters. A capitalized word at the start of a sentence is a name unless the
+    text also has the word in lower case. A text of at most three words without an entity is one
+    entity.
     """
     dates = [measure.text for measure in measures(text) if measure.unit == "date"]
     names = [name for name in _names(_without(text, dates)) if name.lower() not in MONTHS]

@@ -55,8 +55,7 @@ _NOON: Final = 720.0
 def measures(text: str) -> tuple[Measure, ...]:
     """Return the quantities of a text in order.
 
-    Number words are recognized in English, German, French and Spanish. "Response 1", "[2]" and the
-    numbers of list items are labels, not quantities.
+    "Response 1", "[2]" and the numbers of list items are labels, not quantities.
     """
     text = _PATTERNS["grouped"].sub(lambda match: match[0].replace(" ", "\u202f"), text)
     found: list[Measure] = []

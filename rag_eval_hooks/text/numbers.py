@@ -51,12 +51,9 @@ _TYPOGRAPHY = {
 def numbers(text: str) -> list[Number]:
     """Return the numbers in a text, in order, with repetitions.
 
-    "$604" is 604, "1,000" is 1000, "0.305 percent" is 0.305 %, "2.5 million" is 2500000, and
-    "1990s" is 1990. A comma that cannot group thousands is a decimal comma ("0,305", "1,5",
-    "1.000,50"). Digits of every script and the Unicode minus are recognized.
-
-    Digits in identifiers ("A4b"), versions ("1.2.3") and the markers of a numbered list are
-    excluded. A hyphen after a digit or letter is not a sign.
+    "1,000" is 1000, "0.305 percent" is 0.305 %, "2.5 million" is 2500000, and "1990s" is 1990. A
+    comma that cannot group thousands is a decimal comma ("0,305", "1.000,50"). Digits in
+    identifiers ("A4b"), versions ("1.2.3") and the markers of a numbered list are excluded.
     """
     return [number for _, _, number in number_spans(text)]
 
@@ -108,10 +105,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and value of each number that is a word, in order.
-
-    A single "one" is excluded, because it is mostly an article or a pronoun.
-    """
+    """Yield start, end and value of each number that is a word, except a single "one"."""
     words = _WORD.findall(text.casefold())
     if _OPENING.isdisjoint(words):
         return  # most sentences: the pattern is slow

@@ -1,12 +1,11 @@
 """Detects refusals: answers that do not answer the question.
 
 A sentence refuses if its main clause refuses: "I cannot determine ...", "the passages do not
-mention ...". "The author is unknown" does not refuse. An answer refuses if the answer opens with a
-refusal and then gives no answer. A short answer also refuses if a refusal ends the answer.
+mention ...". "The author is unknown" does not refuse. An answer refuses if it opens with a refusal
+and then gives no answer. A short answer also refuses if a refusal ends the answer.
 
-German, French and Spanish have a freer word order. There, types of words decide: who does not know
-or say, which information is missing, which source is silent. In Chinese, Japanese and Arabic, a
-short answer is compared with common phrases.
+German, French and Spanish have a freer word order. There, types of words decide. In Chinese,
+Japanese and Arabic, a short answer is compared with common phrases.
 """
 
 # ruff: noqa: RUF001 - this module handles such characters

@@ -28,9 +28,8 @@ _WRAP = 50  # characters; a shorter line without a full stop is a separate sente
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text in order. List items and short lines are sentences.
 
-    Full stops in abbreviations, initials and decimals do not end a sentence. A full stop directly
-    before a capital ("hotels.The") does, because scraped passages often lack the space. Only white
-    space is lost.
+    A full stop directly before a capital ("hotels.The") ends a sentence, because scraped passages
+    often lack the space. Only white space is lost.
     """
     return [piece for block in _blocks(text) for piece in _split(block)]
 

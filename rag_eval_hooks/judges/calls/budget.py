@@ -70,19 +70,14 @@ class Budget:
     """Admits calls while the limits of the current hour and day (UTC) allow.
 
     Before its first call, a sample reserves all calls that it is expected to make. A spent budget
-    then leaves whole samples unscored, not parts of samples.
-
-    Each call uses a part of this reservation, or reserves more. The estimate is one call, the
-    prompt's tokens, 256 tokens of reply, and the price of both. The reply replaces the estimate by
-    the real amount. So calls never exceed their limit. Tokens and cost exceed their limits at most
-    by the estimation error of concurrent calls. The estimate stands for a call that times out,
-    reports no tokens, or belongs to a killed process. Embedding requests are calls, too, at their
-    own price.
+    then leaves whole samples unscored, not parts of samples. Each call uses a part of this
+    reservation, or reserves more: one call, the prompt's tokens, 256 tokens of reply, and the price
+    of both. The reply replaces the estimate by the real amount. The estimate stands for a call that
+    times out, reports no tokens, or belongs to a killed process.
 
     Limits are named `<unit>_per_<period>`. `rate` limits this process's calls per second. Processes
-    share the SQLite file at `path`, and each applies its own limits. A separate thread keeps the
-    totals, so that a hanging disk does not block the event loop. If the file fails, no call is
-    admitted.
+    share the SQLite file at `path`. A separate thread keeps the totals, so that a hanging disk does
+    not block the event loop. If the file fails, no call is admitted.
     """
 
     def __init__(
@@ -113,11 +108,7 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Reserve the calls of one sample. After the block, release the unused amount.
-
-        Raises:
-            BudgetError: The budget does not cover the sample.
-        """
+        """Reserve the calls of one sample, or raise `BudgetError`. Release the unused amount."""
         each = Spend.of(self._prices[False], input_tokens, _REPLY_TOKENS)
         hold = await self._reserved(Spend().plus(each, calls))
         try:
@@ -127,11 +118,7 @@ class Budget:
             hold.replace(Spend())
 
     async def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
-        """Reserve one call. Wait for a slot if `calls_per_second` is limited.
-
-        Raises:
-            BudgetError: The budget is spent, so the call must not be sent.
-        """
+        """Reserve one call, or raise `BudgetError`. Wait for a slot if `rate` is limited."""
         price, held = self._prices[embedding], Spend()
         estimate = Spend.of(price, input_tokens, 0.0 if embedding else _REPLY_TOKENS)
         if not embedding and (hold := call_context().hold) is not None:
@@ -147,11 +134,7 @@ class Budget:
         return reservation
 
     def spent(self) -> Mapping[str, Spend]:
-        """Return the amounts spent in this hour and day, with the estimates of calls in flight.
-
-        Raises:
-            OSError, sqlite3.Error: The file cannot be used.
-        """
+        """Return the amounts of this hour and day, with the estimates of calls in flight."""
 
         def read() -> Mapping[str, Spend]:
             with self._totals() as db:
@@ -240,12 +223,7 @@ def _write(db: sqlite3.Connection, periods: _Periods, amount: Spend) -> None:
 def budget_of(
     config: RagEvalConfig, judge: Judge, embedder: Embedder | None, incidents: Incidents
 ) -> Budget | None:
-    """Return the configured budget, or None.
-
-    Raises:
-        ConfigError: A cost limit needs a price for the judge and the embedder, but a price is
-            missing. Or the file's folder does not exist.
-    """
+    """Return the configured budget, or None. A cost limit without a price raises `ConfigError`."""
     limits, rate = config.budget_limits, config.budget.get("calls_per_second") or None
     if not limits and rate is None:
         return None

@@ -92,11 +92,7 @@ class Meter:
         self._reserved: Reservation | None = None
 
     async def send(self) -> None:
-        """Count one attempt before sending.
-
-        Raises:
-            BudgetError: The budget forbids the attempt.
-        """
+        """Count one attempt before sending, or raise `BudgetError`."""
         self._reserved = None
         embedding = self.record.caller.operation is Operation.EMBEDDINGS
         if (budget := call_context().budget) is not None:

@@ -25,11 +25,7 @@ _UNAVAILABLE: Final = "the judge failed too often in a row; calls resume after a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """Timeout in seconds per attempt, number of retries, and number of concurrent calls.
-
-    Raises:
-        ConfigError: A limit is out of range.
-    """
+    """Timeout in seconds per attempt, number of retries, and number of concurrent calls."""
 
     timeout: float = 60.0
     retries: int = 0
@@ -113,10 +109,9 @@ class Breaker:
 
 
 class Gate:
-    """Limits concurrency in one event loop, with a circuit breaker.
+    """Limits concurrency in one event loop. A requested pause applies to all calls.
 
-    A pause requested by `Retry-After` applies to all calls. While the breaker is open, calls fail
-    immediately. Any thread may read the attributes.
+    While the breaker is open, calls fail immediately. Any thread may read the attributes.
     """
 
     def __init__(self, limits: CallLimits) -> None:
@@ -129,11 +124,7 @@ class Gate:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot. Update the breaker when the block finishes.
-
-        Raises:
-            JudgeUnavailable: The breaker is open, or opened during the wait.
-        """
+        """Wait for a slot, or raise `JudgeUnavailable`. Update the breaker after the block."""
         self._refuse_if_down()
         self.waiting += 1
         try:

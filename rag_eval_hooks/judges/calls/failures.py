@@ -106,10 +106,7 @@ def outcome_of(error: BaseException) -> CallOutcome | None:
 
 
 def answers(error: BaseException) -> bool | None:
-    """Return whether the judge is reachable, or None if unknown.
-
-    A judge that rejects a request, or asks for fewer requests, is reachable.
-    """
+    """Return whether the judge is reachable, even if it rejects the request. None if unknown."""
     outcome = outcome_of(error)
     if outcome is None or outcome is CallOutcome.CANCELLED:
         return None
@@ -130,10 +127,7 @@ def is_time_out(error: BaseException) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Describe an exception in one line: status, code and advice, or its type.
-
-    The client's own message may quote the request or a key.
-    """
+    """Return status, code and advice, or the type. The client's message may quote a key."""
     if isinstance(error, DescribedError):
         return str(error)
     status, code = status_of(error), getattr(error, "code", None)

@@ -104,10 +104,7 @@ def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
 
 
 def _exchanges(match: SequenceMatcher[str], stated: _Items) -> bool:
-    """Return whether the sentence exchanges one or two words of the claim.
-
-    Sentences that differ only in such a pair ("approved", "rejected") usually differ in meaning.
-    """
+    """Return whether the sentence exchanges a word or two, such as "approved" and "rejected"."""
     for kind, start, end, first, last in match.get_opcodes():
         words = [item for item in stated[first:last] if item not in BREAKS and not is_small(item)]
         if kind == "replace" and end - start <= _FEW and 0 < len(words) <= _FEW:

@@ -18,9 +18,9 @@ def claims(text: str) -> tuple[str, ...]:
     """Return the distinct claims of a text, one per sentence or clause, in order.
 
     Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences about missing
-    information are not claims. List markers, citations ("[2]", "(Passage 1)") and openings such as
-    "Based on the passages," are removed. A text that looks like a heading alone, such as "Cornish
-    heath", is one claim.
+    information are not claims. List markers, citations and openings such as "Based on the
+    passages," are removed. A text that looks like a heading alone, such as "Cornish heath", is one
+    claim.
     """
     found = distinct(_claims(text, headings=False)) or distinct(_claims(text, headings=True))
     return tuple(found)

@@ -71,10 +71,7 @@ class Entailer(LocalModel[_TextPair, Judged]):
 
 
 async def with_entailment(entailer: Entailer, readings: Sequence[ClaimReading]) -> list[Support]:
-    """Update verdicts with a model's probabilities, except where the rules refuted the claim.
-
-    One batch contains the pairs of all claims.
-    """
+    """Update verdicts with probabilities of one batch, except where the rules refuted the claim."""
     asked = {
         (number, at): (reading.closest[at].text, reading.claim.text)
         for number, reading in enumerate(readings)

@@ -44,8 +44,7 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
     """Return whether a text that answers the same question states a claim.
 
-    Terms of the question are ignored. A bare answer ("Cornish heath") states every claim that
-    contains this answer.
+    A bare answer ("Cornish heath") states every claim that contains this answer.
     """
     if not text.sentences:
         return Verdict(False, "the other text is empty")
@@ -124,10 +123,7 @@ class _Answer(NamedTuple):
 
 
 def classification(question: str, answer: str, reference: str) -> Verdict:
-    """Return whether the answer states everything in the reference and denies nothing.
-
-    If the reference lists aliases ("USA / United States"), one alias is enough.
-    """
+    """Return whether the answer states a whole alias of the reference and denies nothing."""
     asked, listed = frozenset(terms(question)), aliases(reference)
     answer = _SUPERSCRIPT.sub("", answer)
     if not any(map(_FOOTNOTE.search, listed)):  # "Python3" is not a word with a footnote
@@ -138,10 +134,7 @@ def classification(question: str, answer: str, reference: str) -> Verdict:
 
 
 def aliases(reference: str) -> Sequence[str]:
-    """Split a reference such as "USA / United States" into answers.
-
-    Any other text is one answer.
-    """
+    """Split a reference such as "USA / United States" into answers. Other texts are one answer."""
     parts = [part.strip() for part in reference.replace("|", "/").split("/") if part.strip()]
     short = all(len(part.split()) <= _LONGEST and part[-1] not in ".!?" for part in parts)
     lists = short and 0 < len(parts) <= _MOST_ALIASES and all(len(part) > 1 for part in parts)
@@ -195,9 +188,8 @@ def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def direct_relevance(question: str, answer: str) -> float:
-    """Return how directly an answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
+    """Return the fraction of the question's content words in the answer, in steps of 0.25.
 
-    The value is the fraction of the question's content words in the answer, rounded to these steps.
     An answer that states nothing gets 0. A short answer gets at least 0.5.
     """
     if indistinct(answer):
@@ -210,10 +202,7 @@ def direct_relevance(question: str, answer: str) -> float:
 
 
 def indistinct(text: str) -> bool:
-    """Return whether a text is blank, only asks, refuses or only hedges.
-
-    A hedged sentence with a name or a number is distinct.
-    """
+    """Return whether a text is blank, only asks, refuses, or hedges without a name or number."""
     found = claims(text)
     return not found or refusal(text) is not None or all(map(_states_nothing, found))
 
