@@ -1,7 +1,7 @@
 """Names of judges, embedders, token scorers and sinks in settings.
 
-To add a name, add a row here and a case in `judges/choose.py` or `delivery/dispatch.py`. Settings,
-errors and the command line's help read these tables.
+To add a name, add a row here and a case in `judges/__init__.py` or `delivery/dispatch.py`.
+Settings, errors and the command line's help read these tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,16 @@
-"""Judges, embedders and token scorers. They make the findings from which metrics are computed."""
+"""Judges, embedders and token scorers, created from their names in settings."""
 
+from __future__ import annotations
+
+import importlib.util
+import logging
+from typing import Any, Final
+
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
-from rag_eval_hooks.judges.choose import choose_embedder, choose_judge, choose_token_scorer
+from rag_eval_hooks.providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 
 __all__ = [
     "Embedder",
@@ -11,3 +20,102 @@ __all__ = [
     "choose_judge",
     "choose_token_scorer",
 ]
+
+_logger = logging.getLogger("rag_eval_hooks")
+
+_MINILM: Final = "sentence-transformers/all-MiniLM-L6-v2"
+_OLLAMA: Final = "http://localhost:11434/v1"
+_DEBERTA: Final = "microsoft/deberta-xlarge-mnli"
+_OPENAI_EMBEDDER: Final = "text-embedding-3-small"
+
+
+def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
+    """Create the judge named in `config.judge`. `options` apply to judges with an endpoint."""
+    name, model = JUDGES.parts(config.judge)
+    if name in ("heuristic", "nli"):
+        from rag_eval_hooks.judges.heuristic import HeuristicJudge
+        from rag_eval_hooks.judges.heuristic.entailment import Entailer
+
+        return HeuristicJudge(Entailer(model) if model else None)
+    from rag_eval_hooks.judges.memo import Memo
+
+    options = {"memo": Memo(), **_endpoint(config, name, model), **options}
+    if name in ("openai-decisions", "systemone"):
+        from rag_eval_hooks.judges.decision_judge import DecisionJudge
+
+        return DecisionJudge(config.judge, **options)
+    from rag_eval_hooks.judges.openai import OpenAIJudge
+
+    return OpenAIJudge(model, **options)
+
+
+def choose_embedder(config: RagEvalConfig) -> Embedder | None:
+    """Create the embedder named in `config.embedder`, or return None.
+
+    `auto` selects OpenAI's embedder for an OpenAI judge, else a model that is already on disk.
+    """
+    name, model = EMBEDDERS.parts(config.embedder)
+    if name == "auto":
+        judge, _ = JUDGES.parts(config.judge)
+        if judge in ("openai", "openai-decisions"):
+            name, model = "openai", _OPENAI_EMBEDDER
+        elif judge in ("heuristic", "nli") and _has_minilm():
+            name = "sentence-transformers"
+    if name in ("auto", "none"):
+        return None
+    if name == "sentence-transformers":
+        from rag_eval_hooks.judges.hugging_face import SentenceEmbedder
+
+        return SentenceEmbedder(model or _MINILM)
+    from rag_eval_hooks.judges.openai import OpenAIEmbedder
+
+    return OpenAIEmbedder(model, **_endpoint(config, name, model))
+
+
+def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
+    """Create the token scorer named in `config.token_scorer`, or return None."""
+    name, model = TOKEN_SCORERS.parts(config.token_scorer)
+    if name == "none":
+        return None
+    from rag_eval_hooks.judges.hugging_face import BertScorer
+
+    return BertScorer(model or _DEBERTA)
+
+
+def _has_minilm() -> bool:
+    if importlib.util.find_spec("sentence_transformers") is None:
+        return False
+    from huggingface_hub import try_to_load_from_cache
+
+    if isinstance(try_to_load_from_cache(_MINILM, "modules.json"), str):
+        return True
+    _logger.info("%s is not on disk. To use it, set embedder to its name or path.", _MINILM)
+    return False
+
+
+def _endpoint(config: RagEvalConfig, name: str, model: str) -> dict[str, Any]:
+    from rag_eval_hooks.judges.prices import prices_of
+
+    address, key = config.judge_base_url, config.judge_api_key
+    if name == "azure":
+        if address is None:
+            wants = "the resource's address (RAG_EVAL_JUDGE_BASE_URL or AZURE_OPENAI_ENDPOINT)"
+            raise ConfigError("judge_base_url", None, wants)
+        address = f"{address.rstrip('/').removesuffix('/openai/v1')}/openai/v1"
+    elif name == "ollama":
+        address = address or _OLLAMA
+    elif "://" in model:
+        address = model
+    if key is None and address is None:
+        variable = "TYPESAFE_API_KEY" if name == "systemone" else "OPENAI_API_KEY"
+        wants = f"a key (RAG_EVAL_JUDGE_API_KEY or {variable}), or judge_base_url without one"
+        raise ConfigError("judge_api_key", None, wants)
+    return {
+        "base_url": address,
+        "api_key": None if key is None else key.get_secret_value(),
+        "headers": {k: v.get_secret_value() for k, v in config.judge_headers.items()},
+        "timeout": config.judge_timeout,
+        "retries": limits.JUDGE_RETRIES,
+        "concurrency": config.judge_concurrency,
+        "prices": prices_of(config),
+    }

@@ -7,7 +7,7 @@ import math
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.base import Embedder
@@ -15,13 +15,15 @@ from rag_eval_hooks.judges.calls.call_context import Tally, in_call_context
 from rag_eval_hooks.usage import Usage
 
 Vector: TypeAlias = "array[float]"
+_MOST_VECTORS: Final = 4096
+"""Maximum number of cached vectors. The least recently used vector is evicted first."""
 
 
 class VectorCache:
     # Two threads may use the cache at once. Each step is atomic, and a missed vector is made again.
     # So there is no lock that a fork could leave locked.
 
-    def __init__(self, name: str, size: int) -> None:
+    def __init__(self, name: str, size: int = _MOST_VECTORS) -> None:
         self._name = name
         self._size = size
         self._vectors: OrderedDict[bytes, Vector] = OrderedDict()

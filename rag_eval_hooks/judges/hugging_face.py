@@ -32,8 +32,6 @@ class SentenceEmbedder(LocalModel[str, Vector]):
 
     Args:
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
-        cache_size: Maximum number of cached vectors. The least recently used vector is evicted
-            first.
         process: Whether to run the model in a child process. `auto` means wherever a process can
             start.
 
@@ -43,17 +41,13 @@ class SentenceEmbedder(LocalModel[str, Vector]):
     """
 
     def __init__(
-        self,
-        model: str = "sentence-transformers/all-MiniLM-L6-v2",
-        *,
-        cache_size: int = 4096,
-        process: InProcess = "auto",
+        self, model: str = "sentence-transformers/all-MiniLM-L6-v2", *, process: InProcess = "auto"
     ) -> None:
         if find_spec("sentence_transformers") is None:
             raise missing_extra("SentenceEmbedder", "embeddings")
         caller = Caller(short_name(model), Operation.EMBEDDINGS, local=True)
         super().__init__(model, caller, partial(_load_embedder, model), process, size=_TEXTS)
-        self._cache = VectorCache(model, cache_size)
+        self._cache = VectorCache(model)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector of length 1 per text, in order.
@@ -95,8 +89,6 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
             argument.
         rescale_with_baseline: Rescale scores so that unrelated texts score about 0. Scores can then
             be negative.
-        baseline_path: Your own baseline file: CSV with the columns LAYER, P, R and F.
-        language: Language of bert-score's baseline, such as `en` or `de`.
         process: Whether to run the model in a child process. `auto` means wherever a process can
             start.
 
@@ -112,19 +104,19 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         *,
         layer: int | None = None,
         rescale_with_baseline: bool = False,
-        baseline_path: str | Path | None = None,
-        language: str = "en",
         process: InProcess = "auto",
     ) -> None:
-        if find_spec("bert_score") is None:
+        if (package := find_spec("bert_score")) is None:
             raise missing_extra("BertScorer", "bertscore")
         if layer is not None and layer < 0:
             raise ConfigError("layer", layer, "a layer's number, or None")
-        baseline = _baseline_file(model, language, baseline_path) if rescale_with_baseline else None
+        baseline = Path(package.origin or "").parent / f"rescale_baseline/en/{model}.tsv"
+        if rescale_with_baseline and not baseline.is_file():
+            wants = f"False, because bert-score has no baseline for {model}"
+            raise ConfigError("rescale_with_baseline", True, wants)
         name = f"bert-score:{short_name(model)}" + ("" if layer is None else f"_L{layer}")
-        if baseline is not None:
-            name += "-rescaled" if baseline_path is None else "-custom-rescaled"
-        load = partial(_load_scorer, model, layer, baseline)
+        name += "-rescaled" if rescale_with_baseline else ""
+        load = partial(_load_scorer, model, layer, rescale_with_baseline)
         caller = Caller(name, Operation.TOKEN_SCORE, local=True)
         super().__init__(model, caller, load, process, size=_PAIRS)
 
@@ -144,30 +136,16 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         return found
 
 
-def _baseline_file(model: str, language: str, given: str | Path | None) -> str:
-    package = find_spec("bert_score")
-    folder = Path(package.origin or "").parent if package else Path()
-    file = Path(given or folder / "rescale_baseline" / language / f"{model}.tsv")
-    if file.is_file():
-        return str(file)
-    if given is not None:
-        raise ConfigError("baseline_path", str(given), "a file that exists")
-    wants = "False or used with baseline_path, because bert-score has no baseline for "
-    raise ConfigError("rescale_with_baseline", True, f"{wants}{model} in {language!r}")
-
-
 def _load_scorer(
-    source: str, layer: int | None, baseline: str | None
+    source: str, layer: int | None, rescale: bool
 ) -> Callable[[Sequence[_TextPair]], list[TokenScore]]:
     from bert_score import BERTScorer
     from bert_score.utils import model2layers
 
     if layer is None and source not in model2layers:
         raise JudgeError(f"{source}: bert-score has no best layer for this model; set `layer`")
-    scorer = BERTScorer(
-        source, layer, lang="en", rescale_with_baseline=bool(baseline), baseline_path=baseline
-    )
-    if baseline:
+    scorer = BERTScorer(source, layer, lang="en", rescale_with_baseline=rescale)
+    if rescale:
         _ = scorer.baseline_vals  # read now, so that a file without this layer fails at start-up
     # Many tokenizers, DeBERTa's among them, state a limit of 1e30 tokens, which transformers 5
     # does not take (https://github.com/Tiiiger/bert_score/issues/205).

@@ -107,8 +107,6 @@ class OpenAIEmbedder:
 
     Args:
         model: The endpoint's name for the model.
-        cache_size: Maximum number of cached vectors. The least recently used vector is evicted
-            first.
         prices: Adds costs to the usage, or None.
         **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`.
 
@@ -120,7 +118,6 @@ class OpenAIEmbedder:
         self,
         model: str = "text-embedding-3-small",
         *,
-        cache_size: int = 1024,
         prices: Prices | None = None,
         **options: Unpack[EndpointKeywords],
     ) -> None:
@@ -131,7 +128,7 @@ class OpenAIEmbedder:
         self.host = self._endpoint.host
         self._calls = ModelCalls(Caller(self.name, Operation.EMBEDDINGS, provider="openai"), client)
         self._prices = prices or Prices()
-        self._cache = VectorCache(self.name, cache_size)
+        self._cache = VectorCache(self.name)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order. All vectors have the same length.

@@ -92,8 +92,6 @@ async def test_bert_scorer_cuts_to_the_model_and_tells_a_wrong_layer(tmp_path: P
             await scorer.score("cat", "mat")
     cases: list[tuple[str, dict[str, Any]]] = [
         ("rescale_with_baseline", {"model": "some/model", "rescale_with_baseline": True}),
-        ("rescale_with_baseline", {"rescale_with_baseline": True, "language": "xx"}),
-        ("baseline_path", {"rescale_with_baseline": True, "baseline_path": "none.tsv"}),
         ("layer", {"layer": -1}),
     ]
     for setting, options in cases:
