@@ -18,8 +18,8 @@ try:
 except ImportError as error:
     raise missing_extra("rag_eval_hooks_langchain", "langchain") from error
 
-from rag_eval_hooks_langchain.everywhere import disable, enable
-from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler, record_contexts
+from rag_eval_hooks_langchain.everywhere import disable, enable, record_contexts
+from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
 from rag_eval_hooks_langchain.langchain_judge import LangChainJudge
 
 if TYPE_CHECKING:

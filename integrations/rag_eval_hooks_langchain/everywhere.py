@@ -1,4 +1,4 @@
-"""`enable`: captures every run of the process, and searches that no callback reports.
+"""`enable` and `record_contexts`: capture retrieval that no callback reports.
 
 While enabled, the search methods of all vector store classes report to the handler like a
 retriever. A search inside a retriever reports only its `k`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,12 +22,20 @@ from langchain_core.vectorstores import VectorStore
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture.facts import facts_of
+from rag_eval_hooks.capture.interaction import enclosing_interactions
 from rag_eval_hooks.capture.options import HandlerKeywords
-from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
-from rag_eval_hooks_langchain.runs import FRAMEWORK
-from rag_eval_hooks_langchain.surroundings import AMBIENT, ask_ambient, current_manager, key_of
+from rag_eval_hooks.incidents import place_of_caller, warn_once
+from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT, FRAMEWORK, RagEvalCallbackHandler
+from rag_eval_hooks_langchain.surroundings import (
+    AMBIENT,
+    ask_ambient,
+    current_handlers,
+    current_manager,
+    current_run_id,
+    key_of,
+)
 
-__all__ = ["disable", "enable"]
+__all__ = ["disable", "enable", "record_contexts"]
 
 _SEARCH = re.compile(r"a?(search|(similarity|max_marginal_relevance)_search\w*)")
 _OTHER = (
@@ -90,6 +99,39 @@ def disable() -> None:
         kind, name, method = _replaced.pop()
         if getattr(vars(kind).get(name), "__wrapped__", None) is method:
             setattr(kind, name, method)
+
+
+def record_contexts(documents: Any) -> bool:
+    """Record documents that the running step gives to the model.
+
+    Use this for retrieval that no event shows: a search in a middleware, a call to a service, or
+    text from your code. Call it in a node, tool, middleware or lambda. A document becomes a context
+    only if the model's prompt shows the document.
+
+    In an `evals.interaction(...)` block outside any run, it is the same as `it.contexts`.
+
+    Args:
+        documents: One or several texts, LangChain documents, (document, score) pairs, or mappings.
+
+    Returns:
+        Whether a handler or a block recorded the documents.
+    """
+    run_id = current_run_id()
+    ours = [h for h in current_handlers() if isinstance(h, RagEvalCallbackHandler)]
+    if run_id is not None and ours:
+        for handler in ours:
+            handler.on_custom_event(CONTEXTS_EVENT, documents, run_id=run_id)
+        return True
+    scopes = enclosing_interactions()
+    for scope in scopes:
+        scope.contexts(documents)
+    if run_id is None and not scopes:
+        told = f"record_contexts() recorded nothing outside of a run, at {place_of_caller()}. "
+        told += "Call it in a step of a chain, or inside evals.interaction(question)."
+        if threading.current_thread() is not threading.main_thread():
+            told += " In another thread, call the function by contextvars.copy_context().run."
+        warn_once(told)
+    return bool(scopes)
 
 
 def _classes(kind: type[Any]) -> Iterator[type[Any]]:

@@ -5,62 +5,119 @@ Each method copies the event's values. Another thread reads the copy.
 
 from __future__ import annotations
 
-import threading
-from typing import Any, Self
+import functools
+import re
+import sys
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Self, TypeVar, Unpack, cast
+from uuid import UUID
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import LLMResult
+from langchain_core.runnables.config import var_child_runnable_config
 
-from rag_eval_hooks import semconv
-from rag_eval_hooks.capture import Origin, Run, RunKind
+from rag_eval_hooks import RagEval, semconv
+from rag_eval_hooks.capture import CaptureOptions, Origin, Run, RunKind
+from rag_eval_hooks.capture.conversation import own_entries
 from rag_eval_hooks.capture.documents import contexts_in
-from rag_eval_hooks.capture.interaction import enclosing_interactions
+from rag_eval_hooks.capture.options import HandlerKeywords
 from rag_eval_hooks.context import refusal, way_to_documents
+from rag_eval_hooks.errors import Misplaced, OnePerProcess, usage
+from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import host_edge, place_of_caller, warn_once
+from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_langchain import graphs
-from rag_eval_hooks_langchain.graphs import ChainState, state_of
-from rag_eval_hooks_langchain.runs import RunHandler, end_edge, run_edge
+from rag_eval_hooks_langchain.graphs import ChainState, is_step, state_of
+from rag_eval_hooks_langchain.reader import Reader
 from rag_eval_hooks_langchain.surroundings import (
+    AMBIENT,
     InlineUnlessWithheld,
     current_handlers,
     current_run_id,
     key_of,
+    vendor_span,
 )
+from rag_eval_hooks_langchain.vocabulary import class_name, start_facts
 
-__all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler", "record_contexts"]
+__all__ = ["CONTEXTS_EVENT", "FRAMEWORK", "RagEvalCallbackHandler"]
 
 CONTEXTS_EVENT = "rag_eval.contexts"
 """Name of a custom event whose data are documents for the model."""
+FRAMEWORK = "langchain"
+F = TypeVar("F", bound=Callable[..., None])
+_FRAMEWORKS_TAG = re.compile(
+    r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
+    r"|langsmith:hidden|(langsmith:)?nostream"
+)
+"""Tags that LangChain and LangGraph give their steps."""
 
 
-class RagEvalCallbackHandler(RunHandler):
+def _run_edge(method: F) -> F:
+    """Wrap a run's event method. Count its exceptions, and mark the request as incomplete."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, *args: Any, **event: Any) -> None:
+        try:
+            method(self, *args, **event)
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self._incidents.report(f"capture {method.__name__}", error)
+            run_id, parent_run_id = event.get("run_id"), event.get("parent_run_id")
+            self._recorder.lost(key_of(run_id), key_of(parent_run_id))
+
+    return cast("F", guarded)
+
+
+def _end_edge(method: Callable[..., None]) -> Callable[..., None]:
+    """Wrap the end of a run, so that the run ends even if its output cannot be copied."""
+
+    @_run_edge
+    @functools.wraps(method)
+    def ending(self: Any, output: Any, *, run_id: Any, **event: Any) -> None:
+        if (run := self._ended(run_id, event)) is not None:
+            try:
+                method(self, run, output, **event)
+            except Exception:
+                self._recorder.lost(run.id)
+                raise
+            finally:
+                self._recorder.end(run)
+
+    return ending
+
+
+class _NotIgnored:
+    """A false handler attribute `ignore_*`. If read from the class, it logs a warning."""
+
+    def __get__(self, handler: object, owner: type) -> bool:
+        is_asked = "langchain" in str(sys._getframe(1).f_globals.get("__name__"))
+        if handler is None and is_asked and (place := place_of_caller()):
+            told = f"{owner.__name__} was passed as a class and captures nothing, at {place}. "
+            warn_once(f"{told}Write: callbacks=[{owner.__name__}(evals)]")
+        return handler is None
+
+
+class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     """Captures RAG requests from LangChain runs. Pass it in `config={"callbacks": [...]}`.
 
     One handler serves any number of chains, threads and tasks concurrently. The handler never
     raises, and changes no object of the application.
 
-    `question`, `contexts` and `answer` replace automatic detection by a key or a function. If a
-    function raises, the handler counts the failure and detects the value automatically.
-
     Args:
         evals: The evaluator that receives the requests.
-        question: Where the question is: a key or a function of the outermost run's input.
-        contexts: Where the contexts are: a key or a function of a step's output. The last output
-            with a match becomes the contexts, whether or not a prompt shows them.
-        answer: Where the answer is: a key or a function of the outermost run's output.
-        root: Name of the run that is a request, instead of the outermost run. Runs outside it are
-            ignored.
-        document_keys: State keys whose list is a retrieval, even an empty list or a list of texts
-            or mappings. A list of LangChain documents is a retrieval under any key. None means the
-            default keys, under which an empty list before any retrieval is ignored.
-        retrieval_tools: Names of the tools whose text may be a context if they return no documents.
-            None means every tool, if nothing else was retrieved.
-        as_context: Function that converts an application's object to its text or a `Context`. The
-            function returns None for other objects and is not called for dicts.
+        **options: The fields of `CaptureOptions`, such as `contexts` and `retrieval_tools`. With
+            `root`, only the runs of that name are requests, instead of the outermost runs.
 
     Raises:
         ConfigError: An argument is invalid.
     """
 
+    wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")
+    start_trace = event_starts_to_ignore = Misplaced(
+        "is for LangChain. Write: rag_eval_hooks_llama_index.enable(evals)"
+    )
+    copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
+    ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = _NotIgnored()
     run_inline: Any = InlineUnlessWithheld()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -69,7 +126,90 @@ class RagEvalCallbackHandler(RunHandler):
         made: Self = super().__new__(graphs.with_graph_events(kind))
         return made
 
-    @run_edge
+    @usage("RagEvalCallbackHandler(evals); RagEval(...) takes metrics, judge and sinks")
+    def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
+        # A garbage-collected evaluator is closed.
+        self.evals = checked(evals)
+        self._recorder = recorder = evals.recorder
+        self._incidents = evals.incidents
+        chosen = CaptureOptions.of(type(self).__name__, options)
+        self._reader = Reader(recorder, evals.incidents, chosen)
+        recorder.locators.add(current_run_id)
+        self.place = place_of_caller()
+        recorder.handlers.setdefault(self.place, False)
+
+    def _start(
+        self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
+    ) -> Run | None:
+        """Start a run, unless it is sampled out, outside the named root, or below a lost start."""
+        recorder = self._recorder
+        recorder.handlers[self.place] = True
+        run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
+        if recorder.left_out and recorder.left_out.starts(run_id, parent_id, kind):
+            return None
+        name = event.get("name") or class_name(serialized) or kind.value
+        outer, tags = recorder.around(parent_id), event.get("tags") or ()
+        # With `root`, only runs of that name and their inner runs count.
+        options = self._reader.options if outer is None else outer.interaction.options
+        root = None if options is None else options.root
+        if root is not None:
+            is_outermost = outer is None or outer.kind is RunKind.MANUAL
+            if is_outermost and not recorder.is_root(root, name, self._reader.place):
+                return None
+        elif self._has_lost(parent_id, tags):
+            recorder.lost(run_id, parent_id)
+            return None
+        own_tags = _users_tags(tags) if outer is None else ()
+        run = recorder.start(run_id, parent_id, kind, name, event.get("metadata"), own_tags)
+        if run is not None:
+            self._describe(run, serialized, event, tags)
+        return run
+
+    def _has_lost(self, parent_id: Hashable | None, tags: Sequence[str]) -> bool:
+        """Return whether this handler missed the start of the enclosing run."""
+        if not self._recorder.is_unknown(parent_id) or is_suppressed():
+            return False
+        if is_step(tags):
+            return True
+        if parent_id is None or current_run_id() != parent_id:
+            return False
+        ours = (one for one in current_handlers() if isinstance(one, RagEvalCallbackHandler))
+        return any(one._recorder is self._recorder for one in ours)
+
+    def _describe(
+        self,
+        run: Run,
+        serialized: Mapping[str, Any] | None,
+        event: Mapping[str, Any],
+        tags: Sequence[str],
+    ) -> None:
+        interaction = run.interaction
+        if run.kind is not RunKind.CHAIN or run.outermost:
+            run.facts = start_facts(run.kind, run.name, serialized, event)
+        if run.outermost:
+            interaction.is_joinable = FRAMEWORK in self._recorder.by_hand.everywhere
+            interaction.passed = self is not AMBIENT.everywhere
+            interaction.add_tags(_users_tags(tags))
+            if run.parent is None and isinstance(event["run_id"], UUID):
+                # Only LangChain's run manager refers to the id. It is gone after a cancelled batch.
+                interaction.id = weakref.ref(event["run_id"])
+        if run.parent is not None:
+            _note_belonging(run, event.get("metadata") or {})
+            if run.kind is RunKind.RETRIEVER or interaction.others is None:
+                self.evals.instrumentors.note(run, vendor_span)
+
+    def _ended(
+        self, run_id: Any, event: Mapping[str, Any], error: BaseException | None = None
+    ) -> Run | None:
+        key, recorder = key_of(run_id), self._recorder
+        if recorder.left_out and recorder.leave(key, error):
+            return None
+        run, parent = recorder.get(key), recorder.get(key_of(event.get("parent_run_id")))
+        if run is None and parent is not None and not recorder.knows(key):
+            recorder.lost(key, parent.id)
+        return run
+
+    @_run_edge
     def on_chain_start(self, serialized: dict[str, Any] | None, inputs: Any, **event: Any) -> None:
         run = self._start(RunKind.CHAIN, serialized, event)
         if run is None:
@@ -91,7 +231,7 @@ class RagEvalCallbackHandler(RunHandler):
         is_command = type(inputs).__name__ == "Command"
         self._reader.choose(run, "question", inputs.update if is_command else inputs)
 
-    @end_edge
+    @_end_edge
     def on_chain_end(self, run: Run, outputs: Any, **event: Any) -> None:
         state = state_of(run)
         # A stream reports its input only at its end.
@@ -106,7 +246,7 @@ class RagEvalCallbackHandler(RunHandler):
         read = self._reader.output_of_chain
         self._reader.defer(run, "on_chain_end", read, outputs, *streamed)
 
-    @run_edge
+    @_run_edge
     def on_chain_error(self, error: BaseException, *, run_id: Any, **extra: Any) -> None:
         only_steers = graphs.only_steers(error)
         run = self._ended(run_id, extra, None if only_steers else error)
@@ -125,7 +265,7 @@ class RagEvalCallbackHandler(RunHandler):
 
     on_retriever_error = on_llm_error = on_tool_error = on_chain_error
 
-    @run_edge
+    @_run_edge
     def on_retriever_start(
         self, serialized: dict[str, Any] | None, query: Any, **event: Any
     ) -> None:
@@ -133,7 +273,7 @@ class RagEvalCallbackHandler(RunHandler):
         if run is not None:
             self._reader.defer(run, "on_retriever_start", self._reader.query, query)
 
-    @end_edge
+    @_end_edge
     def on_retriever_end(self, run: Run, documents: Any, **_extra: Any) -> None:
         """Finish a retrieval with its documents.
 
@@ -143,7 +283,7 @@ class RagEvalCallbackHandler(RunHandler):
         if isinstance(documents, list | tuple):
             self._reader.defer(run, "on_retriever_end", self._reader.found, documents)
 
-    @run_edge
+    @_run_edge
     def on_chat_model_start(
         self, serialized: dict[str, Any] | None, messages: list[Any], **event: Any
     ) -> None:
@@ -151,12 +291,9 @@ class RagEvalCallbackHandler(RunHandler):
         if run is not None:
             self._reader.defer(run, "on_llm_start", self._reader.prompt, messages)
 
-    def on_llm_start(
-        self, serialized: dict[str, Any] | None, prompts: list[str], **event: Any
-    ) -> None:
-        self.on_chat_model_start(serialized, prompts, **event)
+    on_llm_start: Any = on_chat_model_start
 
-    @end_edge
+    @_end_edge
     def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
         replies = [one for batch in response.generations for one in batch]
         self._reader.later(run, "on_llm_end", self._reader.reply, replies)
@@ -170,7 +307,7 @@ class RagEvalCallbackHandler(RunHandler):
 
     on_stream_event = on_llm_new_token
 
-    @run_edge
+    @_run_edge
     def on_tool_start(
         self, serialized: dict[str, Any] | None, input_str: Any, **event: Any
     ) -> None:
@@ -183,7 +320,7 @@ class RagEvalCallbackHandler(RunHandler):
             given = event.get("inputs")
             self._reader.defer(run, "on_tool_start", self._reader.arguments, given, input_str)
 
-    @end_edge
+    @_end_edge
     def on_tool_end(self, run: Run, output: Any, **_extra: Any) -> None:
         """Finish a tool call. Its output or artifact may contain documents, or else a text."""
         self._reader.choose(run, "contexts", output)
@@ -201,7 +338,7 @@ class RagEvalCallbackHandler(RunHandler):
         if run is not None:
             graphs.resume_at(self._recorder, run, event.checkpoint_id)
 
-    @run_edge
+    @_run_edge
     def on_custom_event(self, name: str, data: Any, *, run_id: Any, **_: Any) -> None:
         """Record documents that the application dispatched as `CONTEXTS_EVENT`."""
         run = self._recorder.get(key_of(run_id)) if name == CONTEXTS_EVENT else None
@@ -215,34 +352,20 @@ class RagEvalCallbackHandler(RunHandler):
         )
 
 
-def record_contexts(documents: Any) -> bool:
-    """Record documents that the running step gives to the model.
+def _note_belonging(run: Run, metadata: Mapping[str, Any]) -> None:
+    """Add ids from a step that the root lacks, such as session, user and reference.
 
-    Use this for retrieval that no event shows: a search in a middleware, a call to a service, or
-    text from your code. Call it in a node, tool, middleware or lambda. A document becomes a context
-    only if the model's prompt shows the document.
-
-    In an `evals.interaction(...)` block outside any run, it is the same as `it.contexts`.
-
-    Args:
-        documents: One or several texts, LangChain documents, (document, score) pairs, or mappings.
-
-    Returns:
-        Whether a handler or a block recorded the documents.
+    Inside a manual block, all metadata of a call is added. LangChain 1.0 and later omit
+    `configurable` from the metadata, but a run's config has it.
     """
-    run_id = current_run_id()
-    ours = [h for h in current_handlers() if isinstance(h, RagEvalCallbackHandler)]
-    if run_id is not None and ours:
-        for handler in ours:
-            handler.on_custom_event(CONTEXTS_EVENT, documents, run_id=run_id)
-        return True
-    scopes = enclosing_interactions()
-    for scope in scopes:
-        scope.contexts(documents)
-    if run_id is None and not scopes:
-        told = f"record_contexts() recorded nothing outside of a run, at {place_of_caller()}. "
-        told += "Call it in a step of a chain, or inside evals.interaction(question)."
-        if threading.current_thread() is not threading.main_thread():
-            told += " In another thread, call the function by contextvars.copy_context().run."
-        warn_once(told)
-    return bool(scopes)
+    interaction = run.interaction
+    entries = metadata if run.outermost else own_entries(metadata)
+    if not interaction.configured and (config := var_child_runnable_config.get()) is not None:
+        interaction.configured = True
+        entries = {**own_entries(config.get("configurable") or {}), **entries}
+    if entries:
+        interaction.add_metadata({**entries, **interaction.metadata})
+
+
+def _users_tags(tags: Sequence[str]) -> list[str]:
+    return [tag for tag in tags if not _FRAMEWORKS_TAG.fullmatch(tag)]
