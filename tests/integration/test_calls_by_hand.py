@@ -18,7 +18,7 @@ from langchain_core.retrievers import BaseRetriever
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, disable, enable
 from tests.matrix.langchain.kit import Chat, joined, prompt_text
 from tests.matrix.world import World
-from tests.support.hand_requests import Request, as_request, random_request, random_text
+from tests.support.hand_requests import Request, as_request, random_request
 from tests.support.variation import run_seed
 from tests.waiting import PATIENCE
 
@@ -144,39 +144,6 @@ def test_requests_at_once_are_never_mixed(
     got = captured(world)
     assert [one for one in got if one not in requests] == []
     assert len(got) == len(set(got)) == 100
-
-
-def test_the_last_of_several_calls_answers(
-    world: World, dice: random.Random, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A rewriter before the retriever and graders are no answer, and nothing is advised."""
-    one, follow_up = random_request(dice), random_text(dice, 2, 4) + "?"
-    rewriter = Chat(reply=lambda _: one.question)
-    grader = Chat(reply=lambda _: dice.choice(["yes", "no", '{"relevant": "yes"}']))
-    query = str(rewriter.invoke(f"History: none\nFollow-up: {follow_up}\nStandalone:").content)
-    world.evals.recorder.sweep()
-    found = Desk(one).retriever.invoke(query)
-    for document in found:
-        grader.invoke(f"Is this relevant to {follow_up}?\n{document.page_content}")
-    answerer = Chat(reply=lambda _: one.answer)
-    answerer.invoke(f"Use this:\n{joined(found)}\nHistory: none\nQuestion: {follow_up}\nAnswer:")
-    (seen,) = world.seen()
-    # Nothing tells the follow-up question from the rest of the prompt.
-    assert as_request(seen.sample) == one
-    assert seen.sample.question_source == "query"
-    assert [record.getMessage() for record in caplog.records] == []
-
-
-def test_questions_of_one_loop_are_interactions_of_their_own(
-    world: World, dice: random.Random
-) -> None:
-    """On one thread, with a document that all of them find."""
-    shared = random_text(dice, 20, 30) + "."
-    drawn = [random_request(dice) for _ in range(20)]
-    requests = [Request(one.question, (shared, *one.documents), one.answer) for one in drawn]
-    for one in requests:
-        invoke(Desk(one), one)
-    assert sorted(captured(world), key=str) == sorted(requests, key=str)
 
 
 def test_nothing_is_joined_that_does_not_belong_together(world: World, dice: random.Random) -> None:

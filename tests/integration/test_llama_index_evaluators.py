@@ -16,7 +16,6 @@ from llama_index.core.evaluation import (
 )
 
 from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample
-from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.llm import CallableJudge
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.metric_options import MetricOptions
@@ -146,11 +145,3 @@ def test_evaluator_of_a_suite_measures_its_metric_alone() -> None:
             before = len(judge.calls)
             SuiteEvaluator(evals, metric).evaluate(**told, reference=SAMPLE.reference)
             assert len(judge.calls) - before == alone[metric], metric
-
-
-def test_evaluator_of_a_misspelt_metric_is_refused_with_the_one_meant() -> None:
-    with (
-        RagEval(metrics=["ragas"], judge="heuristic") as evals,
-        pytest.raises(ConfigError, match=r"ragas\.faithfulness"),
-    ):
-        SuiteEvaluator(evals, "ragas.fathfulness")

@@ -34,15 +34,6 @@ def endings(world: World) -> list[tuple[str | None, Status]]:
 # LlamaIndex's own streams.
 
 
-def test_streamed_answer_is_scored_without_another_request(draw: Draw) -> None:
-    corpus, answer = Corpus(draw), draw.sentence()
-    response: Any = corpus.engine(says(answer), streaming=True).query(corpus.question)
-    assert "".join(response.response_gen)
-    while not draw.world.memory.results:
-        pass
-    assert draw.world.memory.results[0].sample.answer == answer
-
-
 # Streams of a model called by hand.
 
 
@@ -63,16 +54,6 @@ def test_stream_of_a_model_read_after_its_interaction(way: str, status: Status, 
     gc.collect()
     assert endings(draw.world) == [({"read": answer, "stated": stated}.get(way), status)]
     assert texts(only(draw.world)) == corpus.shown()
-
-
-def test_stream_that_broke_and_was_made_good_is_no_failure(draw: Draw) -> None:
-    corpus, answer = Corpus(draw), draw.sentence()
-    with draw.world.evals.interaction(corpus.question):
-        prompt = messages_of(corpus.question, corpus.retriever.retrieve(corpus.question))
-        with pytest.raises(ConnectionError):
-            list(says(answer, breaks_after=3).stream_chat(prompt))
-        says(answer).chat(prompt)
-    assert endings(draw.world) == [(answer, Status.OK)]
 
 
 # Streams of query engines of the user's own: the answer is what was read, or absent.
@@ -143,12 +124,6 @@ async def test_async_generator_stays_one_to_its_reader(world: World) -> None:
     assert (said, heard) == (["one ", "two ", "three "], ["hello", error])
     await stream.aclose()
     assert endings(world) == [("one two three ", Status.CLOSED)]
-
-
-def test_stream_that_nothing_can_stand_in_for_stays_as_it_is(world: World) -> None:
-    given = ["one ", "two"]
-    assert stream_of(world, lambda: given) is given
-    assert endings(world) == [(None, Status.OK)]
 
 
 def test_dropped_stream_drops_its_generator(world: World) -> None:

@@ -6,8 +6,6 @@ import asyncio
 import inspect
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -24,10 +22,9 @@ from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda
-from langchain_core.tracers.context import collect_runs, tracing_v2_enabled
+from langchain_core.tracers.context import collect_runs
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
-from langsmith import Client
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -85,11 +82,6 @@ def told(messages: Messages) -> str:
 async def told_async(messages: Messages) -> str:
     await asyncio.sleep(0)
     return told(messages)
-
-
-class Told:
-    async def __call__(self, messages: Messages) -> str:
-        return told(messages)
 
 
 def answered(messages: Sequence[BaseMessage]) -> str:
@@ -227,7 +219,7 @@ async def verified(judge: Any) -> Findings:
         await judge.aclose()
 
 
-FUNCTIONS: list[Any] = [told, told_async, Told(), partial(told_async), lambda m: told_async(m)]
+FUNCTIONS: list[Any] = [told, told_async, partial(told_async), lambda m: told_async(m)]
 RUNNABLES: list[Any] = [Plain(), Caller(), Native(), RunnableLambda(answered)]
 RUNNABLES.append(RunnableLambda(lambda given: AIMessage(answered(given))))
 LLMS: list[Any] = [Completer(), FunctionCaller(calls_functions=False)]
@@ -281,28 +273,18 @@ async def stream(messages: Messages) -> Any:
     yield messages
 
 
-COUNTS = (0, -1, 1.5, "8", True)
-"""Values that are no positive integer."""
-
-
 def test_wrong_argument_of_a_judge_is_named() -> None:
     cases: list[tuple[Any, Any, dict[str, Any], str]] = [
-        *((CallableJudge, one, {}, "messages") for one in ("gpt", lambda a, b: a, lambda: "", str)),
-        (CallableJudge, stream, {}, "messages"),
+        *((CallableJudge, one, {}, "messages") for one in ("gpt", lambda a, b: a, str, stream)),
         (CallableJudge, lambda m: told(m), {"memo": Memo()}, "name"),
         (LangChainJudge, "gpt", {}, "chat model"),
         (LangChainJudge, Plain(), {"timeout": 0}, "timeout"),
         (LlamaIndexJudge, "gpt", {}, "LLM"),
-        *((LlamaIndexJudge, Completer(), {"concurrency": n}, "concurrency") for n in COUNTS),
-        *((CallableJudge, told, {"attempts": n}, "attempts") for n in COUNTS),
-        *((CallableJudge, told, {"verify_tokens": n}, "verify_tokens") for n in COUNTS),
+        *((CallableJudge, told, {"attempts": n}, "attempts") for n in (0, 1.5, "8", True)),
     ]
     for kind, model, options, words in cases:
         with pytest.raises(ConfigError, match=words):
             kind(model, **options)
-    code = "import sys; sys.modules['llama_index.core'] = None; import rag_eval_hooks_llama_index"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert 'pip install ".[llama-index]"' in done.stderr
 
 
 @pytest.mark.parametrize("blocking", [False, True])
@@ -407,30 +389,20 @@ async def test_an_openai_model_of_langchain_stays_as_it_is() -> None:
 @pytest.mark.parametrize("kind", [Caller, Native])
 async def test_no_handler_tracer_or_cache_of_langchain_sees_a_judge_call(kind: type[Plain]) -> None:
     on_model, on_chain, findings, cache = Watcher(), Watcher(), [], InMemoryCache()
-    sent: list[str] = []
-
-    class Recording(Client):
-        def create_run(self, name: str, *_: Any, **__: Any) -> None:
-            sent.append(name)
-
-        def update_run(self, *_: Any, **__: Any) -> None:
-            pass
-
     judge = LangChainJudge(kind(callbacks=[on_model]))
 
     async def chain(_: Any) -> None:
         findings.append(await verified(judge))
 
-    client = Recording(api_url="http://127.0.0.1:9", api_key="none", auto_batch_tracing=False)
     set_llm_cache(cache)
     try:
-        with tracing_v2_enabled(client=client), collect_runs() as collector:
+        with collect_runs() as collector:
             await RunnableLambda(chain).ainvoke({}, config={"callbacks": [on_chain]})
     finally:
         set_llm_cache(None)
     assert found(findings[0]) == TRUTH
     assert on_model.events == on_chain.events == []
-    assert [run.name for run in collector.traced_runs] == sent == ["chain"]
+    assert [run.name for run in collector.traced_runs] == ["chain"]
     assert cache._cache == {}
 
 

@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -91,22 +90,6 @@ def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:
         (sys.executable, "-c", probe), env=environment(), capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
-
-
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [
-        ({}, "needs a limit, such as faithfulness=0.8"),
-        ({"faithfulness": "high"}, "faithfulness must be a number, not str. It is 'high'"),
-        ({"faithfulness": 80}, "ragas.faithfulness is 80, but must be a number from 0 to 1"),
-    ],
-)
-def test_assert_scores_of_a_wrong_limit_names_it(limits: Any, words: str) -> None:
-    scores = ScoresInTests(evals=RagEval())
-    with pytest.raises(RagEvalError) as refused:
-        scores.assert_scores({"question": "q", "contexts": ["A."], "answer": "A."}, **limits)
-    assert words in str(refused.value)
-    scores.close()
 
 
 def test_assert_scores_in_async_code_needs_no_await() -> None:

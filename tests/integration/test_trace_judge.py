@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.trace import SpanKind, StatusCode
 
-from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
+from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.calls import Call, Caller, CallLog
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
@@ -92,11 +92,6 @@ def test_failed_call_is_a_span_with_its_error() -> None:
     assert failed
     assert {span.status.status_code for span in failed} == {StatusCode.ERROR}
     assert {told(span)["error.type"] for span in failed} == {"500"}
-
-
-def test_without_an_evaluation_span_it_is_a_mistake() -> None:
-    with pytest.raises(ConfigError, match="trace_judge"):
-        RagEval(config=RagEvalConfig(trace_judge=True, evaluation_span="off"))
 
 
 def test_the_number_is_limited() -> None:
