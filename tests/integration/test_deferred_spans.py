@@ -74,24 +74,6 @@ def test_redaction_of_content_costs_the_request_nothing(rate: float) -> None:
     assert threading.get_ident() not in threads
 
 
-def test_a_flush_leaves_no_span_unwritten() -> None:
-    """After `flush` each request has its RAG span and its child, with content and times."""
-    world = World(sample_rate=0.5)
-    for number in range(20):
-        world.ask(number)
-    assert world.evals.flush(300)
-    roots, children = world.named("invoke_workflow"), world.named("retrieval")
-    assert len(roots) == len(children) == 20
-    assert {attributes(root)["output.value"] for root in roots} == {"In Rome."}
-    by_id = {root.context.span_id: root for root in roots}
-    for child in children:
-        assert child.parent is not None
-        root = by_id[child.parent.span_id]
-        assert (root.start_time or 0) <= (child.start_time or 0)
-        assert (child.end_time or 0) <= (root.end_time or 0)
-    world.evals.shutdown()
-
-
 def test_a_request_after_shutdown_has_its_spans() -> None:
     """Nothing is evaluated after `shutdown`, but spans are written all the same."""
     world = World()

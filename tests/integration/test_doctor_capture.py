@@ -77,8 +77,6 @@ def silent(question):
 
 def raising(question):
     raise LookupError(ANSWER)
-
-number = 7
 """
 EVERY = ("chain", "typed_graph", "engine", "coroutine", "recorded")
 
@@ -167,8 +165,6 @@ def test_wrong_names_are_errors(tmp_path: Path, module: str, drawn: Variation) -
     for name, question, *wants in (
         (f"{module}:nothing", "Who?", "which has no such name", "--capture"),
         (module, "Who?", "module:object", "--capture"),
-        (f"{module}x:chain", "Who?", "a module that can be imported here", "--capture"),
-        (f"{module}:number", "Who?", "a function of the question", "--capture"),
         (f"{module}:chain", " ", "--question", "--capture"),
         ("raises:chain", "Who?", f"KeyError: {error!r}", f"raises.py:{lines + 1}"),
     ):

@@ -167,16 +167,11 @@ def broken(outputs: dict[str, Any]) -> float:
     raise ValueError("the answer")
 
 
-def undecided(outputs: dict[str, Any]) -> dict[str, Any]:
-    return {"key": "undecided", "score": None}
-
-
 def test_a_result_is_a_score_and_no_result_has_a_cause() -> None:
     cases: list[tuple[Any, float | None, Cause | None]] = [
         (exact, 1.0, None),
         (thorough, 0.25, None),
         (broken, None, Cause.METRIC_FAILED),
-        (undecided, None, Cause.UNDEFINED),
     ]
     for evaluator, value, cause in cases:
         with RagEval(metrics=[evaluator_metric(evaluator)], judge="heuristic") as evals:

@@ -141,16 +141,6 @@ def test_a_handler_that_fails_never_reaches_the_application(
     assert f"RuntimeError raised at {__file__}:" in caplog.text
 
 
-def test_an_odd_score_in_metadata_costs_nothing(world: World) -> None:
-    """A score that is no number is left out; the request is captured all the same."""
-    odd = [[1.0, 2.0], "high", 10**400, float("nan")]
-    found = [Document(f"{n} {PASSAGES[0]}", metadata={"score": one}) for n, one in enumerate(odd)]
-    (Fixed(documents=found) | RunnableLambda(lambda _: "an answer")).invoke(QUESTION, config(world))
-    scores = [context.score for context in only(world).contexts or ()]
-    assert len(scores) == len(odd)
-    assert all(score is None or score != score for score in scores)
-
-
 class Watching(BaseCallbackHandler):
     """Another vendor's handler, in the event loop, which counts the starts of models."""
 

@@ -184,17 +184,6 @@ def test_documents_under_their_name_are_found_in_every_form(
     assert texts(only(world)) == (["two"] if handed_on else ["one"])
 
 
-@pytest.mark.parametrize("shape", ["mapping", "list", "number"])
-def test_a_retriever_is_asked_anything(world: World, shape: str, drawn: Variation) -> None:
-    """A mapping that was given to a retriever in place of a text costs no sample."""
-    passages, question = drawn.passages(2), drawn.question()
-    query: Any = {"mapping": {"question": question}, "list": [question], "number": 7}[shape]
-    retriever = Fixed(documents=list(map(Document, passages)))
-    chain: Any = RunnableLambda(lambda _: say("7", *found_by(retriever, query)))
-    chain.invoke(question, config(world))
-    assert outcome(world) == (question, passages, "7")
-
-
 # Where question and answer stand.
 
 
@@ -283,10 +272,7 @@ def test_masked_text_does_not_come_back(world: World, drawn: Variation) -> None:
     assert not any(secret in written for secret in secrets)
 
 
-@pytest.mark.parametrize("place", ["system", "question"])
-def test_quoted_document_of_an_earlier_turn_does_not_count(
-    world: World, place: str, drawn: Variation
-) -> None:
+def test_quoted_document_of_an_earlier_turn_does_not_count(world: World, drawn: Variation) -> None:
     """A document that was dropped counts neither whole nor in part for standing in the history."""
     passages, question = drawn.passages(3), drawn.question()
     quoted = drawn.chance.choice([passages[0], f"{drawn.name()}: {passages[0]}", passages[0][:90]])
@@ -295,9 +281,8 @@ def test_quoted_document_of_an_earlier_turn_does_not_count(
     def ask(asked: str) -> str:
         found = found_by(Fixed(documents=list(map(Document, passages))), asked)
         kept = "\n".join(found[1:])
-        last = HumanMessage(asked if place == "system" else f"{kept}\n{asked}")
-        first = [SystemMessage(kept)] if place == "system" else []
-        return str(Chat(reply=lambda _: "7").invoke([*first, *earlier, last]).content)
+        turns = [*earlier, HumanMessage(f"{kept}\n{asked}")]
+        return str(Chat(reply=lambda _: "7").invoke(turns).content)
 
     RunnableLambda(ask).invoke(question, config(world))
     assert texts(only(world)) == passages[1:]

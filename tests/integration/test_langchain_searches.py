@@ -25,7 +25,7 @@ from tests.matrix.langchain.kit import (
     top,
 )
 from tests.matrix.world import World
-from tests.support.langchain_requests import config, line, only, texts
+from tests.support.langchain_requests import config, only, texts
 
 ANSWER = answer_to(QUESTION, top())
 Search = Callable[[VectorStore], Any]
@@ -58,31 +58,13 @@ def asked(search: Search) -> Callable[[str], str]:
     return ask
 
 
-def in_graph(ask: Callable[[str], str]) -> str:
-    graph = line(dict[str, str], [lambda state: {"said": ask(state["question"])}])
-    return str(graph.invoke({"question": QUESTION})["said"])
-
-
-PLACES: dict[str, Callable[[Callable[[str], str]], str]] = {
-    "function": lambda ask: ask(QUESTION),
-    "lambda": lambda ask: RunnableLambda(ask).invoke(QUESTION),
-    "node": in_graph,
-}
-
-
-@pytest.mark.parametrize(
-    ("place", "name"),
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_and_a_model_in_one_function_are_a_sample(name: str, everywhere: World) -> None:
+    """By whatever method it searches; each search once."""
+    ask = asked(SEARCHES[name])
     # Without a query and a chain nobody can tell the question from the rest of the prompt.
-    [
-        *(("function", name) for name in SEARCHES if name != "by_vector"),
-        *(("lambda", "by_vector"), ("node", "similarity_search")),
-    ],
-)
-def test_a_search_and_a_model_in_one_function_are_a_sample(
-    name: str, place: str, everywhere: World
-) -> None:
-    """Wherever the function stands, and by whatever method it searches; each search once."""
-    assert PLACES[place](asked(SEARCHES[name])) == ANSWER
+    said = RunnableLambda(ask).invoke(QUESTION) if name == "by_vector" else ask(QUESTION)
+    assert said == ANSWER
     sample = only(everywhere)
     assert (texts(sample), sample.question, sample.answer) == (top(), QUESTION, ANSWER)
     spans = everywhere.exporter.get_finished_spans()

@@ -10,12 +10,8 @@ from typing import Any
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
-from llama_index.core.schema import NodeWithScore, TextNode
-from pydantic import BaseModel, ConfigDict
 
-from rag_eval_hooks import Status
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index import fixtures
@@ -29,7 +25,6 @@ from tests.matrix.world import World
 
 plain_world, world, draw = fixtures.plain_world, fixtures.world, fixtures.draw
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-dispatcher = get_dispatcher(__name__)
 
 
 def test_enable_with_an_option_that_can_never_work_raises(plain_world: World) -> None:
@@ -73,7 +68,7 @@ def test_masked_text_is_in_no_field_of_the_sample_and_on_no_span(world: World) -
         assert secret not in json.dumps(shown, ensure_ascii=False), seed
 
 
-# Failures of ours, and values that cannot be read.
+# Failures of ours.
 
 
 def test_failure_in_our_handler_is_counted_and_logged_without_content(
@@ -89,36 +84,6 @@ def test_failure_in_our_handler_is_counted_and_logged_without_content(
         corpus.engine(says(draw.answer())).query(corpus.question)
     assert evals.stats().incidents["capture exit: ValueError"] >= 1
     assert corpus.question not in caplog.text
-
-
-class Unwritable(BaseModel):
-    """A structured answer that has no JSON."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-    held: Any = None
-
-
-class Unreadable(TextNode):
-    """A node whose text cannot be read by us."""
-
-    def get_content(self, *_: Any, **__: Any) -> str:
-        raise ValueError
-
-
-@pytest.mark.parametrize("given", [Unwritable(held=object()), [NodeWithScore(node=Unreadable())]])
-def test_result_that_cannot_be_copied_ends_its_request(draw: Draw, given: Any) -> None:
-    corpus, evals = Corpus(draw), draw.world.evals
-
-    @dispatcher.span
-    def request(query: str) -> Any:
-        corpus.engine(says(draw.answer())).query(query)
-        return given
-
-    request(corpus.question)
-    assert len(evals.recorder) == 0
-    sample = only(draw.world)
-    assert (sample.question, sample.answer, sample.status) == (corpus.question, None, Status.OK)
-    assert list(evals.stats().incidents) == ["capture exit: ValueError"] * isinstance(given, list)
 
 
 # Questions, tools and blocks.

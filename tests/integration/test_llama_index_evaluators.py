@@ -17,10 +17,7 @@ from llama_index.core.evaluation import (
 
 from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample
 from rag_eval_hooks.judges.llm import CallableJudge
-from rag_eval_hooks.metrics import build
-from rag_eval_hooks.metrics.metric_options import MetricOptions
 from rag_eval_hooks.score import UNIT, Scale
-from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks_llama_index import SuiteEvaluator, llama_index_metric
 from tests.matrix.llama_index.kit import says
 
@@ -128,20 +125,3 @@ async def test_ours_in_their_batch_runner() -> None:
         for result in await in_their_runner(evals, answers[:3]):
             assert (result.score, result.passing, result.invalid_result) == (None, None, True)
             assert str(result.invalid_reason).startswith("judge_failed: ")
-
-
-def test_evaluator_of_a_suite_measures_its_metric_alone() -> None:
-    metrics = [metric.id for metric in build(MetricOptions()) if metric.id.startswith("ragas.")]
-    alone: dict[str, int] = {}
-    for metric in metrics:
-        judge = ScriptedJudge()
-        with RagEval(metrics=[metric], judge=judge) as evals:
-            evals.evaluate(SAMPLE)
-        alone[metric] = len(judge.calls)
-    judge, texts = ScriptedJudge(), [context.text for context in SAMPLE.contexts or ()]
-    told: Any = {"query": SAMPLE.question, "response": SAMPLE.answer, "contexts": texts}
-    with RagEval(metrics=["ragas"], judge=judge) as evals:
-        for metric in metrics:
-            before = len(judge.calls)
-            SuiteEvaluator(evals, metric).evaluate(**told, reference=SAMPLE.reference)
-            assert len(judge.calls) - before == alone[metric], metric

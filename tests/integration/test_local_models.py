@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, TokenScore, made
 from rag_eval_hooks.judges.base import Embedder, TokenScorer
 from rag_eval_hooks.judges.heuristic import HeuristicJudge

@@ -198,15 +198,8 @@ class FunctionCaller(Scripted):
             return []
         return [ToolSelection(tool_id="1", tool_name="reply", tool_kwargs=called)]
 
-    def _prepare_chat_with_tools(
-        self,
-        tools: Sequence[Any],
-        user_msg: Any = None,
-        chat_history: Any = None,
-        verbose: bool = False,
-        allow_parallel_tool_calls: bool = False,
-        tool_required: bool = False,
-        **_: Any,
+    def _prepare_chat_with_tools(  # type: ignore[override]
+        self, tools: Any, *_: Any, chat_history: Any, tool_required: bool = False, **__: Any
     ) -> dict[str, Any]:
         described = [tool.metadata.to_openai_tool() for tool in tools]
         return {"messages": chat_history, "tools": described, "required": tool_required}

@@ -9,7 +9,6 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.trace import SpanKind, StatusCode
 
 from rag_eval_hooks import RagEval, RagEvalConfig
-from rag_eval_hooks.calls import Call, Caller, CallLog
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
 from tests.servers.faults import Fault, FaultKind
@@ -92,11 +91,3 @@ def test_failed_call_is_a_span_with_its_error() -> None:
     assert failed
     assert {span.status.status_code for span in failed} == {StatusCode.ERROR}
     assert {told(span)["error.type"] for span in failed} == {"500"}
-
-
-def test_the_number_is_limited() -> None:
-    """A log keeps the first calls and counts the others."""
-    log = CallLog()
-    for _ in range(600):
-        log.called(Call(Caller("m")))
-    assert (len(log.calls), log.omitted) == (500, 100)
