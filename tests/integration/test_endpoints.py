@@ -30,7 +30,6 @@ from rag_eval_hooks.judges.calls.budget import Budget
 from rag_eval_hooks.judges.calls.call_context import Meter, Tally, in_call_context
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache, embedded
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
-from rag_eval_hooks.judges.llm import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIEmbedder, OpenAIJudge
 from rag_eval_hooks.judges.prices import Prices
