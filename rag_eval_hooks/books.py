@@ -11,7 +11,7 @@ from typing import Any, Final
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.request import BUDGET, Column, Ending, Observer, Request
-from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.score import Cause
 
 __all__ = ["Books", "Stats"]
 
@@ -85,12 +85,10 @@ class Books(Observer):
         self._numbered = 0
         # Locks that `wait` holds, each with its target number.
         self._waiters: dict[threading.Lock, int] = {}
-        # By column and reason.
-        self._counts: dict[tuple[str, str], int] = {}
+        self._counts: Counter[tuple[Column, str]] = Counter()
         self._notes: dict[str, Counter[str]] = {name: Counter() for name in _NOTES}
         # Remembered requests by number, and numbers by id.
-        self._entries: OrderedDict[int, Explanation] = OrderedDict()
-        self._names: dict[int, set[str]] = {}
+        self._entries: OrderedDict[int, tuple[Explanation, set[str]]] = OrderedDict()
         self._named: dict[str, dict[int, None]] = {}
 
     def note(self, column: str, reason: str) -> None:
@@ -102,44 +100,37 @@ class Books(Observer):
             if request.is_counted:
                 # Another process left this request in the spool.
                 request.is_counted = False
-                self._counts[Column.DROPPED.value, "spooled"] -= 1
-            self._enter(self._begin(request), request)
+                self._counts[Column.DROPPED, "spooled"] -= 1
+            self._explain(self._begin(request), request)
 
     def begun(self, request: Request) -> None:
         sample_id = request.sample().sample_id
         with self._lock:
             number = self._pending[request]
-            if (entry := self._entries.get(number)) is not None:
-                self._entries[number] = replace(entry, sample_id=sample_id)
-                self._name(number, id_of(sample_id))
+            self._explain(number, request, sample_id=sample_id)
+            self._name(number, id_of(sample_id))
 
     def settled(self, request: Request, ending: Ending) -> None:
-        missing, counts = ending.missing, self._counts
-        key = ending.column.value, ending.reason if ending.column in _BY_REASON else ""
+        missing = ending.missing
         with self._lock:
-            number = self._pending.get(request) or self._next_number()
-            if self._enter(number, request):
-                self._entries[number] = replace(
-                    self._entries[number],
-                    outcome=ending.column.value,
-                    reason=ending.reason,
-                    absent={name: one.line for name, one in missing.items()},
-                    probability=ending.probability,
-                )
+            self._explain(
+                self._pending.get(request) or self._next_number(),
+                request,
+                outcome=ending.column.value,
+                reason=ending.reason,
+                absent={name: one.line for name, one in missing.items()},
+                probability=ending.probability,
+            )
             if not request.is_counted:
-                if missing:
-                    self._note_missing(missing)
+                for name, one in missing.items():
+                    if one.cause.is_failure:
+                        self._notes["failures"][f"{name}: {one.cause.value}"] += 1
+                    self._notes["refused"][BUDGET] += one.cause is Cause.OVER_BUDGET
+                key = ending.column, ending.reason if ending.column in _BY_REASON else ""
                 # No signal handler runs between the two stores. An interrupted outcome is recorded
                 # again and counted once.
-                counts[key], request.is_counted = counts.get(key, 0) + 1, True
+                self._counts[key], request.is_counted = self._counts[key] + 1, True
             self._end(request)
-
-    def _note_missing(self, missing: Mapping[str, NotScored]) -> None:
-        for name, one in missing.items():
-            if one.cause.is_failure:
-                self._notes["failures"][f"{name}: {one.cause.value}"] += 1
-            if one.cause is Cause.OVER_BUDGET:
-                self._notes["refused"][BUDGET] += 1
 
     def begin(self, feedback: object) -> None:
         with self._lock:
@@ -152,14 +143,14 @@ class Books(Observer):
     def explain(self, name: str) -> tuple[Explanation, ...]:
         with self._lock:
             numbers = list(self._named.get(name, ()))[-_PER_ID:]
-            return tuple(self._entries[number] for number in numbers)
+            return tuple(self._entries[number][0] for number in numbers)
 
     def wait(self, timeout: float | None) -> bool:
         """Wait for every request accepted before this call. Return False on timeout."""
         turn = threading.Lock()
         turn.acquire()
         with self._lock:
-            if self._oldest > self._numbered:
+            if not self._pending:
                 return True
             self._waiters[turn] = self._numbered
         try:
@@ -172,18 +163,14 @@ class Books(Observer):
         self, incidents: Mapping[str, int], *, recovered: int = 0, undurable: int = 0
     ) -> Stats:
         with self._lock:
-            by_column: dict[str, dict[str, int]] = {column.value: {} for column in Column}
-            for (column, reason), count in self._counts.items():
-                if count:
-                    by_column[column][reason] = count
+            counts = +self._counts
             pending = sum(isinstance(one, Request) for one in self._pending)
-            notes: dict[str, Any] = {name: dict(counts) for name, counts in self._notes.items()}
-        columns: dict[str, Any] = {
-            name: counts if name in _BY_REASON else counts.get("", 0)
-            for name, counts in by_column.items()
-        }
+            notes: dict[str, Any] = {name: dict(+counts) for name, counts in self._notes.items()}
+        columns: dict[str, Any] = {column.value: counts[column, ""] for column in Column}
+        for column in _BY_REASON:
+            columns[column.value] = {why: n for (one, why), n in counts.items() if one is column}
         return Stats(
-            offered=pending + sum(sum(counts.values()) for counts in by_column.values()),
+            offered=pending + counts.total(),
             pending=pending,
             incidents=incidents,
             recovered=recovered,
@@ -191,10 +178,6 @@ class Books(Observer):
             **columns,
             **notes,
         )
-
-    @property
-    def _oldest(self) -> int:
-        return next(iter(self._pending.values()), self._numbered + 1)
 
     def _begin(self, item: object) -> int:
         number = self._pending[item] = self._next_number()
@@ -207,25 +190,30 @@ class Books(Observer):
     def _end(self, item: object) -> None:
         self._pending.pop(item, None)
         if self._waiters:
-            oldest = self._oldest
+            oldest = next(iter(self._pending.values()), self._numbered + 1)
             for turn in [turn for turn, last in self._waiters.items() if oldest > last]:
                 del self._waiters[turn]
                 turn.release()
 
-    def _enter(self, number: int, request: Request) -> bool:
-        if request.key and number not in self._entries:
-            self._entries[number] = Explanation(key=request.key, outcome="pending")
-            self._names[number] = set()
+    def _explain(self, number: int, request: Request, **changes: Any) -> None:
+        """Remember or update the explanation of a request. Evict the oldest beyond the limit."""
+        if not request.key:
+            return
+        if number not in self._entries:
+            self._entries[number] = Explanation(key=request.key, outcome="pending"), set()
             for name in (request.key, *request.ids):
                 self._name(number, name)
             if len(self._entries) > self._explained:
-                oldest, _ = self._entries.popitem(last=False)
-                for name in self._names.pop(oldest):
+                oldest, (_, names) = self._entries.popitem(last=False)
+                for name in names:
                     self._named[name].pop(oldest, None)
                     if not self._named[name]:
                         del self._named[name]
-        return bool(request.key)
+        if changes and number in self._entries:
+            entry, names = self._entries[number]
+            self._entries[number] = replace(entry, **changes), names
 
     def _name(self, number: int, name: str) -> None:
-        self._names[number].add(name)
-        self._named.setdefault(name, {})[number] = None
+        if number in self._entries:
+            self._entries[number][1].add(name)
+            self._named.setdefault(name, {})[number] = None

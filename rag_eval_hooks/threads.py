@@ -20,7 +20,6 @@ __all__ = ["DaemonExecutor", "Loop", "Threads", "at_fork"]
 
 _Calls: TypeAlias = "queue.SimpleQueue[Callable[[], None] | None]"
 _Methods: TypeAlias = dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]]
-CLOCK_NAME: Final = "rag-eval-hooks-clock"
 _ERROR_PAUSE_S: Final = 0.25
 P = ParamSpec("P")
 R = TypeVar("R")

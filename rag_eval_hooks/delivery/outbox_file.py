@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+import tomllib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,35 +33,9 @@ NAME: Final = "outbox.sqlite"
 LEASE_S: Final = 15.0
 """Seconds after which other processes may claim the jobs of a silent process."""
 _BUSY_S: Final = 0.5
-_SCHEMA: Final = (
-    "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL,"
-    " origin INTEGER, accepted REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0, owner TEXT,"
-    " left_by TEXT, payload TEXT NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS jobs_ready ON jobs (owner, consumer)",
-    "CREATE TABLE IF NOT EXISTS owners (owner TEXT PRIMARY KEY, lease REAL NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL)",
+_SQL: Final[Mapping[str, Any]] = tomllib.loads(
+    files(__package__).joinpath("outbox.toml").read_text("utf-8")
 )
-_INSERT: Final = (
-    "INSERT INTO jobs (consumer, origin, accepted, owner, payload) VALUES (?, ?, ?, ?, ?)"
-)
-_UPDATE: Final = "UPDATE jobs SET owner = ?, left_by = ?, tries = ? WHERE id = ? AND owner = ?"
-_COUNT: Final = "INSERT INTO counts VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1"
-_DEAD: Final = (
-    # A lease far in the future was written before the clock was set back.
-    "SELECT owner FROM owners WHERE owner != ? AND lease NOT BETWEEN ? AND ?"
-)
-_READY: Final = "SELECT 1 FROM jobs WHERE owner IS NULL AND consumer = ? LIMIT 1"
-_CLAIM: Final = (
-    "UPDATE jobs SET owner = ? WHERE id IN (SELECT id FROM jobs WHERE owner IS NULL"
-    " AND consumer = ? ORDER BY id LIMIT ?) RETURNING id, tries, accepted, payload, left_by"
-)
-_OLD: Final = "DELETE FROM jobs WHERE owner IS NULL AND accepted < ? AND consumer NOT IN"
-_SIZE: Final = (
-    "SELECT (page_count - freelist_count) * page_size"
-    " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
-)
-_OF_SINKS: Final = f"NOT IN ('{EVALUATE}', '{FEEDBACK}')"
-_SAMPLES: Final = "SELECT COUNT(DISTINCT coalesce(origin, id)) FROM jobs"
 
 
 class State(Enum):
@@ -126,7 +102,7 @@ class OutboxFile:
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.path = folder / NAME
         self._max_bytes = max_bytes
-        self._file = SqliteFile(self.path, _SCHEMA, patience=_BUSY_S)
+        self._file = SqliteFile(self.path, _SQL["schema"], patience=_BUSY_S)
         self._reset()
 
     def _reset(self) -> None:
@@ -154,23 +130,20 @@ class OutboxFile:
         now = time.time()
         leases = self._owner, now, now + LEASE_S
         open_to = {name: room for name, room in rooms.items() if room > 0}
-        is_beat = self._is_beat(now)
         with self._file.opened() as db:
-            dead = [owner for (owner,) in db.execute(_DEAD, leases)]
-            if not (is_beat or dead or any(db.execute(_READY, (n,)).fetchone() for n in open_to)):
+            waiting = (_run(db, "ready", name).fetchone() for name in open_to)
+            if not (self._is_beat(now) or _run(db, "dead", *leases).fetchone() or any(waiting)):
                 return [], 0
         with self._transaction() as db:
-            for owner in dead:
+            for (owner,) in _run(db, "dead", *leases).fetchall():
                 self._release_all(db, owner)
             claimed = [
                 _claimed(self._owner, name, *row)
                 for name, room in open_to.items()
-                for row in sorted(db.execute(_CLAIM, (self._owner, name, room)).fetchall())
+                for row in sorted(_run(db, "claim", self._owner, name, room).fetchall())
             ]
-            removed = 0
-            if is_beat:
-                old = f"{_OLD} ({','.join('?' * len(rooms))})"
-                removed = db.execute(old, (now - limits.SINK_KEEP_SECONDS, *rooms)).rowcount
+            old = f"{_SQL['old']} ({','.join('?' * len(rooms))})"
+            removed = db.execute(old, (now - limits.SINK_KEEP_SECONDS, *rooms)).rowcount
         return claimed, removed
 
     def leave(self) -> None:
@@ -199,8 +172,7 @@ class OutboxFile:
         is_beat = self._is_beat(now)
         with self._file.transaction() as db:
             if is_beat:
-                beat = "INSERT OR REPLACE INTO owners VALUES (?, ?)"
-                db.execute(beat, (self._owner, now + LEASE_S))
+                _run(db, "beat", self._owner, now + LEASE_S)
             yield db
         self._beat_at = now if is_beat else self._beat_at
         self._check()
@@ -224,15 +196,15 @@ class OutboxFile:
                 return True
         owner = None if state is State.FREE else self._owner
         left_by = self._owner if job.is_left else None
-        return db.execute(_UPDATE, (owner, left_by, job.tries, job.row, self._owner)).rowcount > 0
+        updated = _run(db, "update", owner, left_by, job.tries, job.row, self._owner)
+        return updated.rowcount > 0
 
     def _finish(self, db: sqlite3.Connection, job: Job) -> bool:
-        if (origin := job.row) is not None:
-            delete = "DELETE FROM jobs WHERE id = ? AND owner = ?"
-            if db.execute(delete, (job.row, self._owner)).rowcount == 0:
-                return False
+        origin = job.row
+        if origin is not None and _run(db, "delete", origin, self._owner).rowcount == 0:
+            return False
         if job.count:
-            db.execute(_COUNT, (job.count,))
+            _run(db, "count", job.count)
         for following in job.then:
             self._insert(db, following, origin)
             origin = origin or following.row
@@ -241,13 +213,21 @@ class OutboxFile:
     def _insert(self, db: sqlite3.Connection, job: Job, origin: int | None = None) -> None:
         if job.row is not None or job.text is None or job.is_over:
             return
-        if db.execute(_SIZE).fetchone()[0] + len(job.text) <= self._max_bytes:
+        if _number(db, "size") + len(job.text) <= self._max_bytes:
             row = (job.consumer, origin, job.accepted, self._owner, job.text)
-            job.row = db.execute(_INSERT, row).lastrowid
+            job.row = _run(db, "insert", *row).lastrowid
 
     def _release_all(self, db: sqlite3.Connection, owner: str) -> None:
-        db.execute("UPDATE jobs SET owner = NULL WHERE owner = ?", (owner,))
-        db.execute("DELETE FROM owners WHERE owner = ?", (owner,))
+        _run(db, "release", owner)
+        _run(db, "forget", owner)
+
+
+def _run(db: sqlite3.Connection, statement: str, *values: object) -> sqlite3.Cursor:
+    return db.execute(_SQL[statement], values)
+
+
+def _number(db: sqlite3.Connection, statement: str) -> int:
+    return int(_run(db, statement).fetchone()[0])
 
 
 def _identity_of(path: Path) -> tuple[int, int]:
@@ -284,11 +264,8 @@ def read_counts(path: Path) -> Mapping[str, int]:
         if db is None:
             return {}
         db.execute("BEGIN")
-        ended = dict(db.execute("SELECT name, n FROM counts").fetchall())
-        pending, undelivered = (
-            db.execute(f"{_SAMPLES} WHERE consumer {one}").fetchone()[0]
-            for one in (f"= '{EVALUATE}'", _OF_SINKS)
-        )
+        ended = dict(_run(db, "ended").fetchall())
+        pending, undelivered = (_number(db, name) for name in ("pending", "undelivered"))
     counts = {"accepted": sum(ended.values()) + pending, **ended, "pending": pending}
     return counts | ({"undelivered": undelivered} if undelivered else {})
 
@@ -296,18 +273,12 @@ def read_counts(path: Path) -> Mapping[str, int]:
 def read_size(path: Path) -> tuple[int | None, int | None]:
     """Return the number of samples and of bytes in the file."""
     with _read(path) as db:
-        if db is None:
-            return 0, 0
-        of_samples = f"{_SAMPLES} WHERE consumer != '{FEEDBACK}'"
-        samples, size = (db.execute(sql).fetchone()[0] for sql in (of_samples, _SIZE))
-        return int(samples), int(size)
+        return (0, 0) if db is None else (_number(db, "samples"), _number(db, "size"))
 
 
 def read_results(path: Path) -> Iterator[str]:
-    chosen = f"SELECT payload FROM jobs WHERE consumer {_OF_SINKS}"
     with _read(path) as db:
-        sql = f"{chosen} GROUP BY coalesce(origin, id) ORDER BY id"
-        yield from () if db is None else [text for (text,) in db.execute(sql)]
+        yield from () if db is None else [text for (text,) in _run(db, "results")]
 
 
 @contextmanager
@@ -317,5 +288,4 @@ def _read(path: Path) -> Iterator[sqlite3.Connection | None]:
         return
     with closing(open_existing(path, patience=_BUSY_S)) as db:
         # The creating process may not have created the last table.
-        has_tables = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'counts'").fetchone()
-        yield db if has_tables else None
+        yield db if _run(db, "has_counts").fetchone() else None

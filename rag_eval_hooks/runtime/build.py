@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from opentelemetry import _logs, trace
-from opentelemetry import metrics as metrics_api
+from opentelemetry import metrics as otel_metrics
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
@@ -50,7 +50,6 @@ from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
-from rag_eval_hooks.score import Scale
 from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.telemetry.score_attributes import Thresholds, check_limit
 from rag_eval_hooks.telemetry.telemetry import Telemetry
@@ -63,6 +62,11 @@ __all__ = ["MetricSpec", "Models", "Parts", "parts_of", "settings_of"]
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
 """A name, a metric, or a function of a sample that returns a number from 0 to 1 or an outcome."""
 T = TypeVar("T")
+_WAYS_TO_WRAP: Final = {
+    "langchain_core": "; wrap it: rag_eval_hooks_langchain.LangChainJudge(model)",
+    "llama_index": "; wrap it: rag_eval_hooks_llama_index.LlamaIndexJudge(llm)",
+    "openai": "; for a model of this client, write judge='openai:<model>'",
+}
 _TABLES: Final = ((JUDGES, Judge), (EMBEDDERS, Embedder), (TOKEN_SCORERS, TokenScorer))
 
 
@@ -88,23 +92,20 @@ class Models:
         return names
 
     def sources(self, config: RagEvalConfig, incidents: Incidents, *, embeds: bool) -> Sources:
-        judge = self._judge
-        named = judge.second_name if isinstance(judge, Cascade) else None
-        embedder = self.embedder if isinstance(self.embedder, Embedder) else None
-        is_own = named is None and isinstance(judge, Judge)
-        if embedder is None and not ((is_own or not embeds) and config.embedder == "auto"):
+        judge, embedder, scorer = self._judge, self.embedder, self.token_scorer
+        is_own = isinstance(judge, Judge) and getattr(judge, "second_name", None) is None
+        if not isinstance(embedder, Embedder):
             # `auto` follows the configured judge. With a user's judge object it means none.
-            embedder = choose_embedder(config)
+            lacks = (is_own or not embeds) and config.embedder == "auto"
+            embedder = None if lacks else choose_embedder(config)
         if isinstance(judge, Cascade):
-            cascade = judge.resolved(lambda name: choose_judge(config.for_judge(name)))
-            cascade.incidents = incidents
-            made: Judge = cascade
-        else:
-            made = judge if isinstance(judge, Judge) else choose_judge(config)
-        scorer = self.token_scorer
+            judge = judge.resolved(lambda name: choose_judge(config.for_judge(name)))
+            judge.incidents = incidents
+        elif not isinstance(judge, Judge):
+            judge = choose_judge(config)
         if not isinstance(scorer, TokenScorer):
             scorer = choose_token_scorer(config)
-        return Sources(judge=made, embedder=embedder, scorer=scorer)
+        return Sources(judge=judge, embedder=embedder, scorer=scorer)
 
     @property
     def _judge(self) -> object:
@@ -180,10 +181,14 @@ def parts_of(
     measured = chosen_by_default(available) if chosen is None else chosen
     embeds = any(metric.findings & EMBEDDED for metric in measured)
     sources = models.sources(config, incidents, embeds=embeds)
-    _check_alerts(all_sinks, {metric.id: metric.scale for metric in measured})
+    scales = {metric.id: metric.scale for metric in measured}
+    for sink in all_sinks:
+        # Reject an alert or gate whose condition no sample can meet.
+        for setting, name, limit in getattr(sink, "__dict__", {}).get("metric_limits", ()):
+            check_limit(setting, name, limit, scales)
     tracer, meter, logger = providers
     tracer = _usable(trace.get_tracer, tracer, trace.NoOpTracerProvider(), incidents)
-    meter = _usable(metrics_api.get_meter, meter, metrics_api.NoOpMeterProvider(), incidents)
+    meter = _usable(otel_metrics.get_meter, meter, otel_metrics.NoOpMeterProvider(), incidents)
     logger = _usable(_logs.get_logger, logger, _logs.NoOpLoggerProvider(), incidents)
     return Parts(
         config=config,
@@ -208,13 +213,6 @@ def parts_of(
         judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
         fleet=fleet,
     )
-
-
-def _check_alerts(sinks: Iterable[object], scales: Mapping[str, Scale]) -> None:
-    """Reject an alert or gate whose condition no sample can meet."""
-    for sink in sinks:
-        for setting, name, limit in getattr(sink, "__dict__", {}).get("metric_limits", ()):
-            check_limit(setting, name, limit, scales)
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:
@@ -242,14 +240,12 @@ def _chosen_metrics(
     if not isinstance(asked, Iterable) or isinstance(asked, RagEvalConfig):
         fix = "; write RagEval(config=...)" if isinstance(asked, RagEvalConfig) else ""
         raise ConfigError("metrics", kind_of(asked), METRICS_WANTED + fix)
-    return choose(map(_metric_or_name, asked), available)
-
-
-def _metric_or_name(spec: MetricSpec) -> str | Metric:
-    if callable(spec) and not isinstance(spec, type):
-        return metric_of(spec)
-    # Other objects are rejected as unknown names.
-    return cast("str | Metric", spec)
+    # Objects other than functions are rejected as unknown names.
+    specs = (
+        metric_of(one) if callable(one) and not isinstance(one, type) else cast("str | Metric", one)
+        for one in asked
+    )
+    return choose(specs, available)
 
 
 def _metric_options(path: str | None) -> MetricOptions:
@@ -279,13 +275,12 @@ def settings_of(
     config: RagEvalConfig | None, models: Models, run_on: object, given: dict[str, Any]
 ) -> RagEvalConfig:
     """Return the settings. Arguments override `config`, and `config` overrides the environment."""
-    if config is not None and not isinstance(config, RagEvalConfig):
-        raise ConfigError(
-            "config", type(config).__name__, "a RagEvalConfig; RAG_EVAL_CONFIG_FILE names a file"
-        )
     explicit: dict[str, Any] = {}
-    if config is not None:
+    if isinstance(config, RagEvalConfig):
         explicit |= {name: getattr(config, name) for name in config.model_fields_set}
+    elif config is not None:
+        wants = "a RagEvalConfig; RAG_EVAL_CONFIG_FILE names a file"
+        raise ConfigError("config", type(config).__name__, wants)
     explicit |= given | models.names()
     if run_on is not None:
         # Any value except a name is a Celery application.
@@ -296,12 +291,8 @@ def settings_of(
 def _way_to_wrap(value: object) -> str:
     kinds = value.__mro__ if isinstance(value, type) else type(value).__mro__
     modules = {kind.__module__.partition(".")[0] for kind in kinds}
-    if "langchain_core" in modules:
-        return "; wrap it: rag_eval_hooks_langchain.LangChainJudge(model)"
-    if "llama_index" in modules:
-        return "; wrap it: rag_eval_hooks_llama_index.LlamaIndexJudge(llm)"
-    if "openai" in modules:
-        return "; for a model of this client, write judge='openai:<model>'"
-    if isinstance(value, type) or not callable(value):
-        return ""
-    return "; CallableJudge(function) wraps any function"
+    for module, way in _WAYS_TO_WRAP.items():
+        if module in modules:
+            return way
+    is_function = callable(value) and not isinstance(value, type)
+    return "; CallableJudge(function) wraps any function" if is_function else ""

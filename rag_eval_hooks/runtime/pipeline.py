@@ -33,7 +33,7 @@ from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import OtherSpans
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
-from rag_eval_hooks.threads import CLOCK_NAME, Loop, at_fork
+from rag_eval_hooks.threads import Loop, at_fork
 
 __all__ = ["Pipeline"]
 
@@ -103,7 +103,7 @@ class Pipeline:
         self._queued = AdmittedShare()
         self._exit = ExitHook(self, config.exit_timeout)
         self._is_stopped = False
-        self._clock = Loop(CLOCK_NAME, self._tick, partial(incidents.report, "clock"))
+        self._clock = Loop("rag-eval-hooks-clock", self._tick, partial(incidents.report, "clock"))
         self.books = Books(limits.EXPLAINED_REQUESTS)
         self.remote = None if parts.fleet is None else parts.fleet(incidents, parts.redactor.mark)
         self.worker = Worker(

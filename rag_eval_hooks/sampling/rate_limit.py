@@ -20,10 +20,9 @@ _NOTHING: Final = 0.01
 class RateLimit:
     """Sliding-window limit on samples per `second` and `minute`. Thread-safe, O(1).
 
-    Any interval of a window's length has at most the allowed number of samples. At ten times the
-    load, a limit of n admits n / (1 + 1 / 10n). Common libraries have fixed windows or use the wall
-    clock. A fixed window admits twice the limit across a boundary, and the wall clock may be set
-    back.
+    Any interval of a window's length has at most the allowed number of samples. Common libraries
+    have fixed windows, which admit twice the limit across a boundary, or use the wall clock, which
+    may be set back.
     """
 
     def __init__(
@@ -46,9 +45,8 @@ class RateLimit:
                 len(times) != times.maxlen or times[0] <= now - span
                 for span, times in self._windows
             )
-            if admitted:
-                for _, times in self._windows:
-                    times.append(now)
+            for _, times in self._windows if admitted else ():
+                times.append(now)
         return self._share.count(admitted=admitted)
 
 
@@ -57,8 +55,7 @@ class AdmittedShare:
 
     The inverse fractions of admitted requests add up to the number of requests. Each admitted
     request represents itself and a tenth of the rejected requests that nothing represents yet. In
-    simulations with bursty load, a one-minute moving average has four times the error. With steady
-    load, both errors are equal.
+    simulations with bursty load, a one-minute moving average has four times the error.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

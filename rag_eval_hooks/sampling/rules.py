@@ -24,8 +24,8 @@ from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.text.refusals import refusal
 
 __all__ = [
-    *("MetricNames", "Rules", "TailRule", "cheap_metrics", "default_rates", "first_match"),
-    *("matches", "position", "rules_of", "tail_rules", "tail_scorer"),
+    *("MetricNames", "Rules", "TailRule", "default_rates", "first_match", "matches"),
+    *("position", "rules_of", "tail_rules", "tail_scorer"),
 ]
 
 Rules: TypeAlias = Sequence[tuple[RuleSettings, Shares]]
@@ -33,6 +33,7 @@ Rules: TypeAlias = Sequence[tuple[RuleSettings, Shares]]
 _SALT: Final = b"rag-eval"
 _SEARCHED: Final = 4000
 """Maximum number of characters that patterns search. A long text must not delay its request."""
+_QUESTIONS: Final = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 def position(key: str) -> int:
@@ -56,16 +57,12 @@ class MetricNames:
         self.ids = tuple(metric.id for metric in chosen)
         self._known = {name for m in (*chosen, *known) for name in (m.id, m.suite)} | {"all"}
 
-    def ids_of(self, field: str, names: Iterable[str]) -> tuple[str, ...]:
+    def ids_of(self, field: str, names: Iterable[str]) -> list[str]:
         """Return the ids of the chosen metrics with these names, or in suites with these names."""
         wanted = set(names)
         for name in wanted - self._known:
             raise ConfigError.unknown(field, name, self._known)
-        return tuple(
-            name
-            for name in self.ids
-            if not wanted.isdisjoint(("all", name, name.partition(".")[0]))
-        )
+        return [id for id in self.ids if wanted & {"all", id, id.partition(".")[0]}]
 
 
 def matches(rule: RuleSettings, traits: Traits) -> bool:
@@ -114,15 +111,10 @@ def rules_of(config: RagEvalConfig, names: MetricNames, default: Shares) -> Rule
 def default_rates(config: RagEvalConfig, names: MetricNames) -> Shares:
     shares = dict.fromkeys(names.ids, Share(config.sample_rate))
     # Suites first, so that a metric's rate overrides its suite's.
-    by_name = sorted(
-        config.metric_rates.items(), key=lambda item: (item[0] != "all", "." in item[0])
-    )
-    for name, rate in by_name:
-        shares |= dict.fromkeys(names.ids_of("metric_rates", [name]), Share(rate))
+    for name in sorted(config.metric_rates, key=lambda name: (name != "all", "." in name)):
+        share = Share(config.metric_rates[name])
+        shares |= dict.fromkeys(names.ids_of("metric_rates", [name]), share)
     return shares
-
-
-_QUESTIONS = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +126,7 @@ class TailRule:
     """
 
     settings: TailSettings
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     share: Share
 
     @property
@@ -162,16 +154,17 @@ class TailRule:
 def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
     rules = []
     for number, one in enumerate(config.tail):
-        ids = names.ids_of(f"tail[{number}].then", one.then)
+        subjects = {"dont_know": one.dont_know, "thumbs_down": one.thumbs_down}
+        named = [one.name, one.metric, *(name for name, given in subjects.items() if given)]
+        what = next(filter(None, named), str(number + 1))
         kind = "tail" if one.metric or one.dont_know else "feedback"
-        what = one.name or one.metric or ("dont_know" if one.dont_know else None)
-        what = what or ("thumbs_down" if one.thumbs_down else str(number + 1))
+        ids = names.ids_of(f"tail[{number}].then", one.then)
         rules.append(TailRule(one, ids, Share(one.rate, f"{kind}:{what}")))
     return rules
 
 
 def tail_scorer(
-    config: RagEvalConfig, known: Mapping[str, Metric], incidents: Incidents
+    config: RagEvalConfig, known: Iterable[Metric], incidents: Incidents
 ) -> Scorer | None:
     """Return a scorer with the heuristic judge, for the metrics in conditions, or None."""
     asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
@@ -179,26 +172,18 @@ def tail_scorer(
         return None
     from rag_eval_hooks.judges.heuristic import HeuristicJudge
 
-    cheap = cheap_metrics(list(known.values()), incidents)
+    cheap = {one.id: one for one in known if _needs_only(HeuristicJudge.makes, one, incidents)}
     for metric, number in asked.items():
         if metric not in cheap:
             raise ConfigError.unknown(f"tail[{number}].metric", metric, cheap)
-    measured = [cheap[metric] for metric in asked]
-    sources = Sources(judge=HeuristicJudge())
+    measured, sources = [cheap[metric] for metric in asked], Sources(judge=HeuristicJudge())
     return Scorer(measured, sources, config.sample_timeout, incidents, only_fed=False)
 
 
-def cheap_metrics(metrics: Sequence[Metric], incidents: Incidents) -> dict[str, Metric]:
-    """Return, by id, the metrics that need only the heuristic judge's findings."""
-    from rag_eval_hooks.judges.heuristic import HeuristicJudge
-
-    cheap = {}
-    for metric in metrics:
-        if isinstance(metric, AskedMetric):
-            # The metric may call any service, for every request.
-            continue
-        lacking = findings_read(metric, *example(), incidents) - HeuristicJudge.makes
-        # Without generated questions, a metric may read another finding.
-        if not (lacking if metric.reads is None else lacking - _QUESTIONS):
-            cheap[metric.id] = metric
-    return cheap
+def _needs_only(made: frozenset[Finding], metric: Metric, incidents: Incidents) -> bool:
+    if isinstance(metric, AskedMetric):
+        # The metric may call any service, for every request.
+        return False
+    lacking = findings_read(metric, *example(), incidents) - made
+    # Without generated questions, a metric may read another finding.
+    return not (lacking if metric.reads is None else lacking - _QUESTIONS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -50,8 +50,7 @@ class Selection:
         tail = tail_rules(config, names)
         self._feedback_rules = [rule for rule in tail if rule.is_on_feedback]
         self._sample_rules = [rule for rule in tail if not rule.is_on_feedback]
-        every = {metric.id: metric for metric in (*known, *chosen)}
-        self._scorer = tail_scorer(config, every, incidents)
+        self._scorer = tail_scorer(config, (*known, *chosen), incidents)
 
     @property
     def has_feedback_rules(self) -> bool:
@@ -127,41 +126,25 @@ class Selection:
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:
             with_reference = replace(sample, reference=feedback.reference)
-        reasons = {
-            name: rule.share.reason
+        by_rule = {
+            name: Share(0.0, rule.share.reason)
             for rule in self._feedback_rules
             if rule.meets_feedback(feedback) and rule.share.includes(decision.position)
             for name in rule.ids
         }
-        reasons |= dict.fromkeys(self._newly_fed(sample, with_reference, decision), _REFERENCE)
-        shares = {
-            metric.id: Share(
-                decision.shares[metric.id].rate * decision.admitted_share
-                if reasons[metric.id] == _REFERENCE
-                else 0.0,
-                reasons[metric.id],
-            )
-            for metric in self._metrics
-            if metric.id in reasons and metric.id not in evaluated
-        }
-        return (with_reference, Decision(-1, shares)) if shares else None
-
-    def fed(self, sample: Sample, decision: Decision) -> frozenset[str]:
-        return decision.chosen - frozenset(missing_inputs(self._metrics, sample))
-
-    def _newly_fed(
-        self, sample: Sample, with_reference: Sample, decision: Decision
-    ) -> Iterable[str]:
-        if with_reference is sample:
-            return ()
-        chosen = decision.chosen
-        return (
-            metric.id
+        chosen = decision.chosen if with_reference is not sample else ()
+        by_reference = {
+            metric.id: Share(decision.shares[metric.id].rate * decision.admitted_share, _REFERENCE)
             for metric in self._metrics
             if metric.id in chosen
             and Field.REFERENCE in metric.missing(sample)
             and not metric.missing(with_reference)
-        )
+        }
+        shares = {k: v for k, v in (by_rule | by_reference).items() if k not in evaluated}
+        return (with_reference, Decision(-1, shares)) if shares else None
+
+    def fed(self, sample: Sample, decision: Decision) -> frozenset[str]:
+        return decision.chosen - frozenset(missing_inputs(self._metrics, sample))
 
 
 def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
