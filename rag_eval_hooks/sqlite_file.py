@@ -16,17 +16,10 @@ from rag_eval_hooks.threads import at_fork
 
 __all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "is_damage", "open_existing"]
 
+# If SQLite's message quotes invalid bytes of a damaged file, Python raises `UnicodeDecodeError`.
 FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
-"""Exceptions of file access.
-
-If SQLite's message quotes invalid bytes of a damaged file, Python raises `UnicodeDecodeError`, a
-`ValueError`.
-"""
+# SQLite pauses up to 0.1 s between attempts, so newer processes would overtake a waiting process.
 _RETRY_S: Final = 0.002
-"""Seconds between attempts to lock the file.
-
-SQLite pauses up to 0.1 s, so newer processes would overtake a waiting process.
-"""
 _FORK_PATIENCE_S: Final = 2.0
 """Maximum seconds that a fork waits for another thread to release the file."""
 _LOG_LIMIT: Final = 4_194_304
@@ -56,7 +49,7 @@ class SqliteFile:
         self._lock = threading.Lock()
         self._forking = False
         self._connection: sqlite3.Connection | None = None
-        self._inherited: list[sqlite3.Connection] = []
+        self._inherited: list[sqlite3.Connection | None] = []
         at_fork(before=self._before_fork, in_parent=self._after_fork, in_child=self._forked)
 
     @contextmanager
@@ -104,11 +97,9 @@ class SqliteFile:
     def _forked(self) -> None:
         # A thread that does not exist in the child may hold the lock. A connection that could not
         # be closed in time belongs to the parent and must not even be garbage-collected.
-        self._lock = threading.Lock()
-        self._forking = False
-        if self._connection is not None:
-            self._inherited.append(self._connection)
-            self._connection = None
+        self._lock, self._forking = threading.Lock(), False
+        self._inherited.append(self._connection)
+        self._connection = None
 
 
 def open_existing(path: Path, *, patience: float, writable: bool = False) -> sqlite3.Connection:

@@ -16,9 +16,8 @@ from contextvars import copy_context
 from types import MethodType
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-__all__ = ["DaemonExecutor", "Loop", "Threads", "at_fork"]
+__all__ = ["DaemonExecutor", "Loop", "at_fork"]
 
-_Calls: TypeAlias = "queue.SimpleQueue[Callable[[], None] | None]"
 _Methods: TypeAlias = dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]]
 _ERROR_PAUSE_S: Final = 0.25
 P = ParamSpec("P")
@@ -37,25 +36,18 @@ def at_fork(
     in_parent: Callable[[], None] | None = None,
     in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Call an object's methods at every fork while the object exists. No-op without `os.fork`.
+    """Call an object's bound methods at every fork while the object exists.
 
-    Args:
-        before: Bound method to call in the parent before the fork. Newer objects come first.
-        in_parent: Bound method to call in the parent after the fork.
-        in_child: Bound method to call in the child after the fork.
+    Before the fork, newer objects come first. No-op without `os.fork`.
     """
     for methods, method in ((_BEFORE, before), (_IN_PARENT, in_parent), (_IN_CHILD, in_child)):
         if method is not None:
-            _add(methods, method)
-
-
-def _add(methods: _Methods, method: Callable[[], None]) -> None:
-    assert isinstance(method, MethodType)
-    # No weak-reference callback: it would swallow an exception of a signal handler.
-    for number, (owner, _) in tuple(methods.items()):
-        if owner() is None:
-            methods.pop(number, None)
-    methods[next(_NUMBERS)] = weakref.ref(method.__self__), method.__func__
+            assert isinstance(method, MethodType)
+            # No weak-reference callback: it would swallow an exception of a signal handler.
+            for number, (owner, _) in tuple(methods.items()):
+                if owner() is None:
+                    methods.pop(number, None)
+            methods[next(_NUMBERS)] = weakref.ref(method.__self__), method.__func__
 
 
 def _call(methods: _Methods, *, last_first: bool = False) -> None:
@@ -77,24 +69,40 @@ if hasattr(os, "register_at_fork"):
     )
 
 
+class _Crew:
+    """Daemon threads with a common queue of calls."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.lock = lock
+        self.threads = self.unfinished = 0
+
+    def work(self) -> None:
+        while (call := self.calls.get()) is not None:
+            call()
+            # Objects of the call must not live until the next call.
+            del call
+            with self.lock:
+                self.unfinished -= 1
+
+
 class DaemonExecutor(Executor):
-    """Runs calls in order on one daemon thread. A forked child starts a new thread.
+    """Runs calls in order on at most `limit` daemon threads. A forked child starts new threads.
 
     Python's standard pools join their threads at exit, so a hanging sink or model would block the
-    exit.
+    exit. A call that outlives its timeout keeps its thread until it returns.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, limit: int = 1) -> None:
+        self._name, self._limit = name, limit
         self._is_shut_down = False
         self._renew()
         at_fork(in_child=self._renew)
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
-        # Created with the thread: gevent may replace the queue between the import and the first
-        # call.
-        self._calls: _Calls | None = None
+        # Created with the first call: gevent may replace the queue after the import.
+        self._crew: _Crew | None = None
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         future: Future[R] = Future()
@@ -110,72 +118,34 @@ class DaemonExecutor(Executor):
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError(f"The executor {self._name!r} was shut down.")
-            calls, starts = self._calls, self._calls is None
-            if calls is None:
-                calls = self._calls = queue.SimpleQueue()
-            calls.put(call)
-        if starts:
-            self._start(calls)
+            crew = self._crew = self._crew or _Crew(self._lock)
+            crew.unfinished += 1
+            crew.calls.put(call)
+            is_short = crew.threads < min(crew.unfinished, self._limit)
+            crew.threads += is_short
+        if is_short:
+            try:
+                threading.Thread(target=crew.work, name=self._name, daemon=True).start()
+            except BaseException:
+                crew.threads -= 1
+                raise
         return future
-
-    def _start(self, calls: _Calls) -> None:
-        try:
-            threading.Thread(target=_work, args=(calls,), name=self._name, daemon=True).start()
-        except BaseException:
-            self._calls = None
-            raise
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        with self._lock:
-            self._is_shut_down = True
-            if self._calls is not None:
-                self._calls.put(None)
-
-
-def _work(calls: _Calls) -> None:
-    while (call := calls.get()) is not None:
-        call()
-        # Objects of the call must not live until the next call.
-        del call
-
-
-class Threads:
-    """Runs calls on at most `limit` daemon threads, which start on demand.
-
-    A call that outlives its timeout keeps its thread until it returns. A forked child starts new
-    threads.
-    """
-
-    def __init__(self, name: str, limit: int) -> None:
-        self._name = name
-        self._limit = limit
-        self._forget()
-        # Threads do not survive a fork: busy threads would never become idle in the child.
-        at_fork(in_child=self._forget)
 
     async def run(self, call: Callable[[], R]) -> R:
         """Run a call on a thread, with the caller's context variables."""
-        worker = self._idle.pop() if self._idle else self._start()
-        idle = self._idle
-        future = worker.submit(copy_context().run, call)
-        future.add_done_callback(lambda _future: idle.append(worker))
-        return await asyncio.wrap_future(future)
+        return await asyncio.wrap_future(self.submit(copy_context().run, call))
 
-    def close(self) -> None:
-        for worker in self._all:
-            worker.shutdown()
-        self._forget()
+    def release(self) -> None:
+        """End the threads after their calls. Later calls start new threads."""
+        with self._lock:
+            crew, self._crew = self._crew, None
+            if crew is not None:
+                for _ in range(crew.threads):
+                    crew.calls.put(None)
 
-    def _forget(self) -> None:
-        self._all: list[DaemonExecutor] = []
-        self._idle: list[DaemonExecutor] = []
-
-    def _start(self) -> DaemonExecutor:
-        if len(self._all) >= self._limit:
-            raise TimeoutError("hanging calls occupy every thread")
-        worker = DaemonExecutor(self._name)
-        self._all.append(worker)
-        return worker
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._is_shut_down = True
+        self.release()
 
 
 class Loop:

@@ -17,7 +17,7 @@ from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.calls.failures import ModeMissingError, RequestRefusedError
 from rag_eval_hooks.prompts import Prompt, ReplyError
-from rag_eval_hooks.threads import Threads
+from rag_eval_hooks.threads import DaemonExecutor
 
 _ABOUT_OUTPUT: Final = re.compile(
     r"response.?(format|mime|schema)|json.?(schema|object|mode)|structured.?output|guided|"
@@ -80,13 +80,13 @@ class ModelAdapter:
         # Distinguishes models of the same name in a memo. It may contain a key, so it is never
         # shown.
         self.memo_scope = hashlib.blake2b(scope.encode("utf-8", "replace")).hexdigest()
-        self.threads = Threads("rag-eval-hooks-judge", limits.concurrency)
+        self.threads = DaemonExecutor("rag-eval-hooks-judge", limits.concurrency)
         self.timeout = limits.timeout
         self._calls = ModelCalls(caller, limits)
 
     async def aclose(self) -> None:
         """Release the adapter's resources. A client that the user passed stays open."""
-        self.threads.close()
+        self.threads.release()
 
 
 class ChatAdapter(ModelAdapter, ABC):
