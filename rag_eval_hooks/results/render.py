@@ -25,13 +25,12 @@ from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.select import FAITHFULNESS, badness, faithfulness_of
 from rag_eval_hooks.results.summary import MetricSummary, band_of
-from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
+from rag_eval_hooks.score import Cause, NotScored, Score
 
 _WIDTH: Final = 140
 _MOST_IN_LINE: Final = 200
 _MOST_EXPLAINED: Final = 1200
 _FIGURE: Final = re.compile(r"[-+]?[\d.,]+( %)?")
-_MOST_SCORES: Final = 6
 _BLOCK: Final = 25
 """Number of samples per compressed block of the HTML page."""
 _ASKED: Final = 220
@@ -103,7 +102,6 @@ def _environment(is_html: bool) -> Environment:
     environment.filters |= {
         "absent": _absent,
         "interval": _interval,
-        "level": _level,
         "marked": _marked,
         "md": _escaped,
         "number": _number,
@@ -114,7 +112,7 @@ def _environment(is_html: bool) -> Environment:
     }
     environment.tests["figure"] = lambda cell: _FIGURE.fullmatch(str(cell)) is not None
     environment.tests["items"] = _are_items
-    environment.globals |= {"explained": _explained, "scores": _scores, "version": __version__}
+    environment.globals |= {"cuts": CUTS, "explained": _explained, "version": __version__}
     return environment
 
 
@@ -153,27 +151,13 @@ def _escaped(value: object) -> str:
     return "".join(f"\\{char}" if char in "\\|<>*_`[]&~#" else char for char in shown)
 
 
-def _scores(row: Evaluation) -> str:
-    shown = [_shown(name, one) for name, one in row.outcomes.items()]
-    known = [text for text in shown if text]
-    more = f" and {len(known) - _MOST_SCORES} more" if len(known) > _MOST_SCORES else ""
-    return ", ".join(known[:_MOST_SCORES]) + more
-
-
-def _shown(name: str, outcome: Outcome) -> str:
-    if isinstance(outcome, NotScored):
-        risk = "" if outcome.risk is None else f", risk {outcome.risk:.2f}"
-        return f"{name} undecided{risk}" if outcome.undecided else ""
-    word = band_of(name, outcome.normalized) or outcome.label
-    return f"{name} {outcome.value:.3g}{f' ({word})' if word else ''}"
-
-
 def _explained(row: Evaluation) -> list[str]:
-    explained = [(s.normalized, name, s) for name, s in row.scores.items() if s.explanation]
-    if not explained:
+    """Return name and explanation of the lowest score that has an explanation."""
+    scores = [(name, score) for name, score in row.scores.items() if score.explanation]
+    if not scores:
         return []
-    _, name, score = min(explained, key=lambda each: each[0])
-    text = prose(score.explanation, _MOST_EXPLAINED, content=True) or ""
+    name, lowest = min(scores, key=lambda pair: pair[1].normalized)
+    text = prose(lowest.explanation, _MOST_EXPLAINED, content=True) or ""
     return [f"{name}:", *(line.removeprefix("- ") for line in text.splitlines()[:6])]
 
 
@@ -186,25 +170,20 @@ def as_html(report: ResultReport) -> str:
     ranked = {id(row) for row in report.worst}
     rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]
     position = {id(row): number for number, row in enumerate(rows)}
-    problems = [each for each in report.diagnoses if each.rule.blame != "none"]
-    good = [each for each in report.diagnoses if each.rule.blame == "none"]
     metrics = list(report.whole.metrics)
     index = {
         "metrics": metrics,
         "size": _BLOCK,
-        "rules": [[position[id(row)] for row in each.rows] for each in (*problems, *good)],
+        "rules": [[position[id(row)] for row in each.rows] for each in report.diagnoses],
         "samples": [_entry(row, metrics) for row in rows],
     }
     folder = resources.files("rag_eval_hooks.results") / "templates"
-    style, script = ((folder / f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
     return _rendered(
         "report.html.j2",
         report=report,
-        problems=problems,
-        good=good,
         ranked="faithfulness first" if set(FAITHFULNESS) & set(metrics) else "all scores",
-        style=Markup(style),
-        script=Markup(script),
+        style=Markup((folder / "report.css").read_text("utf-8")),
+        script=Markup((folder / "report.js").read_text("utf-8")),
         index=Markup(_in_script(index)),
         blocks=list(_blocks(rows)),
     )
@@ -240,20 +219,9 @@ def _blocks(rows: Sequence[Evaluation]) -> Iterator[str]:
 
 
 def _detail(row: Evaluation) -> str:
-    sample = row.sample
-    facts = {
-        "id": sample.sample_id,
-        "trace": sample.trace_id,
-        "chosen": row.reason and f"{row.reason}, probability {row.probability}",
-        "seconds": sample.latency and round(sample.latency, 3),
-        "cut": ", ".join(sample.truncated),
-        "tags": ", ".join(sample.tags),
-        **sample.metadata,
-    }
-    about = "\n".join(f"{k}: {v}" for k, v in facts.items() if v not in (None, "", ()))
     lists = [value for one in row.outcomes.values() for value in one.explanation.values()]
     quotes = {str(item.get("quote") or "") for each in filter(_are_items, lists) for item in each}
-    return _rendered("detail.html.j2", row=row, facts=about, quotes=quotes - {""})
+    return _rendered("detail.html.j2", row=row, quotes=quotes - {""})
 
 
 def _are_items(value: object) -> bool:
@@ -263,10 +231,6 @@ def _are_items(value: object) -> bool:
 
 def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _level(normalized: float) -> str:
-    return "good-c" if normalized >= CUTS.high else "bad-c" if normalized < CUTS.low else "warn-c"
 
 
 def _verdict(item: Mapping[str, Any]) -> tuple[str, str]:

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final
 
+from rag_eval_hooks.datasets.data_rows import ROW_KEY
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
 from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, diagnose
@@ -24,8 +26,6 @@ from rag_eval_hooks.results.summary import (
 from rag_eval_hooks.usage import Usage
 
 _MOST_GROUPS: Final = 12
-_ROW_KEY: Final = "dataset_row"
-"""Metadata key for the row number that `evaluate` stores."""
 _BUILT_IN_KEYS: Final = ("workflow", "reason", "version")
 _STEPS: Final = tuple(timedelta(hours=hours) for hours in (1, 6, 24, 24 * 7, 24 * 30))
 _MOST_PERIODS: Final = 40
@@ -104,70 +104,65 @@ def make_report(
     )
 
 
-def _keys(rows: Sequence[Evaluation]) -> list[str]:
-    """Return keys for grouping: first metadata keys, then built-in keys."""
-    values: dict[str, set[Any]] = {}
+def _keys(rows: Iterable[Evaluation]) -> Iterable[str]:
+    """Return keys for grouping: metadata keys with a few values, then built-in keys."""
+    values: dict[str, set[object]] = {}
     for row in rows:
         for key, value in row.sample.metadata.items():
-            seen = values.setdefault(key, set())
-            if isinstance(value, str | int | bool) and len(seen) <= _MOST_GROUPS:
-                seen.add(value)
-    own = [
-        key for key, seen in values.items() if key != _ROW_KEY and 2 <= len(seen) <= _MOST_GROUPS
-    ]
-    return list(dict.fromkeys([*own, *_BUILT_IN_KEYS]))
+            if isinstance(value, str | int | bool) and key != ROW_KEY:
+                values.setdefault(key, set()).add(value)
+    own = [key for key, seen in values.items() if 2 <= len(seen) <= _MOST_GROUPS]
+    return dict.fromkeys([*own, *_BUILT_IN_KEYS])
 
 
-def _periods(rows: Sequence[Evaluation]) -> list[ResultGroup]:
-    times = [row.time for row in rows if row.time is not None]
-    if not times:
+def _periods(rows: Iterable[Evaluation]) -> list[ResultGroup]:
+    timed = sorted(((row.time, row) for row in rows if row.time is not None), key=itemgetter(0))
+    if not timed:
         return []
-    first, last = min(times), max(times)
+    first, last = timed[0][0], timed[-1][0]
     step = next((s for s in _STEPS if (last - first) / s < _MOST_PERIODS), _STEPS[-1])
     begin = first.replace(minute=0, second=0, microsecond=0)
     if step >= timedelta(days=1):
         begin = begin.replace(hour=0)
-    timed = sorted((row for row in rows if row.time is not None), key=lambda row: row.time or begin)
-    periods = summarise(timed, lambda row: begin + ((row.time or begin) - begin) // step * step)
+    periods = summarise(
+        [row for _, row in timed], lambda row: row.time and (row.time - begin) // step
+    )
     return list(periods.values()) if len(periods) > 1 else []
 
 
 def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
-    scores = [score for row in rows for score in row.scores.values()]
-    counts = Counter((score.annotator, score.version) for score in scores)
-    screening = {score.annotator for score in scores if score.screening}
-    caution = "screening: finds samples to review, but is too weak for decisions"
-    names: dict[str, int] = {}
-    for (name, version), count in counts.most_common():
-        about = ", ".join(filter(None, (version, caution if name in screening else "")))
-        names[f"{name or 'formulas'}{f' ({about})' if about else ''}"] = count
-    return names
+    names: Counter[str] = Counter()
+    for score in (score for row in rows for score in row.scores.values()):
+        caution = "screening: finds samples to review, but is too weak for decisions"
+        about = ", ".join(filter(None, (score.version, caution if score.screening else "")))
+        names[f"{score.annotator or 'formulas'}{f' ({about})' if about else ''}"] += 1
+    return dict(names.most_common())
 
 
 def as_json(report: ResultReport) -> dict[str, Any]:
     """Return a report as plain types, with sample ids instead of samples."""
     first, last = report.times or (None, None)
-    look_at_first = [
-        {"pattern": one.rule.name, **_plain(one.rule), "share": one.share, "samples": one.rows}
-        for one in report.diagnoses
-    ]
-    document: dict[str, Any] = _plain(
+    plain: dict[str, Any] = _plain(
         {
             "title": report.title,
             "from": first,
             "to": last,
-            **_plain(report.whole),
+            "samples": report.whole.samples,
+            "metrics": report.whole.metrics,
             "passed": report.whole.passed,
             "judges": report.judges,
             "skipped": report.skipped,
             "labelled": report.labelled,
             "groups": report.groups,
-            "look_at_first": look_at_first,
+            "look_at_first": [
+                _fields(one.rule) | {"share": one.share, "samples": one.rows}
+                for one in report.diagnoses
+            ],
             "worst": report.worst[:_WORST],
             "cost": report.total,
         }
     )
-    return document
+    return plain
 
 
 def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> dict[str, Any]:
