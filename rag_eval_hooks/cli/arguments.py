@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.delivery.jsonl import open_private
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, RagEvalError
 from rag_eval_hooks.results import Cuts, FailCondition, Results, read
 from rag_eval_hooks.results.select import time_of
 
@@ -20,6 +19,10 @@ N = TypeVar("N", int, float)
 T = TypeVar("T")
 UNSCORED: Final = 3
 """Exit code if a metric has no value."""
+
+
+class UsageError(RagEvalError):
+    """An argument or an input file is invalid. The message gives name and reason."""
 
 
 def _checked(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
@@ -35,10 +38,6 @@ def _checked(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
     return checked
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    return _checked(lambda text: _within(int(text), least), f"a whole number, {least} or more")
-
-
 def _within(value: N, low: float, high: float = math.inf) -> N:
     if not low <= value <= high:
         raise ValueError
@@ -46,11 +45,9 @@ def _within(value: N, low: float, high: float = math.inf) -> N:
 
 
 def _cut(text: str) -> tuple[str, Cuts]:
-    metric, _, values = text.partition("=")
+    metric, values = _pair(text)
     low, high = (_within(float(value), 0, 1) for value in values.split(":"))
-    if not metric or low > high:
-        raise ValueError
-    return metric, Cuts(high=high, low=low)
+    return metric, Cuts(high=_within(high, low), low=low)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -64,6 +61,7 @@ def pair(form: str) -> Callable[[str], tuple[str, str]]:
     return _checked(_pair, form)
 
 
+positive = _checked(lambda text: _within(int(text), 1), "a whole number, 1 or more")
 share = _checked(lambda text: _within(float(text), 0, 1), "a number from 0 to 1")
 cut = _checked(_cut, "METRIC=LOW:HIGH with numbers from 0 to 1, such as ragas.faithfulness=0.6:0.9")
 _moment = _checked(time_of, "24h, 90m, 7d, today, or a date such as 2026-03-01")
@@ -83,23 +81,23 @@ def add_repeated(
 
 def add_gates(parser: argparse.ArgumentParser) -> None:
     by_interval = "exit with 1 if the mean's entire 95 %% interval meets the condition, such as"
+    by_point = "exit with 1 if the mean meets the condition, whatever its interval"
     condition = _checked(FailCondition.of, "METRIC<NUMBER, with <, <=, > or >=")
     text = f"{by_interval} 'ragas.faithfulness<0.8'"
     add_repeated(parser, "--fail-on", "CONDITION", text, condition)
-    by_point = "exit with 1 if the mean meets the condition, whatever its interval"
     add_repeated(parser, "--fail-on-point", "CONDITION", by_point, condition)
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     files = "results files: JSON lines (plain or gzip) or Parquet, or folders with such files"
-    parser.add_argument("results", nargs="+", metavar="RESULTS", help=files)
+    add("results", nargs="+", metavar="RESULTS", help=files)
     since = "only results after TIME: an age (24h, 7d), today, or a date"
-    parser.add_argument("--since", type=_moment, metavar="TIME", help=since)
-    parser.add_argument("--until", type=_moment, metavar="TIME", help="only results before TIME")
-    where = (
-        "only results with this value. KEY is a metadata key, tag, workflow, version, reason or day"
-    )
-    add_repeated(parser, "--where", "KEY=VALUE", where, pair("KEY=VALUE, such as tag=beta"))
+    add("--since", type=_moment, metavar="TIME", help=since)
+    add("--until", type=_moment, metavar="TIME", help="only results before TIME")
+    keys = "KEY is a metadata key, tag, workflow, version, reason or day"
+    where, kind = f"only results with this value. {keys}", pair("KEY=VALUE, such as tag=beta")
+    add_repeated(parser, "--where", "KEY=VALUE", where, kind)
 
 
 def rows_of(paths: Sequence[str]) -> Results:

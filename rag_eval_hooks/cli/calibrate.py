@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.cli.arguments import UsageError
 from rag_eval_hooks.judges.calibration import (
     LEAST_AUROC,
     LEAST_LABELS,
@@ -36,14 +36,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     metric, labels = arguments.metric, dict(lines_of(arguments.labels, _label, _LINE))
-    rows = [row for row in read(arguments.results) if row.scores.get(metric) is not None]
+    rows, known = list[Evaluation](), set[str]()
+    for row in read(arguments.results):
+        known.add(row.sample.sample_id)
+        if metric in row.scores:
+            rows.append(row)
     judged = [one for row in rows for one in _judged(row, metric, labels)]
     probabilities, truths = [one[0] for one in judged], [one[1] for one in judged]
     if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
+        stray = [name for name, _ in labels if name not in known]
+        told = (
+            f"{len(stray)} labels match no sample, first {str(stray[0])[:40]!r}. A label needs the "
+            f"sample_id of a line in {arguments.results}, not its question_id."
+        )
         raise UsageError(
             f"{arguments.labels}: Only {len(judged)} labels match a verdict with a probability. "
-            f"Calibration needs at least {LEAST_LABELS}, with both true and false among them."
-            f"{_stray(labels, arguments.results)}"
+            f"Calibration needs at least {LEAST_LABELS}, with both true and false among them. "
+            f"{told if stray else ''}".rstrip()
         )
     found = agreement(probabilities, truths)
     print(_text(found))
@@ -51,30 +60,16 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"rejected: the AUROC may be below {LEAST_AUROC}, too low to calibrate this judge")
         return 1
     if arguments.output is not None:
-        judge, version = _judge(rows, metric, arguments.results)
+        made = {(r.scores[metric].annotator or "", r.scores[metric].version) for r in rows}
+        judges = {(judge, version.partition("+")[2]) for judge, version in made}
+        if len(judges) > 1:
+            names = ", ".join(sorted(" ".join(one) for one in judges))
+            told = f"the scores come from several judges or versions: {names}."
+            raise UsageError(f"{arguments.results}: {told}")
+        judge, version = judges.pop()
         replace(fitted(probabilities, truths), judge=judge, version=version).write(arguments.output)
         print(f"written: {arguments.output}")
     return 0
-
-
-def _stray(labels: _Labels, path: str) -> str:
-    """Return a sentence about labels with an unknown sample id, or empty text."""
-    known = {row.sample.sample_id for row in read(path)}
-    if not (stray := [name for name, _ in labels if name not in known]):
-        return ""
-    return (
-        f" {len(stray)} labels match no sample, first {str(stray[0])[:40]!r}. A label needs the "
-        f"sample_id of a line in {path}, not its question_id."
-    )
-
-
-def _judge(rows: Sequence[Evaluation], metric: str, path: str) -> tuple[str, str]:
-    scores = [score for row in rows if (score := row.scores.get(metric)) is not None]
-    made = {(score.annotator or "", score.version.partition("+")[2]) for score in scores}
-    if len(made) > 1:
-        names = ", ".join(sorted(" ".join(one) for one in made))
-        raise UsageError(f"{path}: the scores come from several judges or versions: {names}.")
-    return made.pop()
 
 
 def _label(line: Mapping[str, Any]) -> tuple[tuple[str, str | None], bool]:
@@ -90,13 +85,12 @@ def _judged(row: Evaluation, metric: str, labels: _Labels) -> Iterator[tuple[flo
 
     A label for the whole sample applies to the least probable claim.
     """
-    score, whole = row.scores.get(metric), labels.get((row.sample.sample_id, None))
-    claims = [] if score is None else score.explanation.get("claims", [])
+    name, claims = row.sample.sample_id, row.scores[metric].explanation.get("claims", [])
     known = [claim for claim in claims if claim.get("probability") is not None]
     for claim in known:
-        if (label := labels.get((row.sample.sample_id, claim.get("claim")))) is not None:
+        if (label := labels.get((name, claim.get("claim")))) is not None:
             yield float(claim["probability"]), label
-    if known and whole is not None:
+    if known and (whole := labels.get((name, None))) is not None:
         yield min(float(claim["probability"]) for claim in known), whole
 
 

@@ -19,8 +19,7 @@ from opentelemetry.trace import NoOpTracerProvider
 from packaging.requirements import Requirement
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import add_repeated, pair
+from rag_eval_hooks.cli.arguments import UsageError, add_repeated, pair
 from rag_eval_hooks.cli.doctor_capture import show_capture
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts, otlp_endpoint, traces_at
@@ -28,6 +27,7 @@ from rag_eval_hooks.errors import RagEvalError, install_command, masked
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, Outcome, Score
+from rag_eval_hooks.text.folding import toml_of
 
 ABOUT: Final = """\
 Checks the setup. Builds an evaluator from the settings, evaluates one sample, and sends one test
@@ -59,27 +59,7 @@ _ALONE: Final[Mapping[str, Any]] = {
     "thresholds": {},
 }
 """Settings for a check, so that it uses no sink and evaluates no spooled sample."""
-_NO_SPAN: Final = (
-    "Check that the endpoint runs, that OTEL_EXPORTER_OTLP_HEADERS has its key, and that "
-    "OTEL_SDK_DISABLED is not set. Port 4318 takes OTLP over HTTP, and port 4317 gRPC. "
-    "OTEL_EXPORTER_OTLP_ENDPOINT must not end with /v1/traces."
-)
-_FAULT: Final = "The endpoint failed. Read its log, or wait."
-_ADVICE: Final[Mapping[str, str]] = {
-    "HTTP 401": "Set judge_api_key (RAG_EVAL_JUDGE_API_KEY, or OPENAI_API_KEY).",
-    "HTTP 403": "Check that judge_api_key has permission for the model that judge names.",
-    "HTTP 404": "Check judge_base_url, and the model that the setting judge names.",
-    "HTTP 429": "Wait, or lower judge_concurrency and sample_rate; check the account's credit.",
-    "HTTP 5": _FAULT,
-    "returned an error": _FAULT,
-    "not a chat completion": "Check judge_base_url, which usually ends with /v1.",
-    "no answers": "Check judge_base_url, and that the model in judge is a decision model.",
-    "no vectors": "Check judge_base_url, or set embedder.",
-    "not JSON": "Check judge_base_url, which usually ends with /v1.",
-    "cannot connect": "Check judge_base_url, and that the endpoint runs and can be reached.",
-    "no reply": "Check that the endpoint answers, or raise judge_timeout.",
-    "valid reply": "The model ignores the reply format. Try another model.",
-}
+_DATA: Final = toml_of("doctor.toml", __package__ or "")
 
 
 class CheckResult(NamedTuple):
@@ -216,7 +196,7 @@ def _embedder(outcome: Outcome) -> CheckResult:
 
 
 def _failed(check: str, text: str) -> CheckResult:
-    advice = next((advice for sign, advice in _ADVICE.items() if sign in text), "")
+    advice = next((advice for sign, advice in _DATA["advice"].items() if sign in text), "")
     return CheckResult(check, "failed", text, advice)
 
 
@@ -234,7 +214,9 @@ def _receiver(endpoint: str | None) -> CheckResult:
         text, advice = "the SDK's OTLP exporter is missing", install_command("otel")
         return CheckResult(check, "failed", text, advice)
     if problem:
-        return CheckResult(check, "failed", f"{address} rejected the span: {problem}", _NO_SPAN)
+        return CheckResult(
+            check, "failed", f"{address} rejected the span: {problem}", _DATA["no_span"]
+        )
     return CheckResult(check, "ok", f"{address} accepted a test span")
 
 

@@ -9,45 +9,15 @@ from typing import Final
 
 from opentelemetry.trace import NoOpTracerProvider
 
-from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.cli.arguments import UsageError
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts
 from rag_eval_hooks.datasets.chain import asking, named_object
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.text.folding import toml_of
 
-_QUESTION_RULES: Final[Mapping[str, str]] = {
-    "recorded": "given to evals.interaction()",
-    "chosen": "the handler's option question= names it",
-    "input": "in the input of the outermost call",
-    "prompt": "the text of the input that reached a retriever or the model",
-    "state": "in the state of the outermost graph",
-    "query": "the first retriever's query, because the input has no text",
-}
-_CONTEXT_RULES: Final[Mapping[str, str]] = {
-    "recorded": "recorded by the application",
-    "chosen": "the handler's option contexts= names them",
-    "prompt": "their texts are in the prompt of the answering model",
-    "shingles": "the prompt shows parts of them: four consecutive words that no other document has",
-    "structure": "no prompt shows them; the answer cites them as its sources",
-    "last_list": "no prompt shows any; they are the last step's list",
-    "step": "a step or tool returned some of them: database rows, a search, or a fixed text",
-    "earlier_turn": "an earlier turn stored them in the state, and the prompt shows them",
-}
-_REMEDIES: Final[Mapping[str, str]] = {
-    "question": 'pass the handler question="KEY", where KEY is a key of the input, or a function '
-    "that takes the input",
-    "contexts": 'set one option of the handler: contexts="KEY" (a key of a step\'s output), '
-    'retrieval_tools=["NAME"] (for an agent) or as_context=FUNCTION (for your own objects). Or '
-    "call record_contexts(documents) after a search",
-    "answer": 'pass the handler answer="KEY", where KEY is a key of the output, or a function that '
-    "takes the output",
-}
-_NO_SAMPLE: Final[Mapping[str, tuple[str, str]]] = {
-    "without_retrieval": ("no retrieved text was seen, so there is no sample", "contexts"),
-    "no_question": ("no text of the input looks like the question", "question"),
-    "capture_failed": ("an object of the application could not be read", "contexts"),
-}
+_DATA: Final = toml_of("doctor.toml", __package__ or "")
 _LIMITS: Final = ("max_text_chars", "redact", "redact_regions", "redact_ids_key")
 _SHOWN: Final = 160
 
@@ -112,26 +82,26 @@ def _lines(
         yield "  If the pipeline needs more than a question, write a function that takes only the"
         yield "  question and calls the pipeline, and pass it as --capture MODULE:FUNCTION"
     for reason, count in reasons.items():
-        text, part = _NO_SAMPLE.get(reason, ("", "contexts"))
+        text, part = _DATA["no_sample"].get(reason, ("", "contexts"))
         yield f"{f'{count} more without a sample' if samples else 'No sample'}: {reason}"
         if text:
-            yield from (f"  {text}", f"  To name the {part} yourself: {_REMEDIES[part]}")
+            yield from (f"  {text}", f"  To name the {part} yourself: {_DATA['remedies'][part]}")
     if not samples and not reasons and problem is None:
         yield "No sample: no LangChain or LlamaIndex call was captured, and nothing was recorded"
-        yield f"  To name the contexts yourself: {_REMEDIES['contexts']}"
+        yield f"  To name the contexts yourself: {_DATA['remedies']['contexts']}"
     if samples:
         yield "\nIf a part is wrong:"
-        yield from (f"  {part}: {remedy}" for part, remedy in _REMEDIES.items())
+        yield from (f"  {part}: {remedy}" for part, remedy in _DATA["remedies"].items())
         yield from [f"Keys of the output: {', '.join(keys)}"] if keys else []
 
 
 def _described(sample: Sample) -> Iterator[str]:
     yield f"question: {_short(sample.question)}"
-    yield f"  {_rule(sample.question_source, _QUESTION_RULES)}"
+    yield f"  {_rule(sample.question_source, _DATA['question_rules'])}"
     count = "no retrieved text was seen" if sample.contexts is None else len(sample.contexts)
     yield f"contexts: {count}"
     if sample.context_source is not None:
-        yield f"  {_rule(sample.context_source, _CONTEXT_RULES)}"
+        yield f"  {_rule(sample.context_source, _DATA['context_rules'])}"
     for number, context in enumerate(sample.contexts or (), 1):
         facts = [f"{len(context.text)} characters"]
         facts += [f"id {context.id}"] if context.id else []

@@ -6,22 +6,30 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import UNSCORED, add_gates, add_repeated, at_least, pair
+from rag_eval_hooks.cli.arguments import (
+    UNSCORED,
+    UsageError,
+    add_gates,
+    add_repeated,
+    pair,
+    positive,
+)
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.config.sources import given_texts
+from rag_eval_hooks.datasets.chain import asking, named_object
 from rag_eval_hooks.datasets.data_rows import COLUMNS, count_rows, data_rows
+from rag_eval_hooks.datasets.run import DatasetRun, run_dataset
+from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.judges import choose_embedder, choose_judge
+from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.providers import JUDGES
-
-if TYPE_CHECKING:
-    from rag_eval_hooks.config.settings import RagEvalConfig
-    from rag_eval_hooks.datasets.run import DatasetRun
-    from rag_eval_hooks.delivery import SinkSpec
-    from rag_eval_hooks.judges import Embedder, Judge
-    from rag_eval_hooks.results import FailCondition
+from rag_eval_hooks.results import failed_conditions, read, summarise
+from rag_eval_hooks.results.read import without_texts
 
 ABOUT: Final = """\
 Evaluates a data set, or a pipeline on its questions. Exit code 1 if a row or a gate failed, 3 if a
@@ -39,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     columns = f"name of your file's column for {', '.join(COLUMNS)}"
     add_repeated(parser, "--map", "FIELD=COLUMN", columns, pair("FIELD=COLUMN"))
     add("--chain", metavar="MODULE:OBJECT", help="ask this pipeline instead of reading answers")
-    add("--concurrency", type=at_least(1), default=4, metavar="N", help="questions at once")
-    add("--limit", type=at_least(1), metavar="N", help="evaluate only the first N rows")
+    add("--concurrency", type=positive, default=4, metavar="N", help="questions at once")
+    add("--limit", type=positive, metavar="N", help="evaluate only the first N rows")
     add("--metrics", metavar="IDS", help="suites or metrics to evaluate, separated by commas")
     add("--judge", help=JUDGES.wanted)
     add_gates(parser)
@@ -48,10 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rag_eval_hooks.datasets.chain import asking, named_object
-    from rag_eval_hooks.datasets.run import DatasetRun, run_dataset
-    from rag_eval_hooks.evals import RagEval
-
     data: Path = arguments.data
     if not data.exists():
         raise UsageError(f"{data}: no such file or folder")
@@ -60,33 +64,29 @@ def run(arguments: argparse.Namespace) -> int:
     rows = itertools.islice(data_rows(data, dict(arguments.map)), arguments.limit)
     pipeline = None if arguments.chain is None else named_object(arguments.chain)
     run = DatasetRun(output, is_asked=pipeline is not None)
-    # In a fleet, the configured sinks belong to the workers.
-    sinks: list[SinkSpec] = [run, *(config.sinks if arguments.workers is None else ())]
-    judge, embedder = (None, None) if arguments.workers else _models(config, output)
-    # The evaluator checks them, so that a misspelled gate stops the command before any paid call.
-    gates = [*arguments.fail_on, *arguments.fail_on_point]
+    gates = (*arguments.fail_on, *arguments.fail_on_point)
     run.metric_limits = [("fail-on", one.metric, one.limit) for one in gates]
+    # In a fleet, the configured sinks belong to the workers.
+    parts: dict[str, Any] = {"sinks": [run, *(() if arguments.workers else config.sinks)]}
+    if config.judge.startswith("openai:") and not arguments.workers:
+        # Replies on disk make a repeated command cheaper.
+        memo = Memo(output.with_name(f"{output.name}.replies"))
+        parts |= {"judge": choose_judge(config, memo=memo), "embedder": choose_embedder(config)}
     started = time.monotonic()
     with (
-        RagEval(sinks=sinks, config=config, judge=judge, embedder=embedder) as evals,
+        RagEval(config=config, **parts) as evals,
         nullcontext() if pipeline is None else asking(pipeline, evals) as ask,
     ):
-        run_dataset(
-            rows,
-            evals,
-            run,
-            ask=ask,
-            concurrency=arguments.concurrency,
-            progress=_progress(arguments.limit or count_rows(data)),
-        )
-    if not run.started + run.resumed + run.unreadable + run.failed:
+        shown = _progress(arguments.limit or count_rows(data))
+        run_dataset(rows, evals, run, ask=ask, concurrency=arguments.concurrency, progress=shown)
+    if not run.started + run.resumed + run.unreadable:
         raise UsageError(f"{data} has no rows. The first row must follow the column names.")
     _print_end(run, output, time.monotonic() - started)
     if run.unanswered:
         kinds = ", ".join(sorted(run.returned))
         told = f"{run.unanswered} rows have no answer: {arguments.chain} returned {kinds}"
         print(f"  {told}. It must return the answer's text.", file=sys.stderr)
-    failures = _failures(output, arguments.fail_on, arguments.fail_on_point)
+    failures = _failures(output, arguments)
     for failure in failures:
         print(f"FAILED {failure}")
     if failures or run.failed or run.partial or run.unreadable or run.unanswered:
@@ -103,12 +103,16 @@ def _default_output(data: Path) -> Path:
     return data.with_name(f"{name}.results.jsonl")
 
 
-def _failures(
-    output: Path, conditions: Sequence[FailCondition], points: Sequence[FailCondition]
-) -> list[str]:
-    from rag_eval_hooks.results import failed_conditions, read, summarise
-    from rag_eval_hooks.results.read import without_texts
+def _config(arguments: argparse.Namespace) -> RagEvalConfig:
+    given = {"metrics": arguments.metrics, "judge": arguments.judge, "run_on": arguments.workers}
+    chosen = given_texts(RagEvalConfig, {k: v for k, v in given.items() if v is not None})
+    # Every row counts, regardless of sampling rates.
+    every: dict[str, Any] = {"sample_rate": 1.0, "rules": (), "rate_limit": {}}
+    return RagEvalConfig(**every, **chosen)
 
+
+def _failures(output: Path, arguments: argparse.Namespace) -> list[str]:
+    conditions, points = arguments.fail_on, arguments.fail_on_point
     if not (conditions or points) or not output.exists():
         return []
     whole = summarise(map(without_texts, read(output))).get(None)
@@ -118,33 +122,6 @@ def _failures(
             told = f"the results in {output} lack {one.metric}, because an earlier run wrote them"
             raise UsageError(f"{told}. Remove {output} or choose another -o.")
     return failed_conditions(conditions, metrics, by_point=points)
-
-
-def _config(arguments: argparse.Namespace) -> RagEvalConfig:
-    from rag_eval_hooks.config.settings import RagEvalConfig
-    from rag_eval_hooks.config.sources import given_texts
-
-    given = {"metrics": arguments.metrics, "judge": arguments.judge}
-    chosen = given_texts(RagEvalConfig, {k: v for k, v in given.items() if v is not None})
-    # Every row counts, regardless of sampling rates.
-    every: dict[str, Any] = {"sample_rate": 1.0, "rules": (), "rate_limit": {}}
-    if arguments.workers is not None:
-        every |= {"run_on": arguments.workers}
-    return RagEvalConfig(**every, **chosen)
-
-
-def _models(config: RagEvalConfig, output: Path) -> tuple[Judge | None, Embedder | None]:
-    """Return a judge that stores replies on disk, and the embedder.
-
-    The stored replies make a repeated command cheaper.
-    """
-    if not config.judge.startswith("openai:"):
-        return None, None
-    from rag_eval_hooks.judges import choose_embedder, choose_judge
-    from rag_eval_hooks.judges.memo import Memo
-
-    memo = Memo(output.with_name(f"{output.name}.replies"))
-    return choose_judge(config, memo=memo), choose_embedder(config)
 
 
 def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
@@ -175,16 +152,13 @@ def _progress(total: int | None) -> Callable[[DatasetRun], None]:
 
     def show(run: DatasetRun) -> None:
         nonlocal due
-        now = time.monotonic()
-        if now < due:
+        if (now := time.monotonic()) < due:
             return
         due = now + pause
         done, rate = run.evaluated + run.resumed + run.unreadable, run.evaluated / (now - started)
         parts = [f"{done}{f' of {total}' if total and rate else ''} rows", f"{rate:.0f} a second"]
-        if total and rate:
-            parts.append(f"{max(0, total - done) / rate:.0f} s left")
-        if run.usage.cost is not None:
-            parts.append(f"cost {run.usage.cost:.4f}")
+        parts += [f"{max(0, total - done) / rate:.0f} s left"] if total and rate else []
+        parts += [] if run.usage.cost is None else [f"cost {run.usage.cost:.4f}"]
         print(", ".join(parts), end=end, file=sys.stderr, flush=True)
 
     return show

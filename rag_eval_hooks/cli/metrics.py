@@ -6,16 +6,13 @@ import argparse
 import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
-from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.metrics import Metric, build
 from rag_eval_hooks.metrics.example import example
 from rag_eval_hooks.metrics.metric_options import MetricOptions
-from rag_eval_hooks.metrics.question_checks import parse_checks
 from rag_eval_hooks.prompts import SPECS, Unit, with_bases
 from rag_eval_hooks.score import NotScored
 
@@ -26,18 +23,10 @@ _WIDTH: Final = 96
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("metric", nargs="?", help="a metric id or a suite; default: all")
-    parser.add_argument(
-        "--question-checks", metavar="FILE", type=Path, help="TOML file with question checks"
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    path: Path | None = arguments.question_checks
-    try:
-        checks = () if path is None else parse_checks(path.read_text("utf-8"), str(path))
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text: {error}") from error
-    wanted, available = arguments.metric, build(MetricOptions(question_checks=checks))
+    wanted, available = arguments.metric, build(MetricOptions())
     chosen = [m for m in available if wanted in (None, m.suite, m.id)]
     if not chosen:
         known = [*dict.fromkeys(m.suite for m in available), *(m.id for m in available)]
@@ -59,13 +48,9 @@ def listed(metric: Metric) -> tuple[str, ...]:
     needs = ", ".join(sorted(metric.needs)) or "fields of its parts"
     scale = f"{metric.scale.low:g} to {metric.scale.high:g}"
     better = "higher" if metric.scale.higher_is_better else "lower"
-    return metric.id, scale, better, needs, str(_calls(metric)), metric.source
-
-
-def _calls(metric: Metric) -> int:
-    """Return the number of judge calls for the example, one per finding."""
     judged = [SPECS[kind] for kind in _findings(metric) & SPECS.keys()]
-    return sum(2 if spec.unit is Unit.TEMPLATE else 1 for spec in judged)
+    calls = sum(2 if spec.unit is Unit.TEMPLATE else 1 for spec in judged)
+    return metric.id, scale, better, needs, str(calls), metric.source
 
 
 def _findings(metric: Metric) -> frozenset[Finding]:
@@ -74,19 +59,15 @@ def _findings(metric: Metric) -> frozenset[Finding]:
 
 def _explained(metric: Metric) -> Iterator[str]:
     name, scale, better, needs, calls, source = listed(metric)
-    findings = (
-        ", ".join(sorted(_findings(metric))) or "no finding: the metric is computed from the texts"
-    )
-    yield from [name, *textwrap.wrap(metric.summary, _WIDTH), ""]
-    yield from _aligned(
-        [
-            ("scale", f"{scale}, {better} is better"),
-            ("needs", needs),
-            ("findings", findings),
-            ("judge calls", calls),
-            ("source", source),
-        ]
-    )
+    none = "no finding: the metric is computed from the texts"
+    facts = {
+        "scale": f"{scale}, {better} is better",
+        "needs": needs,
+        "findings": ", ".join(sorted(_findings(metric))) or none,
+        "judge calls": calls,
+        "source": source,
+    }
+    yield from [name, *textwrap.wrap(metric.summary, _WIDTH), "", *_aligned(list(facts.items()))]
     yield from ["", "Worked example", *_aligned(list(example_texts())), "", *worked(metric)]
 
 
