@@ -14,7 +14,6 @@ from tests.support import telemetry_world
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """Return an evaluator of which everything can be seen."""
     made = World()
     yield made
     made.close()
@@ -22,8 +21,6 @@ def world() -> Iterator[World]:
 
 @pytest.fixture
 def open_world(shut_down_after: Callable[[RagEval], RagEval]) -> telemetry_world.OpenWorld:
-    """Return a function that makes an application with all telemetry of its arguments."""
-
     def build(**how: Any) -> telemetry_world.World:
         made = telemetry_world.World(**how)
         shut_down_after(made.evals)

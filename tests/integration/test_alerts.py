@@ -18,7 +18,6 @@ from tests.support.results import evaluation
 
 
 def at(seconds: float, value: float, scale: Scale = UNIT, **metadata: str) -> Evaluation:
-    """Return an evaluation that ended so many seconds after the first."""
     sample = Sample(question="q", metadata=metadata)
     return evaluation(sample, {"m": scale.score(value)}, start=round(seconds * 1e9))
 

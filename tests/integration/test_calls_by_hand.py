@@ -31,8 +31,6 @@ class Store(BaseRetriever):
 
 
 class Desk:
-    """Retriever and model that know some requests."""
-
     def __init__(self, *requests: Request) -> None:
         known = {one.question: one for one in requests}
         self.retriever = Store(known=known)
@@ -44,7 +42,6 @@ class Desk:
 
 
 def prompt(question: str, found: str) -> Any:
-    """Return one text, or two messages."""
     if len(question) % 2:
         return f"Answer from these notes:\n\n{found}\n\nQuestion: {question}\nAnswer:"
     return [SystemMessage(f"Context:\n{found}"), HumanMessage(question)]
@@ -95,8 +92,7 @@ def call(way: Way, *given: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "with_span"),
-    [(invoke, True), (astream, True), (in_threads, False)],
+    ("way", "with_span"), [(invoke, True), (astream, True), (in_threads, False)]
 )
 def test_one_question_is_one_interaction(
     way: Way, with_span: bool, world: World, dice: random.Random, caplog: pytest.LogCaptureFixture

@@ -40,7 +40,6 @@ def message(role: str, value: Any) -> types.InputMessage:
 def complete(
     world: World, turns: Sequence[Turn], answer: str | None, scope: str = "any.client"
 ) -> None:
-    """Report a completion as an instrumentation of a client does."""
     handler = TelemetryHandler(
         tracer_provider=world.provider,
         completion_hook=RagEvalCompletionHook(world.evals),

@@ -19,8 +19,6 @@ QUESTION = "Where does ann@example.org live?"
 
 
 class World(telemetry_world.World):
-    """An application that writes content on its spans, and redacts with a function of its own."""
-
     def __init__(self, redact: Any = None, **config: Any) -> None:
         super().__init__(metrics="lexical", redact=redact, capture_content=True, **config)
         self.named = self.spans.named
@@ -38,7 +36,6 @@ class World(telemetry_world.World):
 
 
 def held(rate: float, then: Callable[[str], str] = str) -> tuple[World, threading.Event]:
-    """Return an application whose redactor waits at its first request, and what lets it go on."""
     started, go_on = threading.Event(), threading.Event()
 
     def redact(text: str) -> str:

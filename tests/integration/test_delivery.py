@@ -50,8 +50,6 @@ def evaluation(number: int) -> Evaluation:
 
 
 class Opened(Dispatched):
-    """A dispatcher of results by number."""
-
     def number(self, *numbers: int) -> None:
         self.put(*map(evaluation, numbers))
 
@@ -70,8 +68,6 @@ def begin() -> Iterator[Callable[..., Opened]]:
 
 
 class Scripted(PlatformSink):
-    """A platform whose answer to each request is a function of its span ids."""
-
     def __init__(self, answer: Callable[[Sequence[str]], None], batch_size: int = 64) -> None:
         super().__init__("scripted", "http://localhost")
         self.answer, self.batch_size = answer, batch_size
@@ -240,8 +236,6 @@ def test_flush_waits_for_stored_results_of_a_call_beyond_its_time_limit(
 
 
 class Store:
-    """A sink that stores each result."""
-
     def __init__(self) -> None:
         self.got: list[Any] = []
         self.closed = 0
@@ -254,8 +248,6 @@ class Store:
 
 
 class Thumbs(Store):
-    """A sink of feedback alone."""
-
     deliver = None  # type: ignore[assignment]
 
     async def feedback(self, feedback: Feedback) -> None:
@@ -350,9 +342,7 @@ def test_platform_that_never_takes_a_score_counts_its_loss_with_the_cause(
     assert "sk-secret" not in caplog.text + repr(sink) + repr(one.counts())
 
 
-def test_hanging_platform_bounds_memory_and_counts_every_loss(
-    begin: Callable[..., Opened],
-) -> None:
+def test_hanging_platform_bounds_memory_and_counts_every_loss(begin: Callable[..., Opened]) -> None:
     """The queue rejects results above its limit. Closing counts the results that remain."""
     end = threading.Event()
 

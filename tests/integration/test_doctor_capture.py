@@ -106,7 +106,6 @@ def module(tmp_path: Path, drawn: Variation, texts: list[str]) -> Iterator[str]:
 
 
 def capturing() -> list[object]:
-    """Return what sees every request of the process, in both frameworks."""
     root = get_dispatcher()
     return [*root.span_handlers, *root.event_handlers, AMBIENT.get()]
 

@@ -75,8 +75,6 @@ def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 @pytest.fixture
 def left_behind(make: Make, folder: Path) -> Callable[..., Path]:
-    """Return a function that leaves samples in a spool, and returns the file."""
-
     def leave(*samples: Sample, **settings: Any) -> Path:
         evals = make(judge=ScriptedJudge(FAITHFUL, latency=600), **settings)
         for one in samples:
@@ -102,7 +100,6 @@ def killed(folder: Path, script: str) -> None:
 
 
 def rows(folder: Path, column: str = "json_extract(payload, '$.sample.sample_id')") -> list[Any]:
-    """Return a column of all jobs in a spool, in their order."""
     if not (path := folder / outbox_file.NAME).exists():
         return []
     # A file has no tables at the moment of its creation.
@@ -429,7 +426,6 @@ def test_old_results_are_retried_for_a_while_before_they_are_given_up(
 
 
 def count_in_memory(chars: int) -> int:
-    """Number of samples in this process whose question has so many characters."""
     gc.collect()
     return sum(type(one) is Sample and len(one.question) == chars for one in gc.get_objects())
 

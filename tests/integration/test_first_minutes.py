@@ -14,14 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import rag_eval_hooks_langchain
 import rag_eval_hooks_llama_index
-from rag_eval_hooks import (
-    Cause,
-    ConfigError,
-    RagEval,
-    RagEvalConfig,
-    Sample,
-    evaluator_metric,
-)
+from rag_eval_hooks import Cause, ConfigError, RagEval, RagEvalConfig, Sample, evaluator_metric
 from rag_eval_hooks.testing import ScriptedJudge
 from tests.support.evaluation import sample
 

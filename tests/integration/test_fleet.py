@@ -71,11 +71,7 @@ def worker(
 
 
 def application(redis: RedisServer, **settings: object) -> RagEval:
-    given: dict[str, Any] = {
-        "run_on": "celery",
-        "broker": redis.url,
-        "embedder": "none",
-    } | settings
+    given: dict[str, Any] = {"run_on": "celery", "broker": redis.url, "embedder": "none"} | settings
     with small_limits(given):
         return RagEval(METRIC, **given)
 
@@ -108,10 +104,7 @@ def test_workers_give_the_scores_of_the_application(
     """
     path, samples = worker.folder / "scores.jsonl", some_samples(seed, 20)
     app = Celery(broker=redis.url, backend=redis.url, set_as_current=False)
-    givens: list[dict[str, Any]] = [
-        {"run_on": app},
-        {"run_on": "celery", "broker": redis.url},
-    ]
+    givens: list[dict[str, Any]] = [{"run_on": app}, {"run_on": "celery", "broker": redis.url}]
     returned = MemorySink()
     for number, given in enumerate(givens):
         with RagEval(METRIC, embedder="none", sinks=returned, **given) as evals:
@@ -153,7 +146,6 @@ def test_the_worker_writes_below_the_rag_span(
 
 
 def waiting(redis: RedisServer) -> list[dict[str, Any]]:
-    """Return the samples that wait in Redis, the oldest first."""
     client = redis.client()
     queues = [client.lrange(key, 0, -1) for key in client.scan_iter("rag_eval*")]
     messages = [json.loads(message) for queue in queues for message in reversed(queue)]
@@ -217,10 +209,7 @@ def test_no_sample_is_lost_to_killed_workers(tmp_path: Path, kind: str) -> None:
     if kind == "rabbitmq" and not RABBITMQ.exists():
         pytest.skip("needs Debian's rabbitmq-server")
     samples, sink = some_samples(5, 30), MemorySink()
-    with (
-        ExitStack() as servers,
-        JudgeServer(latency=0.2) as slow,
-    ):
+    with ExitStack() as servers, JudgeServer(latency=0.2) as slow:
         redis = servers.enter_context(RedisServer(tmp_path / "redis"))
         broker = redis.url
         if kind == "rabbitmq":

@@ -165,8 +165,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("kind", "method"),
-    each_once(("process", "pool", "executor"), ("fork", "spawn", "forkserver")),
+    ("kind", "method"), each_once(("process", "pool", "executor"), ("fork", "spawn", "forkserver"))
 )
 def test_children_of_multiprocessing_finish_their_samples(
     tmp_path: Path, kind: str, method: str

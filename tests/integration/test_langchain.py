@@ -18,14 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from rag_eval_hooks import Sample
 from rag_eval_hooks.config import limits
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
-from tests.matrix.langchain.kit import (
-    PASSAGES,
-    QUESTION,
-    Chat,
-    answer_to,
-    call,
-    top,
-)
+from tests.matrix.langchain.kit import PASSAGES, QUESTION, Chat, answer_to, call, top
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
 from tests.support.langchain_requests import Fixed, config, only, texts
@@ -79,9 +72,7 @@ def test_documents_are_on_the_sample_and_content_is_on_spans_when_asked_for(worl
     assert told == [PASSAGES[0], "d1", 0.5]
 
 
-def test_metadata_of_steps_completes_the_roots_and_the_frameworks_is_left_out(
-    world: World,
-) -> None:
+def test_metadata_of_steps_completes_the_roots_and_the_frameworks_is_left_out(world: World) -> None:
     """By fields of a sample alone, and the root's win; frameworks' keys are known by full names."""
     mine = {"ls_team": "a", "lc_cost": 1, "langgraph_tier": "gold", "checkpoint_age": 3}
     theirs = {"ls_provider": "x", "langgraph_plan": "x"}
@@ -142,15 +133,12 @@ def test_a_handler_that_fails_never_reaches_the_application(
 
 
 class Watching(BaseCallbackHandler):
-    """Another vendor's handler, in the event loop, which counts the starts of models."""
-
     run_inline = True
 
     def __init__(self) -> None:
         self.started = 0
 
     def on_llm_start(self, *args: Any, **more: Any) -> None:
-        """Count."""
         self.started += 1
 
 
@@ -167,7 +155,6 @@ def test_no_handler_misses_a_plain_model(world: World, ours_first: bool) -> None
 
 
 def searching() -> Any:
-    """A chain, whose batch begins its roots in tasks of their own."""
     shown: Any = Fixed(documents=[Document(PASSAGES[0])]) | RunnableLambda(str)
     return shown | Chat(reply=lambda _: "late", delay=60.0)
 

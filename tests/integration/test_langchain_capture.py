@@ -56,21 +56,15 @@ def outcome(world: World) -> tuple[str, list[str] | None, str | None]:
 
 
 class Kind(Enum):
-    """A value with a name."""
-
     YES = "yes"
 
 
 class Source(BaseModel):
-    """A part of an answer."""
-
     kind: Kind = Kind.YES
     day: date = date(2024, 5, 1)
 
 
 class Verdict(BaseModel):
-    """An answer in parts."""
-
     sources: list[Source] = [Source()]
 
 
@@ -78,8 +72,6 @@ VERDICT = '{"sources": [{"kind": "yes", "day": "2024-05-01"}]}'
 
 
 class Model(BaseModel):
-    """A state or an answer as a model of pydantic."""
-
     question: str = "q"
     answer: str = "a"
     documents: list[Any] = []
@@ -92,8 +84,6 @@ FILE = {"type": "text-plain", "text": "a file"}
 
 
 def asked(world: World, given: Any, outputs: Any) -> Sample:
-    """Return the sample of a chain that retrieves, and gives out a value."""
-
     def answer(_: Any) -> Any:
         Fixed(documents=[TWO]).invoke(QUERY)
         return outputs
@@ -289,8 +279,6 @@ def test_quoted_document_of_an_earlier_turn_does_not_count(world: World, drawn: 
 
 
 class Response(BaseModel):
-    """The reply of a search client."""
-
     total: int = 2
     matches: list[Any]
 

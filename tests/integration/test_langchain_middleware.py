@@ -32,7 +32,6 @@ def calls(name: str, query: str) -> AIMessage:
 
 
 def reply(messages: list[BaseMessage]) -> AIMessage:
-    """Search once a turn, then answer."""
     last = messages[-1]
     return calls("search", last.text) if isinstance(last, HumanMessage) else AIMessage(ANSWER)
 

@@ -48,8 +48,6 @@ def everywhere(world: World) -> Iterator[World]:
 
 
 def asked(search: Search) -> Callable[[str], str]:
-    """Return a plain function that searches a store and asks a model."""
-
     def ask(question: str) -> str:
         documents = [one[0] if isinstance(one, tuple) else one for one in search(store())]
         prompt = f"Use only:\n{joined(documents)}\n\nQuestion: {question}"

@@ -98,7 +98,6 @@ def test_condensed_question_is_metadata(draw: Draw) -> None:
 
 
 def picked(tool: Any, corpus: Corpus, call_id: str) -> ChatMessage:
-    """Return a reply that calls a tool, with an id of its own."""
     given = {"input": corpus.question}
     made = {"tool_id": call_id, "tool_name": name_of(tool), "tool_kwargs": given}
     return ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [made]})

@@ -39,7 +39,6 @@ WAYS = ("usual name", "name of the input", "event again")
 
 
 def flow_of(made: Flow, way: str) -> Any:
-    """A workflow that retrieves, waits for somebody, then answers."""
     draw, begin = made.draw, StartEvent
     kept_as, texts_at = "question" if way == "usual name" else made.asked, draw.name()
 

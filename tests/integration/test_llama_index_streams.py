@@ -60,8 +60,6 @@ def test_stream_of_a_model_read_after_its_interaction(way: str, status: Status, 
 
 
 class Given(CustomQueryEngine):
-    """Retrieves, and gives out a response."""
-
     corpus: Any
     given: Callable[[], Any]
 
@@ -74,7 +72,6 @@ class Given(CustomQueryEngine):
 
 
 def stream_of(world: World, make: Callable[[], Any]) -> Any:
-    """Return the stream that the user gets of an engine that gives one out."""
     corpus = Corpus(Draw(0, "query", world))
     engine = Given(corpus=corpus, given=lambda: StreamingResponse(make()))
     response: Any = engine.query(corpus.question)

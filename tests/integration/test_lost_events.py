@@ -123,7 +123,6 @@ SPOIL = {"langchain": spoil_langchain, "llama_index": spoil_llama_index}
 
 @contextmanager
 def spoiled(framework: str, number: int, fault: str) -> Iterator[Faults]:
-    """Pass every event on to handlers of a framework, but one of them with a fault."""
     passing, kind = Faults(number, fault, SPOIL[framework]), handler(framework)
 
     def passed_on(name: str, method: Any) -> Any:
@@ -141,7 +140,6 @@ def spoiled(framework: str, number: int, fault: str) -> Iterator[Faults]:
 def ran(
     framework: str, shape: Shape, way: str, number: int, fault: str
 ) -> tuple[int, list[Sample], Sequence[Expected]]:
-    """Run a shape with one bad event. Return the number of events, the samples and the due ones."""
     world = World(INTERACTION_SECONDS=3600)
     with spoiled(framework, number, fault) as passing:
         shape.run(world, way)
@@ -154,7 +152,6 @@ def ran(
 
 
 def verdict(sample: Sample, expected: Sequence[Expected]) -> str:
-    """Return whether a sample is right, absent, marked or false, as its question's request."""
     found = set()
     for due in expected:
         # A call that gives out a number has answered with it, and its sources, which tell the

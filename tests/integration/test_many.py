@@ -38,8 +38,6 @@ COUNT = size(60, 500)
 
 @dataclass
 class Asked:
-    """One of many requests."""
-
     question: str
     documents: Sequence[str]
     answer: str
@@ -52,8 +50,6 @@ class Asked:
 
 
 class Finding(BaseRetriever):
-    """Finds the documents of the request that is asked."""
-
     known: dict[str, Asked]
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:

@@ -108,8 +108,6 @@ class Plain(BaseChatModel):
 
 
 class Caller(Plain):
-    """A model that calls tools, and whose structured output knows no methods."""
-
     model_name: str = "caller-1"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
@@ -128,8 +126,6 @@ class Caller(Plain):
 
 
 class Native(Plain):
-    """A model that is async by itself."""
-
     async def _agenerate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
         await asyncio.sleep(self.pause)
         message = self._message(messages, kwargs)
@@ -156,8 +152,6 @@ class Completer(CustomLLM):
 
 
 class FunctionCaller(Scripted):
-    """An LLM that calls functions, in one of the forms in which integrations give that."""
-
     reply: Any = None
     form: str = FORMS[0]
     calls_functions: bool = True
@@ -351,8 +345,6 @@ async def test_tools_of_langchain_have_no_enums_of_numbers() -> None:
 
 
 class Watcher(BaseCallbackHandler):
-    """Notes every event of a chat model."""
-
     def __init__(self) -> None:
         self.events: list[str] = []
 

@@ -195,8 +195,6 @@ def test_unknown_failure_of_a_commit_pauses_and_loses_nothing(
 
 
 class Machine(RuleBasedStateMachine):
-    """Processes that share an outbox, of which any may be killed, frozen or without disk."""
-
     @initialize()
     def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()

@@ -45,7 +45,6 @@ class World(telemetry_world.World):
             self.provider.add_span_processor(RagEvalSpanProcessor(inner, self.evals))
 
     def begun(self, name: str = "theirs", *, retrieves: bool = True) -> tuple[Run, Span]:
-        """A request whose parts have ended, and the span of the other instrumentor."""
         self._runs += 1
         recorder, number = self.evals.recorder, self._runs
         root = recorder.start(f"{number} root", None, RunKind.CHAIN, name)

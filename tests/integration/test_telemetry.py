@@ -88,7 +88,6 @@ VARIES = {"rag.eval.duration_ms", "rag.eval.evaluated_at", "rag.eval.version"}
 
 
 def told(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes with JSON read, without times. All values are of plain types."""
     parts = [part for one in given.values() for part in (one if isinstance(one, tuple) else [one])]
     # An enum member is a str for Python, and a name for exporters.
     assert {type(part) for part in parts} <= {str, int, float, bool}
@@ -100,7 +99,6 @@ def told(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tree(world: World) -> dict[str, tuple[str | None, list[str], dict[str, Any]]]:
-    """Return parent, links and attributes of each span."""
     spans = world.spans.all()
     names = {(span.context.trace_id, span.context.span_id): span.name for span in spans}
     return {

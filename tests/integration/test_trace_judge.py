@@ -17,7 +17,6 @@ from tests.support.otel import Spans
 
 
 def asked(spans: Spans, server: JudgeServer, **config: Any) -> None:
-    """Evaluate one request of an application with a judge behind HTTP."""
     provider: TracerProvider = spans.provider
     told = {"judge_base_url": server.url, "judge_api_key": "none", **config}
     told.setdefault("embedder", "openai:embed-1")

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def ways_of(number: int, shape: Shape) -> list[str]:
-    """All ways of calling a shape, or in the quick suite one: another for each shape and run."""
     ways = list(shape.ways)
     return size([ways[(number + run_seed()) % len(ways)]], ways)
 

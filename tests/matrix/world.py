@@ -56,14 +56,12 @@ class World:
             )
 
     def seen(self) -> list[Seen]:
-        """All interactions so far, by question and answer."""
         assert self.evals.flush(300), "the evaluator did not finish"
         spans = self.exporter.get_finished_spans()
         found = [Seen(sample, _below(spans, sample.span_id)) for sample in self.evals.samples()]
         return sorted(found, key=lambda seen: (seen.sample.question, seen.sample.answer or ""))
 
     def traces(self) -> int:
-        """Traces exported."""
         return len({span.context.trace_id for span in self.exporter.get_finished_spans()})
 
     def disorder(self, incidents: Mapping[str, int]) -> str:
@@ -87,7 +85,6 @@ class World:
         return [text for span in spans for text in problems(span.name, span.attributes or {})]
 
     def close(self) -> None:
-        """Shuts the evaluator down."""
         self.evals.shutdown()
 
 
@@ -116,7 +113,6 @@ def _constant(_sample: Sample, _findings: Findings) -> Score:
 
 
 def _below(spans: Sequence[ReadableSpan], span_id: str | None, depth: int = 0) -> tuple[str, ...]:
-    """The tree below a span as indented lines."""
     children = [span for span in spans if span.parent and f"{span.parent.span_id:016x}" == span_id]
     blocks = []
     for child in children:

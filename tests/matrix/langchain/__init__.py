@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from tests.matrix.langchain import (  # noqa: F401 - they register their shapes
-    agents,
-    evidence,
-    graphs,
-    lcel,
-    resumed,
-    trouble,
-)
+from tests.matrix.langchain import agents, evidence, graphs, lcel, resumed, trouble  # noqa: F401 - they register their shapes
 from tests.matrix.langchain.kit import SHAPES
 
 __all__ = ["SHAPES"]

@@ -7,13 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    ToolMessage,
-)
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool, create_retriever_tool, tool
 
 from rag_eval_hooks_langchain import record_contexts
@@ -50,8 +44,6 @@ def pick(*calls: tuple[str, str]) -> AIMessage:
 
 
 def stepping(*steps: Callable[[str], AIMessage]) -> kit.Chat:
-    """A model that takes its steps one after another, then answers from its turn's prompt."""
-
     def reply(messages: list[BaseMessage]) -> AIMessage | str:
         turn = this_turn(messages)
         question = str(turn[0].content)
@@ -191,7 +183,6 @@ def several_turns_with_a_checkpointer(world: World, way: str) -> None:
 
 
 def remembered(question: str) -> dict[str, Any]:
-    """A conversation that the caller keeps, with the artifact of an earlier turn in it."""
     text, documents = found(OTHER)
     earlier = [
         HumanMessage(OTHER),
@@ -228,7 +219,6 @@ NO_RUNTIME = MIDDLEWARE_MISSING or (None if has("langchain.tools") else "no runt
 
 @agents(group=TEAMS, missing=NO_RUNTIME)
 def a_tool_that_updates_the_state() -> Any:
-    """The tool writes into the state, with the runtime that it is given."""
     command = import_module("langgraph.types").Command
 
     def find(query: str, runtime: Any) -> Any:
@@ -259,29 +249,3 @@ def search_results(texts: Sequence[str]) -> list[dict[str, Any]]:
 @agents("an agent's search results in Anthropic's blocks")
 def in_blocks() -> Any:
     return agent(searching(), [search_tool(lambda query: search_results(kit.top(query)))])
-
-
-@kit.shape("agents", "documents in Anthropic's blocks")
-def document_blocks() -> Any:
-    """A chain finds four and shows the model two in blocks; its reply is blocks that cite."""
-
-    def message(given: dict[str, Any]) -> list[BaseMessage]:
-        shown = [
-            {
-                "type": "document",
-                "source": {"type": "text", "media_type": "text/plain", "data": one.page_content},
-                "title": kit.COUNT,
-            }
-            for one in given[kit.FOUND][:2]
-        ]
-        return [HumanMessage([*shown, {"type": "text", "text": given[kit.ASKED]}])]
-
-    def reply(messages: list[BaseMessage]) -> AIMessage:
-        text = said(messages[0].content[-1]["text"])  # type: ignore[index]
-        cites = [{"type": "char_location", "cited_text": kit.PASSAGES[-1], "title": kit.COUNT}]
-        halves = [{"type": "text", "text": half} for half in (text[:9], text[9:])]
-        return AIMessage([halves[0], {**halves[1], "citations": cites}])
-
-    inputs: Any = {kit.FOUND: kit.base(4), kit.ASKED: RunnablePassthrough()}
-    model = kit.Chat(reply=reply)
-    return inputs | RunnableLambda(message) | model | RunnableLambda(kit.message_text)

@@ -42,8 +42,6 @@ def tool_of(name: str, description: str, gives: Callable[[str], Any]) -> Structu
 
 
 def in_turn(*replies: AIMessage | str) -> kit.Chat:
-    """A model that says these in turn, by the replies in its prompt since the last question."""
-
     def reply(messages: list[BaseMessage]) -> AIMessage | str:
         last = max((n for n, m in enumerate(messages) if isinstance(m, HumanMessage)), default=0)
         done = sum(isinstance(m, AIMessage) for m in messages[last:])
@@ -57,7 +55,6 @@ def says(text: str) -> kit.Chat:
 
 
 def agentic(*tools: Tool, said: str, asked: str = "") -> Callable[[], Any]:
-    """An agent that calls each tool once, one after another, and then says something."""
     picks = [pick((tool[0], asked or f"{NAME} {n}")) for n, tool in enumerate(tools)]
     return lambda: agent(in_turn(*picks, said), [tool_of(*tool) for tool in tools])
 
@@ -169,7 +166,6 @@ ODD = f'{OTHER}\n"{THIRD}" & <{NAME}>\tü 水'
 
 
 def as_yaml(texts: Sequence[str]) -> str:
-    """As YAML writes texts in double quotes: lines end in a backslash, letters are escaped."""
     written = [json.dumps(text)[1:-1].replace(" ", " \\\n    ", 1) for text in texts]
     return "\n".join(f'- "{text}"' for text in written)
 
@@ -185,9 +181,7 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
     "a tool of unknown kind that is used": (agentic(DESK, said=PART), PART, [TEXT]),
     "a search that returns a short answer": (
         agentic(
-            (NAME, "Searches.", lambda q: f"{q} {NUMBER} {NAME}"),
-            said=str(NUMBER),
-            asked=SUBJECT,
+            (NAME, "Searches.", lambda q: f"{q} {NUMBER} {NAME}"), said=str(NUMBER), asked=SUBJECT
         ),
         str(NUMBER),
         [f"{SUBJECT} {NUMBER} {NAME}"],

@@ -8,10 +8,7 @@ import operator
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import signature
-from operator import attrgetter
 from typing import Annotated, Any, TypedDict
-
-from pydantic import create_model
 
 from rag_eval_hooks import Status
 from tests.matrix.langchain import kit
@@ -56,7 +53,6 @@ def chained(made: Any, *names: str) -> Any:
 
 
 def line(nodes: Mapping[str, Any], **keys: Any) -> Any:
-    """Nodes one after another."""
     made = graph(**keys)
     for name, node in nodes.items():
         made.add_node(name, node)
@@ -105,8 +101,6 @@ def fan_out() -> Any:
 
 
 def call_graph(app: Any, inputs: Any, config: Any, way: str, **more: Any) -> None:
-    """Call a graph in one of four ways, and read its stream."""
-
     async def read() -> None:
         async for _ in app.astream(inputs, config, **more):
             pass
@@ -135,17 +129,3 @@ def three_nested_graphs() -> Any:
     for _ in range(2):
         app = line({"inner": app}).compile()
     return line({"find": app, "generate": generate}).compile()
-
-
-@graphs(group=TEAMS)
-def a_pydantic_state() -> Any:
-    fields: dict[str, Any] = {
-        kit.ASKED: (str, ...),
-        kit.FOUND: (list[Any], []),
-        kit.SAID: (str, ""),
-    }
-    made = import_module("langgraph.graph").StateGraph(create_model("Fields", **fields))
-    asked, found = attrgetter(kit.ASKED), attrgetter(kit.FOUND)
-    made.add_node("find", lambda s: {kit.FOUND: kit.store().similarity_search(asked(s), k=2)})
-    made.add_node("tell", lambda s: {kit.SAID: kit.ask(asked(s), found(s))})
-    return chained(made, "find", "tell").compile()

@@ -66,7 +66,6 @@ def store(passages: Sequence[str] = PASSAGES) -> InMemoryVectorStore:
 
 
 def top(question: str = QUESTION, k: int = 2, passages: Sequence[str] = PASSAGES) -> list[str]:
-    """The passages that the store gives for a question, best first."""
     return [found.page_content for found in store(passages).similarity_search(question, k=k)]
 
 
@@ -126,9 +125,7 @@ class Chat(BaseChatModel):
                 for n, c in enumerate(message.tool_calls)
             ]
             return [AIMessageChunk(content=message.content, tool_call_chunks=calls)]
-        if isinstance(message.content, list):
-            return [AIMessageChunk(content=[block]) for block in message.content]
-        parts = re.split(r"(?<= )", message.content)
+        parts = re.split(r"(?<= )", str(message.content))
         return [AIMessageChunk(content=part) for part in parts]
 
 
@@ -144,11 +141,6 @@ def prompt_text(messages: Sequence[BaseMessage]) -> str:
 def answer_to(question: str, contexts: Sequence[str]) -> str:
     """Return the answer of `reader` to a question over some contexts."""
     return WORDS.answer(question, len(contexts))
-
-
-def as_reply(text: str, **more: Any) -> str:
-    """The structured reply with a text under the drawn key, as JSON."""
-    return json.dumps({SAID: text, **more}, ensure_ascii=False)
 
 
 def reader(question: str | None = None, **more: Any) -> Chat:
@@ -170,18 +162,15 @@ def joined(documents: Sequence[Document]) -> str:
 
 
 def ask(question: str, documents: Sequence[Document]) -> str:
-    """Return the answer of a chain of prompt, model and parser over documents."""
     chain = PROMPT | reader() | StrOutputParser()
     return chain.invoke({SHOWN: joined(documents), ASKED: question})
 
 
 def base(k: int = 2) -> Any:
-    """A retriever over the passages."""
     return store().as_retriever(search_kwargs={"k": k})
 
 
 def answering(retriever: Any, model: Runnable[Any, Any] | None = None) -> Runnable[Any, str]:
-    """Retriever, prompt, model, parser."""
     inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
     chain: Runnable[Any, str] = inputs | PROMPT | (model or reader()) | StrOutputParser()
     return chain
@@ -231,7 +220,6 @@ async def call_together(
 
 
 def leave(stream: Any) -> None:
-    """Read the first part of a stream, and close it."""
     if hasattr(stream, "__next__"):
         next(stream)
         stream.close()
@@ -266,7 +254,6 @@ def shape(
     captured: bool = True,
     **more: Any,
 ) -> Callable[[Build], Build]:
-    """Register a runnable as a shape: called for some questions, one interaction each."""
     seen = contexts or top
     told = answer or (lambda question: answer_to(question, seen(question) or ()))
 
@@ -287,14 +274,12 @@ def shape(
 
 
 def due(question: str = QUESTION, **more: Any) -> Expected:
-    """The interaction of a chain over the passages."""
     contexts = top(question)
     told = {"contexts": contexts, "answer": answer_to(question, contexts), "spans": RETRIEVED}
     return Expected(question=question, **{**told, **more})
 
 
 def config(world: World, **more: Any) -> Any:
-    """A run's config with the handler."""
     return {"callbacks": [RagEvalCallbackHandler(world.evals)], **more}
 
 
@@ -306,8 +291,6 @@ def scene(
     name: str = "",
     **more: Any,
 ) -> Callable[[Run], Run]:
-    """Register a function as a shape with a way of running of its own."""
-
     def wanted(_way: str) -> Sequence[Expected]:
         return expected() if callable(expected) else expected
 

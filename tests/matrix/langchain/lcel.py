@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
-from langchain_core.runnables import (
-    Runnable,
-    RunnableLambda,
-    RunnablePassthrough,
-)
+from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from rag_eval_hooks import Status
@@ -72,7 +67,7 @@ def a_formatter_that_drops_every_document() -> Any:
 ONE_FAILS = [kit.due(), kit.due(kit.QUESTIONS[1], answer=None, status=Status.ERROR)]
 
 
-@kit.scene("LCEL", ONE_FAILS, ("batch", "abatch"))
+@kit.scene("LCEL", ONE_FAILS, ("batch",))
 def a_batch_with_one_failing_request(world: World, way: str) -> None:
     def fails(text: str) -> str:
         if text == said(kit.QUESTIONS[1]):
@@ -80,10 +75,7 @@ def a_batch_with_one_failing_request(world: World, way: str) -> None:
         return text
 
     chain, told = plain() | RunnableLambda(fails), (list(kit.QUESTIONS), kit.config(world))
-    if way == "batch":
-        out = chain.batch(*told, return_exceptions=True)
-    else:
-        out = asyncio.run(chain.abatch(*told, return_exceptions=True))
+    out = chain.batch(*told, return_exceptions=True)
     assert [isinstance(one, LookupError) for one in out] == [False, True]
 
 
@@ -99,7 +91,6 @@ HELLO = "Good day to you, dear passenger."
 
 @kit.shape("application", answer=lambda question: f"{HELLO} {said(question)}", spans=TWO_CALLS)
 def RAG_chain_inside_a_larger_chain() -> Any:  # noqa: N802 - as the docs name it
-    """The chain is one step of an application, which greets."""
     greet = kit.Chat(reply=lambda messages: HELLO)
     return RunnableLambda(
         lambda question: f"{greet.invoke('Greet.').content} {plain().invoke(question)}"
@@ -182,8 +173,6 @@ def retrieval_qa_refine() -> Any:
 
 
 class Remembered(BaseChatMessageHistory):
-    """Messages of a session."""
-
     def __init__(self) -> None:
         self.messages = list(HISTORY)
 

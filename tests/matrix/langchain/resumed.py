@@ -63,7 +63,6 @@ def approve(state: Any) -> dict[str, Any]:
 
 
 def waiting(*nodes: Any) -> Any:
-    """A graph of these nodes that goes on in its thread."""
     made = graph()
     names = [f"{node.__name__}{number}" for number, node in enumerate(nodes)]
     for name, node in zip(names, nodes, strict=True):
@@ -81,7 +80,6 @@ def stopping() -> Any:
 
 
 def called(world: World, way: str, app: Any, *inputs: Any) -> None:
-    """Call a graph several times in one thread."""
     config = thread(world)
     for one in inputs:
         call_graph(app, one, config, way)
@@ -123,7 +121,6 @@ def a_run_that_recovers_after_an_error(world: World, way: str) -> None:
 
 @contextlib.contextmanager
 def another_process() -> Iterator[World]:
-    """The world of a process whose evaluator knows nothing of this one."""
     world = World()
     try:
         yield world
@@ -139,22 +136,8 @@ def a_graph_resumed_in_another_process(world: World, way: str) -> None:
     called(world, way, app, resume(update={kit.TRIES: 3}))
 
 
-@scene(NEVER, due(), kit.due(OTHER, spans=("chat scripted",)))
-def two_graphs_of_the_same_code_in_one_thread(world: World, way: str) -> None:
-    told = thread(world)
-    first, second = approving(), approving()
-    for app, inputs in (
-        (first, ASKED),
-        (second, {kit.ASKED: OTHER}),
-        (second, resume()),
-        (first, resume()),
-    ):
-        call_graph(app, inputs, told, way)
-
-
 @scene(due(), due())
 def a_run_that_continues_from_a_checkpoint(world: World, way: str) -> None:
-    """A finished graph goes on once more from the middle of its history."""
     app, told = waiting(searched, generate), thread(world)
     call_graph(app, ASKED, told, way)
     history = app.get_state_history({"configurable": told["configurable"]})
@@ -167,7 +150,6 @@ CALLS = sorted([*["chat scripted"] * 3, "execute_tool book", f"execute_tool {kit
 
 @scene(due(spans=CALLS), missing=MIDDLEWARE_MISSING)
 def approval_of_a_tool(world: World, way: str) -> None:
-    """An agent that searches, then asks for approval of another tool."""
     middleware = import_module("langchain.agents.middleware").HumanInTheLoopMiddleware
 
     @tool
@@ -187,7 +169,6 @@ FUNCTIONS_MISSING = None if has("langgraph.func") else "this LangGraph has no fu
 
 @scene(due(), missing=FUNCTIONS_MISSING, ways=("invoke", "stream"))
 def an_entrypoint_that_waits(world: World, way: str) -> None:
-    """The functional interface: a task retrieves, the function waits, a task answers."""
     func = import_module("langgraph.func")
     find = func.task(lambda question: kit.store().similarity_search(question, k=2))
     tell = func.task(kit.ask)
@@ -226,8 +207,6 @@ def cached(world: World, way: str) -> None:
 
 
 def routed(name: str, then: str, *expected: Expected) -> None:
-    """Register a graph that answers a second turn from kept documents, or without any."""
-
     def route(state: Any) -> str:
         if "?" not in state[kit.ASKED]:
             return "chat"

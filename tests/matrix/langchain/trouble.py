@@ -20,6 +20,7 @@ from tests.matrix.langchain.kit import due
 from tests.matrix.langchain.lcel import TWO_CALLS, plain
 from tests.matrix.shape import named
 from tests.matrix.world import World
+from tests.support.langchain_requests import Fixed
 from tests.waiting import until_async
 
 GROUP = "failures"
@@ -28,23 +29,10 @@ LONG = "The timetable of the line in full. " + "x" * 5_000_000
 
 
 class Failing(BaseRetriever):
-    """A store that is down."""
-
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
         raise LookupError("the store is down")
-
-
-class Finding(BaseRetriever):
-    """Gives what it holds."""
-
-    documents: list[Any]
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return list(self.documents)
 
 
 def down(messages: list[BaseMessage]) -> str:
@@ -54,7 +42,6 @@ def down(messages: list[BaseMessage]) -> str:
 def trouble(
     raises: type[BaseException] | None = None, name: str = "", **expected: Any
 ) -> Callable[[kit.Build], kit.Build]:
-    """Register a chain that is asked once, and raises or does not."""
     incidents = expected.pop("incidents", {})
 
     def register(build: kit.Build) -> kit.Build:
@@ -86,8 +73,6 @@ NO_PASSAGE = kit.answer_to(kit.QUESTION, ())
     spans=(MODEL, "retrieval Failing"),
 )
 def answered_anyway() -> Any:
-    """The application catches what its retriever raises, and asks the model without documents."""
-
     def found(question: str) -> list[Document]:
         with contextlib.suppress(LookupError):
             return Failing().invoke(question)
@@ -101,9 +86,9 @@ def fallback_of_a_model() -> Any:
     return kit.answering(kit.base(), kit.Chat(reply=down).with_fallbacks([kit.reader()]))
 
 
-@trouble(contexts=(), answer=NO_PASSAGE, spans=(MODEL, "retrieval Finding"))
+@trouble(contexts=(), answer=NO_PASSAGE, spans=(MODEL, "retrieval Fixed"))
 def empty_retrieval() -> Any:
-    return kit.answering(Finding(documents=[]))
+    return kit.answering(Fixed(documents=[]))
 
 
 @kit.scene(GROUP, [due(answer=None, status=Status.CLOSED)], ("stream", "astream"))
@@ -133,9 +118,9 @@ def a_cancelled_task(world: World, way: str) -> None:
     name="payloads of 5 MB",
     contexts=[LONG[:20_000]],
     answer="It is long.",
-    spans=(MODEL, "retrieval Finding"),
+    spans=(MODEL, "retrieval Fixed"),
     incidents={"span content omitted": 1},
 )
 def huge() -> Any:
     documents = [Document(LONG, metadata={"raw": LONG}) for _ in range(3)]
-    return kit.answering(Finding(documents=documents), kit.Chat(reply=lambda _: "It is long."))
+    return kit.answering(Fixed(documents=documents), kit.Chat(reply=lambda _: "It is long."))

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import llama_index.core.agent as old_agents
 from llama_index.core import __version__
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
@@ -40,9 +39,6 @@ NO_TOOL_THREADS = (
     if tuple(map(int, re.findall(r"\d+", __version__)[:3])) >= _LINKED
     else "before 0.14.22 nothing tells which call a thread belongs to"
 )
-NO_RUNNERS = (
-    None if hasattr(old_agents, "AgentRunner") else "this version has no AgentRunner any more"
-)
 GROUP = "agents"
 
 
@@ -61,7 +57,6 @@ def called(tool: Any, corpus: Corpus) -> ChatMessage:
 
 
 def thinking(tool: Any, corpus: Corpus, answer: str) -> Scripted:
-    """A model that reasons in text, calls a tool once and answers."""
     given = json.dumps({"input": corpus.question}, ensure_ascii=False)
 
     def reply(messages: Sequence[ChatMessage]) -> str:
@@ -84,8 +79,6 @@ def asked(agent: Any, question: str, *, streamed: bool = False) -> Callable[[], 
 
 
 def of_kind(kind: Any, is_retriever: bool) -> None:
-    """Register an agent of a kind with a tool of a kind."""
-
     def made(draw: Draw) -> Asked:
         corpus, question, answer = Corpus(draw), draw.question(), draw.sentence()
         tool = corpus.tool(None if is_retriever else draw.sentence())
@@ -106,26 +99,7 @@ for _kind in (FunctionAgent, ReActAgent):
     of_kind(_kind, is_retriever=True)
 
 
-def runner(kind: str, *ways: str) -> None:
-    """Register an agent of old versions, which is no workflow."""
-
-    def made(draw: Draw) -> Asked:
-        corpus, question, answer = Corpus(draw), draw.question(), draw.sentence()
-        tool = corpus.tool(draw.one_of(None, draw.sentence()))
-        steps = in_turn(answer, called(tool, corpus))
-        model = steps if kind == "FunctionCallingAgent" else thinking(tool, corpus, answer)
-        agent = getattr(old_agents, kind).from_tools([tool], llm=model)
-        return Asked(draw.call(agent, question), question, found_by(tool, corpus), answer)
-
-    shape(GROUP, *ways, missing=NO_RUNNERS, name=f"{kind} of a runner")(made)
-
-
-runner("FunctionCallingAgent", "chat", "achat")
-runner("ReActAgent", "chat", "achat", "stream_chat", "astream_chat")
-
-
 def with_function(draw: Draw, contexts: Sequence[str], asked_for: str, **how: Any) -> Asked:
-    """Return the question to an agent that calls a function's tool once."""
     question, answer, name = draw.question(), draw.answer(), draw.name()
     tool = FunctionTool.from_defaults(**how, name=name, description="Searches.")
     streaming = draw.one_of(True, False)
@@ -136,22 +110,15 @@ def with_function(draw: Draw, contexts: Sequence[str], asked_for: str, **how: An
 
 @shape(GROUP, missing=NO_TOOL_THREADS)
 def tool_of_a_plain_function(draw: Draw) -> Asked:
-    """Around an engine, around a retriever, or a search of its own."""
     corpus = Corpus(draw)
-    kind = draw.one_of("engine", "retriever", "texts", "rows", "text")
-    engine, texts = corpus.engine(says(draw.sentence())), corpus.shown()
+    engine = draw.one_of(corpus.engine(says(draw.sentence())), None)
 
     def search(query: str) -> Any:
-        if kind == "engine":
+        if engine is not None:
             return str(engine.query(query))
-        if kind == "retriever":
-            return "\n\n".join(n.get_content() for n in corpus.retriever.retrieve(query))
-        if kind == "rows":
-            return [{draw.name(): n, "text": text} for n, text in enumerate(texts)]
-        return texts if kind == "texts" else texts[0]
+        return "\n\n".join(n.get_content() for n in corpus.retriever.retrieve(query))
 
-    contexts = texts[:1] if kind == "text" else texts
-    return with_function(draw, contexts, corpus.question, fn=search)
+    return with_function(draw, corpus.shown(), corpus.question, fn=search)
 
 
 @shape(GROUP)
@@ -159,7 +126,7 @@ def tool_of_a_package_that_searches(draw: Draw) -> Asked:
     """No event shows what it finds, whoever wrote its function, sync or async."""
     texts = draw.passages(draw.chance.randint(1, 4))
     rows = [{draw.name(): text, "url": f"https://{draw.name()}"} for text in texts]
-    hits = draw.one_of(rows, json.dumps(rows), [Document(text=text) for text in texts])
+    hits = draw.one_of(texts, rows, json.dumps(rows), [Document(text=text) for text in texts])
 
     def look(query: str) -> object:
         return hits
@@ -184,7 +151,6 @@ def engines_that_a_running_loop_hands_to_threads(draw: Draw) -> Asked:
 
 @shape(GROUP, "run")
 def several_turns(draw: Draw) -> Asked:
-    """In one context it reckons, as in tutorials, and asks two tools: each turn has its own."""
     corpora = {draw.question(): Corpus(draw) for _ in range(2)}
     answers = {question: draw.answer() for question in corpora}
     tools = {q: c.tool(draw.one_of(None, draw.sentence())) for q, c in corpora.items()}
@@ -246,7 +212,6 @@ def team_that_hands_over(draw: Draw) -> Asked:
 
 @shape(GROUP, "run")
 def agent_that_is_cancelled(draw: Draw) -> Asked:
-    """By the workflow's own means, or by its task."""
     corpus, question = Corpus(draw), draw.question()
     tool, by_run = corpus.tool(), draw.one_of(True, False)
     model = in_turn(draw.answer(), called(tool, corpus))

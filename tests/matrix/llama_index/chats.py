@@ -36,7 +36,6 @@ LEFT_TO_USERS = (
 
 
 def chat_over(corpus: Corpus, mode: str, *answers: str, **more: Any) -> Any:
-    """A chat engine with a past, whose model condenses every question to the corpus's own."""
     draw, left = corpus.draw, list(answers)
 
     def reply(messages: Sequence[ChatMessage]) -> str:
@@ -69,7 +68,6 @@ in_mode("condense_plus_context", TWO_CALLS)
 
 @shape(GROUP, "achat")
 def turns_of_one_chat(draw: Draw) -> Asked:
-    """Each turn has its own question, contexts and answer."""
     corpus = Corpus(draw)
     questions, answers = [corpus.question, draw.question()], [draw.sentence(), draw.sentence()]
     engine = chat_over(corpus, "context", *answers)

@@ -44,8 +44,6 @@ GROUP = "query engines"
 
 
 class NoPrompts:
-    """Has no prompts of its own."""
-
     def _get_prompts(self) -> dict[str, Any]:
         return {}
 
@@ -84,10 +82,7 @@ def room_for(texts: Sequence[str], count: float, question: str) -> PromptHelper:
     """Room in a prompt for so many of the texts, whatever their language."""
     needed = len(words(question)) + count * max(len(words(text)) for text in texts)
     return PromptHelper(
-        context_window=round(needed) + 200,
-        num_output=8,
-        chunk_overlap_ratio=0.0,
-        tokenizer=words,
+        context_window=round(needed) + 200, num_output=8, chunk_overlap_ratio=0.0, tokenizer=words
     )
 
 
@@ -132,8 +127,6 @@ def output_class(draw: Draw) -> Asked:
 
 
 class Everything(NoPrompts, BaseSelector):
-    """Selects every choice."""
-
     def _select(self, choices: Any, query: Any) -> MultiSelection:
         found = [SingleSelection(index=n, reason="") for n in range(len(choices))]
         return MultiSelection(selections=found)
@@ -143,8 +136,6 @@ class Everything(NoPrompts, BaseSelector):
 
 
 class Divided(NoPrompts, BaseQuestionGenerator):
-    """Asks fixed questions."""
-
     def __init__(self, questions: list[SubQuestion]) -> None:
         self.questions = questions
 
@@ -156,7 +147,6 @@ class Divided(NoPrompts, BaseQuestionGenerator):
 
 
 def corpora_with_tools(draw: Draw, count: int) -> tuple[list[Corpus], list[Any], list[str]]:
-    """Return corpora, a tool for each that asks its engine, and all their passages."""
     corpora = [Corpus(draw) for _ in range(count)]
     tools = [corpus.tool(draw.answer()) for corpus in corpora]
     return corpora, tools, [text for corpus in corpora for text in corpus.shown()]
@@ -164,7 +154,6 @@ def corpora_with_tools(draw: Draw, count: int) -> tuple[list[Corpus], list[Any],
 
 @shape(GROUP, "query", "stream")
 def router_to_all(draw: Draw) -> Asked:
-    """A summarizer joins the answers, long or short."""
     _, tools, shown = corpora_with_tools(draw, 2)
     question, answer = draw.question(), draw.answer()
     engine = RouterQueryEngine.from_defaults(
@@ -211,8 +200,6 @@ def sub_questions_of_which_one_fails(draw: Draw) -> Asked:
 
 
 class Own(CustomQueryEngine):
-    """Answers by a function."""
-
     made: Any
 
     def custom_query(self, query_str: str) -> Any:
@@ -245,10 +232,7 @@ def query_of_a_database(draw: Draw) -> Asked:
             connection.execute(sql.text(f"insert into {table} values ({count})"))
     statement = f"SELECT DISTINCT {column} FROM {table} ORDER BY {column}"
     engine = NLSQLTableQueryEngine(
-        SQLDatabase(base),
-        tables=[table],
-        llm=says(statement, str(counts[0])),
-        embed_model=Bags(),
+        SQLDatabase(base), tables=[table], llm=says(statement, str(counts[0])), embed_model=Bags()
     )
     rows = str([(count,) for count in sorted(set(counts))])
     return Asked(lambda: engine.query(question), question, [rows], str(counts[0]))
@@ -273,7 +257,6 @@ def spanned(function: Any) -> Any:
 
 @shape(GROUP)
 def answer_that_is_no_text(draw: Draw) -> Asked:
-    """A response whose text is a response, a chat's response, a message or a number."""
     corpus, number = Corpus(draw), draw.chance.randint(2, 999)
     inner = draw.one_of(
         number,

@@ -11,14 +11,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.schema import TextNode
 from llama_index.core.tools import FunctionTool
-from llama_index.core.workflow import (
-    Context,
-    Event,
-    StartEvent,
-    StopEvent,
-    Workflow,
-    step,
-)
+from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
 
 from tests.matrix.llama_index.kit import (
     QUERY_SPANS,
@@ -47,11 +40,7 @@ def event(draw: Variation, *names: str) -> Any:
     return type(draw.name().title(), (Event,), {"__annotations__": fields, "__module__": __name__})
 
 
-def flow(
-    draw: Variation,
-    *steps: tuple[Step, Any, Any],
-) -> Any:
-    """A workflow of functions of context and event, each with what it takes and gives."""
+def flow(draw: Variation, *steps: tuple[Step, Any, Any]) -> Any:
     methods: dict[str, Any] = {"__module__": __name__}
     name = draw.name().title()
 
@@ -70,8 +59,6 @@ def flow(
 
 
 class Flow:
-    """Names under which the steps of one workflow find question and nodes, and usual steps."""
-
     def __init__(self, draw: Draw, count: int = 2) -> None:
         self.draw = draw
         self.asked, self.nodes = draw.name(), draw.name()
@@ -83,13 +70,11 @@ class Flow:
         return event(self.draw, self.nodes)
 
     async def retrieve(self, ctx: Any, ev: Any) -> Any:
-        """Keep the question and find the passages."""
         question = ev.get(self.asked)
         await store(ctx).set(self.asked, question)
         return self.found(**{self.nodes: await self.corpus.retriever.aretrieve(question)})
 
     async def write(self, ctx: Any, ev: Any) -> StopEvent:
-        """Write the answer from nodes and end the workflow."""
         question, nodes = await store(ctx).get(self.asked), getattr(ev, self.nodes)
         writer = CompactAndRefine(llm=says(self.answer))
         return StopEvent(result=await writer.asynthesize(question, nodes=nodes))
@@ -103,8 +88,6 @@ class Flow:
         return str((await says(self.answer).acomplete(prompt)).text)
 
     def run(self, *steps: tuple[Step, Any, Any]) -> Callable[[], Any]:
-        """Return a function that asks a workflow of these steps."""
-
         async def run() -> None:
             await flow(self.draw, *steps).run(**{self.asked: self.question})
 
@@ -120,7 +103,6 @@ class Flow:
 
 @shape(GROUP, "run")
 def started_long_before_it_is_awaited(draw: Draw) -> Asked:
-    """An interaction that is opened meanwhile is its own."""
     made, other = Flow(draw), Corpus(draw)
     answer = draw.answer()
 
@@ -139,7 +121,6 @@ def started_long_before_it_is_awaited(draw: Draw) -> Asked:
 
 @shape(GROUP, "run")
 def gives_out_a_generator_of_its_own(draw: Draw) -> Asked:
-    """What it yields is not known."""
     made = Flow(draw)
 
     async def ask(ctx: Any, ev: Any) -> StopEvent:
@@ -237,7 +218,6 @@ def hits_within_an_answer_of_a_search(draw: Draw) -> Asked:
 
 @shape(GROUP, "run")
 def masked_text_that_the_store_keeps(draw: Draw) -> Asked:
-    """Joined, under a heading that the prompt shares, and it is said: it does not come back."""
     made, secret, heading = Flow(draw), draw.name(), draw.passage()
     for node in made.corpus.nodes:
         node.text = f"{draw.sentence()} {secret} {draw.sentence()}"

@@ -56,8 +56,6 @@ STEP_FAILED = _status_of_failed_step()
 
 
 class Bags(BaseEmbedding):
-    """Bags of words."""
-
     model_name: str = "bags"
 
     def _get_query_embedding(self, query: str) -> list[float]:
@@ -109,8 +107,6 @@ class Asked:
 
 
 class Draw(Variation):
-    """Names, texts and sizes of one request, the way of calling it, and where it is captured."""
-
     def __init__(self, seed: int, way: str, world: World) -> None:
         super().__init__(seed)
         self.way, self.world = way, world
@@ -123,19 +119,15 @@ class Draw(Variation):
         return self.chance.choice(choices)
 
     def answer(self) -> str:
-        """Return an answer of any length: a word, a number, a sentence, a passage."""
         made: str = self.one_of(self.short, self.word, self.sentence, self.passage)()
         return made
 
     def call(self, asked: Any, question: str) -> Callable[[], Any]:
-        """Return a function that asks an engine or agent in this way, or in a drawn one."""
         way = self.way if self.way in CALL else self.one_of(*WAYS)
         return lambda: CALL[way](asked, question)
 
 
 class Corpus:
-    """Passages in an index, and the question that is asked about them."""
-
     def __init__(self, draw: Draw, count: int = 2, *, metadata: bool = False) -> None:
         self.draw = draw
         self.question = draw.question()
@@ -145,7 +137,6 @@ class Corpus:
         self.reindex()
 
     def reindex(self, **more: Any) -> None:
-        """Make the index of the nodes as they are now."""
         self.index = VectorStoreIndex(self.nodes, embed_model=Bags(), **more)
 
     @property
@@ -170,7 +161,6 @@ class Corpus:
         )
 
     def tool(self, said: str | None = None) -> Any:
-        """Return a tool that asks an engine or a retriever."""
         metadata = ToolMetadata(name=self.draw.name(), description=self.draw.sentence())
         if said is None:
             return RetrieverTool(retriever=self.retriever, metadata=metadata)
@@ -178,14 +168,11 @@ class Corpus:
 
 
 def says(*answers: str, **more: Any) -> Scripted:
-    """A model that gives these answers in turn, the last one for ever."""
     left = list(answers)
     return Scripted(reply=lambda _: left.pop(0) if len(left) > 1 else left[0], **more)
 
 
 def in_turn(answer: str, *calls: ChatMessage, **more: Any) -> Scripted:
-    """A model that picks tools one after another, then answers."""
-
     def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
         # Old versions leave what tools said in an earlier turn in the memory.
         last = max((n for n, one in enumerate(messages) if one.role == MessageRole.USER), default=0)

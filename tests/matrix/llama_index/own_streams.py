@@ -75,7 +75,6 @@ def cut(said: Iterator[str], corpus: Corpus) -> Iterator[str]:
 
 
 def rated(said: Iterator[str], corpus: Corpus) -> Iterator[str]:
-    """With a rating, for which a model is called again."""
     answer = ""
     for word in said:
         answer += word
@@ -126,7 +125,6 @@ def stream_that_raises_at_its_end(draw: Draw) -> Asked:
 
 @shape(GROUP, "stream")
 def streams_that_retrieve_while_they_are_read(draw: Draw) -> Asked:
-    """In turns, and within another interaction."""
     corpora, other = [Corpus(draw) for _ in range(2)], draw.question()
     answers, said = [draw.sentence() for _ in range(2)], draw.sentence()
 

@@ -7,23 +7,14 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llama_index.core import (
-    Document,
-    DocumentSummaryIndex,
-)
+from llama_index.core import Document, DocumentSummaryIndex
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.evaluation import DatasetGenerator, FaithfulnessEvaluator
-from llama_index.core.postprocessor import (
-    SimilarityPostprocessor,
-)
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import (
-    NodeWithScore,
-    QueryBundle,
-    TextNode,
-)
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from tests.matrix.llama_index.kit import (
     QUERY_SPANS,
@@ -46,8 +37,6 @@ EMPTY = "Empty Response"
 
 
 class Reversed(BaseNodePostprocessor):
-    """A reranker that turns the order round, scores anew, and keeps the first of them."""
-
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
@@ -106,8 +95,6 @@ def new_id(found: NodeWithScore, text: str) -> NodeWithScore:
 
 
 class Masking(BaseNodePostprocessor):
-    """Takes a secret out of every node, by a model or by itself."""
-
     secret: str
     rewrite: Rewrite = same_id
     model: Scripted | None = None
@@ -124,7 +111,6 @@ class Masking(BaseNodePostprocessor):
 
 
 def masked_passages(draw: Draw) -> tuple[Asked, str]:
-    """Return a request whose nodes are masked and written anew in some way, and the secret."""
     corpus, secret = Corpus(draw, 3), f"{draw.name()} {draw.name()}"
     for node in corpus.nodes:
         node.text = f"{draw.sentence()} {secret} {node.text}"
@@ -158,7 +144,6 @@ def metadata_above_the_text(draw: Draw) -> Asked:
 
 @shape(GROUP)
 def building_is_no_request(draw: Draw) -> Asked:
-    """Building an index or a data set, and judging answers, are no questions of users."""
     corpus, model = Corpus(draw), says(draw.sentence())
     documents = [Document(text=node.text) for node in corpus.nodes]
     nodes = [NodeWithScore(node=node, score=1.0) for node in corpus.nodes]

@@ -38,7 +38,6 @@ NO_BLOCKS = None if hasattr(types, "ToolCallBlock") else "tool calls are no bloc
 
 @shape(GROUP, "sync")
 def streams_read_in_other_threads(draw: Draw) -> Asked:
-    """Where nothing tells of the query."""
     corpora, answers = [Corpus(draw) for _ in range(2)], [draw.sentence() for _ in range(2)]
     engines = [c.engine(says(a), streaming=True) for c, a in zip(corpora, answers, strict=True)]
 
@@ -53,8 +52,6 @@ def streams_read_in_other_threads(draw: Draw) -> Asked:
 
 
 class Broken(BaseRetriever):
-    """Raises."""
-
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         raise ConnectionError("no index")
 
@@ -174,7 +171,6 @@ async def achat(question: str, nodes: Sequence[Any], model: Scripted) -> None:
 
 @shape(GROUP)
 def one_by_one(draw: Draw) -> Asked:
-    """In one task, in a span of the application, or in an interaction."""
     corpus, answer = Corpus(draw, draw.chance.randint(1, 4)), draw.answer()
     call, model = draw.one_of(complete, stream_chat, synthesize, achat), says(answer)
     tracer, question = draw.world.provider.get_tracer("server"), corpus.question
@@ -199,7 +195,6 @@ def one_by_one(draw: Draw) -> Asked:
 
 @shape(GROUP, "sync", missing=NO_BLOCKS)
 def loop_around_a_model_with_tools(draw: Draw) -> Asked:
-    """Arguments that a model gave to a tool are no question, as a mapping or as JSON."""
     corpus, answer = Corpus(draw, 3), draw.sentence()
     given: Any = {"wanted": draw.word()}
     shown = draw.one_of(given, json.dumps(given, ensure_ascii=False))
@@ -220,8 +215,6 @@ def loop_around_a_model_with_tools(draw: Draw) -> Asked:
 
 
 class Threaded(CustomQueryEngine):
-    """Retrieves in a thread that knows nothing of the query."""
-
     corpus: Any
     model: Any
 
@@ -240,6 +233,5 @@ class Threaded(CustomQueryEngine):
 
 @shape(GROUP, *WAYS)
 def retriever_in_a_bare_thread(draw: Draw) -> Asked:
-    """Its documents are linked to the query by its model's prompt."""
     corpus, answer = Corpus(draw, draw.chance.randint(1, 4)), draw.answer()
     return corpus.asked(Threaded(corpus=corpus, model=says(answer)), answer)
