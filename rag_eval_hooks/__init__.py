@@ -23,13 +23,7 @@ from rag_eval_hooks.judges.base import Embedder, Judge
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Context, Sample, Status
-from rag_eval_hooks.score import (
-    Cause,
-    NotScored,
-    Outcome,
-    Scale,
-    Score,
-)
+from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 from rag_eval_hooks.telemetry.tracing import setup_tracing
 
 if TYPE_CHECKING:
@@ -113,33 +107,22 @@ _LAZY: Final = {
     "SentenceEmbedder": "rag_eval_hooks.judges.hugging_face",
 }
 
-
-# Fragments of names that users look for here, and the right import.
 _ELSEWHERE: Final = {
-    "llama": "from rag_eval_hooks_llama_index import enable, LlamaIndexJudge",
-    "langchainjudge": "from rag_eval_hooks_langchain import LangChainJudge",
-    "middleware": "from rag_eval_hooks_langchain import RagEvalMiddleware",
-    "callback": "from rag_eval_hooks_langchain import RagEvalCallbackHandler",
-    "handler": "from rag_eval_hooks_langchain import RagEvalCallbackHandler",
-    "lang": "from rag_eval_hooks_langchain import RagEvalCallbackHandler",
-    "instrument": "from rag_eval_hooks.instrumentor import RagEvalInstrumentor",
-    "enable": "from rag_eval_hooks_langchain import enable, or from rag_eval_hooks_llama_index",
-    "disable": "from rag_eval_hooks_langchain import disable, or from rag_eval_hooks_llama_index",
+    "LangChainJudge": "rag_eval_hooks_langchain",
+    "LlamaIndexJudge": "rag_eval_hooks_llama_index",
+    "RagEvalCallbackHandler": "rag_eval_hooks_langchain",
+    "RagEvalInstrumentor": "rag_eval_hooks.instrumentor",
+    "RagEvalMiddleware": "rag_eval_hooks_langchain",
+    "disable": "rag_eval_hooks_langchain",
+    "enable": "rag_eval_hooks_langchain",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import a lazy name.
-
-    Raises:
-        ImportError: The name belongs to an integration; the error shows the import.
-    """
+    if name in _ELSEWHERE:
+        place = f"from {_ELSEWHERE[name]} import {name}"
+        raise ImportError(f"rag_eval_hooks has no {name}. Write: {place}")
     if name not in _LAZY:
-        # The import system asks for submodules here first; their names are lower case.
-        if name[:1].isupper() or name in _ELSEWHERE:
-            places = (place for part, place in _ELSEWHERE.items() if part in name.lower())
-            if (place := next(places, None)) is not None:
-                raise ImportError(f"rag_eval_hooks has no {name}. Write: {place}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value

@@ -6,12 +6,14 @@ Settings, errors and the command line's help read these tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from rag_eval_hooks.errors import ConfigError, masked, nearest
+
+_URL: Final = ":<url>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,8 @@ class NameTable:
 
     setting: str
     rows: Mapping[str, str]
-    other: Callable[[str], str] = lambda _value: ""
-    """Returns a hint for a value that resembles no name, or empty text."""
+    hint: str = ""
+    """Advice for a value that resembles no name, in which `{}` is the value."""
 
     @property
     def wanted(self) -> str:
@@ -55,12 +57,12 @@ class NameTable:
 
     def _hint(self, value: str) -> str:
         name, colon, behind = value.partition(":")
-        if name in self.rows:
+        if name in self.rows or not value:
             return ""
-        near = nearest(name.lower(), list(self.rows))
-        if (hint := self.other(value)) or near is None:
-            return hint
-        return f"; did you mean '{near}{colon}{masked(behind)}'?"
+        near = None if "." in name else nearest(name.lower(), list(self.rows))
+        if near is not None:
+            return f"; did you mean '{near}{colon}{masked(behind)}'?"
+        return self.hint.format(masked(value))
 
 
 def is_url(text: str) -> bool:
@@ -76,46 +78,13 @@ def is_url(text: str) -> bool:
     return is_plain and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-def _other_judge(value: str) -> str:
-    for start, chat_model in _OTHER_JUDGES.items():
-        if value.lower().startswith(start):
-            return f"; for this model, write RagEval(judge=LangChainJudge({chat_model}))"
-    name, colon, _ = value.partition(":")
-    if not value or nearest(name.lower(), list(JUDGES.rows)) is not None:
-        return ""
-    if colon:
-        return (
-            "; for a server with an OpenAI-compatible API, set judge='openai:<model>' and "
-            "judge_base_url"
-        )
-    return f"; did you mean 'openai:{value}'?"
-
-
-def _other_sink(value: str) -> str:
-    if value.endswith((".jsonl", ".json")) and ":" not in value:
-        return f"; did you mean 'jsonl:{masked(value)}'?"
-    return "; did you mean 'console'?" if value in ("stdout", "stderr", "print", "log") else ""
-
-
-_OTHER_JUDGES: Final = {
-    "anthropic": "ChatAnthropic(...)",
-    "bedrock": "ChatBedrockConverse(...)",
-    "claude": "ChatAnthropic(...)",
-    "cohere": "ChatCohere(...)",
-    "command": "ChatCohere(...)",
-    "gemini": "ChatGoogleGenerativeAI(...)",
-    "google": "ChatGoogleGenerativeAI(...)",
-    "mistral": "ChatMistralAI(...)",
-    "vertex": "ChatVertexAI(...)",
-}
-"""LangChain models for the hosted models that we support only through LangChain, by prefix."""
 _BY_OPENAI: Final = {"openai": ":<model>", "azure": ":<deployment>", "ollama": ":<model>"}
-_URL: Final = ":<url>"
 JUDGES: Final = NameTable(
     "judge",
     {"heuristic": "", "nli": ":<minilm, path or name>", **_BY_OPENAI}
     | {"openai-decisions": ":<model>", "systemone": ":<model or url>"},
-    _other_judge,
+    "; did you mean 'openai:{}'? It takes every model of an OpenAI-compatible API at "
+    "judge_base_url. For any other model, pass LangChainJudge(model)",
 )
 EMBEDDERS: Final = NameTable(
     "embedder",
@@ -125,7 +94,7 @@ TOKEN_SCORERS: Final = NameTable("token_scorer", {"none": "", "bert-score": "[:<
 SINKS: Final = NameTable(
     "sinks",
     {"console": "", "jsonl": ":<path>", "phoenix": _URL, "mlflow": _URL, "langfuse": _URL},
-    _other_sink,
+    "; did you mean 'jsonl:{}'?",
 )
 SINK_KEYS: Final = {
     "phoenix": "<key>",

@@ -55,12 +55,6 @@ GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
 
 # OpenInference
 OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
-DECISION_REQUEST_MODEL: Final = "decision.request.model_name"
-DECISION_RESPONSE_MODEL: Final = "decision.response.model_name"
-DECISION_PROVIDER: Final = "decision.provider"
-DECISION_SYSTEM: Final = "decision.system"
-DECISION_INPUT_TOKENS: Final = "decision.token_count.input"
-DECISION_OUTPUT_TOKENS: Final = "decision.token_count.output"
 INPUT_VALUE: Final = "input.value"
 OUTPUT_VALUE: Final = "output.value"
 RETRIEVAL_DOCUMENTS: Final = "retrieval.documents"
@@ -92,37 +86,7 @@ EVAL_BREAKER: Final = "rag.eval.judge.breaker.state"
 EVAL_DECISION: Final = "rag.eval.decision"
 EVAL_INCIDENT: Final = "rag.eval.incident"
 
-# Metric instruments
-METRIC_SCORE: Final = "rag.eval.score"
-METRIC_SCORE_WEIGHT: Final = "rag.eval.score.weight"
-METRIC_SCORE_WEIGHTED: Final = "rag.eval.score.weighted"
-METRIC_SCORE_SQUARE: Final = "rag.eval.score.square"
 EVAL_POWER: Final = "rag.eval.power"
-METRIC_DURATION: Final = "rag.eval.duration"
-METRIC_SAMPLES: Final = "rag.eval.samples"
-METRIC_QUEUE_SIZE: Final = "rag.eval.queue.size"
-METRIC_JUDGE_TOKENS: Final = "rag.eval.judge.tokens"
-METRIC_JUDGE_CALLS: Final = "rag.eval.judge.calls"
-METRIC_JUDGE_COST: Final = "rag.eval.judge.cost"
-METRIC_JUDGE_DURATION: Final = "rag.eval.judge.duration"
-METRIC_JUDGE_BREAKERS: Final = "rag.eval.judge.breakers"
-METRIC_JUDGE_LIMIT: Final = "rag.eval.judge.concurrency.limit"
-METRIC_JUDGE_USAGE: Final = "rag.eval.judge.concurrency.usage"
-METRIC_JUDGE_WAITING: Final = "rag.eval.judge.concurrency.waiting"
-METRIC_QUEUE_CAPACITY: Final = "rag.eval.queue.capacity"
-METRIC_QUEUE_TEXT: Final = "rag.eval.queue.text"
-METRIC_DECISIONS: Final = "rag.eval.decisions"
-METRIC_REFUSED: Final = "rag.eval.refused"
-METRIC_FEEDBACK: Final = "rag.eval.feedback"
-METRIC_INCIDENTS: Final = "rag.eval.incidents"
-METRIC_HELD_SIZE: Final = "rag.eval.held.size"
-METRIC_HELD_CAPACITY: Final = "rag.eval.held.capacity"
-METRIC_OPEN_SIZE: Final = "rag.eval.interactions.size"
-METRIC_OPEN_CAPACITY: Final = "rag.eval.interactions.capacity"
-METRIC_OPEN_TEXT: Final = "rag.eval.interactions.text"
-METRIC_SPOOL_SIZE: Final = "rag.eval.spool.size"
-METRIC_SPOOL_USAGE: Final = "rag.eval.spool.usage"
-METRIC_SPOOL_LIMIT: Final = "rag.eval.spool.limit"
 
 
 _COMPOSITES: Final = {
@@ -158,9 +122,7 @@ class EvalStatus(StrEnum):
 def eval_key(metric_id: str, field: str) -> str:
     """Return the attribute key for one field of a metric's result.
 
-    Args:
-        metric_id: Id of the metric. A metric that summarizes its suite uses the suite's name.
-        field: `score`, `normalized`, `label`, `pass`, `reason` or `sample_rate`.
+    A metric that summarizes its suite uses the suite's name.
     """
     return f"rag.eval.{_COMPOSITES.get(metric_id, metric_id)}.{field}"
 

@@ -31,11 +31,11 @@ _INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
 )
 _Level: TypeAlias = Callable[[Gate], Iterable[tuple[int, Mapping[str, str]]]]
 _LEVELS: Final[Mapping[str, _Level]] = {
-    semconv.METRIC_JUDGE_LIMIT: lambda gate: [(gate.limit, {})],
-    semconv.METRIC_JUDGE_USAGE: lambda gate: [(gate.in_flight, {})],
-    semconv.METRIC_JUDGE_WAITING: lambda gate: [(gate.waiting, {})],
+    "rag.eval.judge.concurrency.limit": lambda gate: [(gate.limit, {})],
+    "rag.eval.judge.concurrency.usage": lambda gate: [(gate.in_flight, {})],
+    "rag.eval.judge.concurrency.waiting": lambda gate: [(gate.waiting, {})],
     # Every state, including 0, because a reader keeps the last value.
-    semconv.METRIC_JUDGE_BREAKERS: lambda gate: [
+    "rag.eval.judge.breakers": lambda gate: [
         (int(gate.breaker.state is one), {semconv.EVAL_BREAKER: one.value}) for one in BreakerState
     ],
 }
@@ -83,20 +83,20 @@ class MetricRecorder:
                 attributes[semconv.EVAL_SCREENING] = "true"
             if name in evaluation.verdicts:
                 attributes[semconv.EVAL_PASS] = str(evaluation.verdicts[name]).lower()
-            self._histograms[semconv.METRIC_SCORE].record(score.normalized, attributes, context)
+            self._histograms["rag.eval.score"].record(score.normalized, attributes, context)
         status = {semconv.EVAL_STATUS: evaluation.status.value, **workflow}
-        self._histograms[semconv.METRIC_DURATION].record(evaluation.seconds, status, context)
+        self._histograms["rag.eval.duration"].record(evaluation.seconds, status, context)
 
     def _add_weighted(self, score: Score, attributes: dict[str, str], context: Context) -> None:
         if not score.probability:
             return
         weight, value = 1.0 / score.probability, score.normalized
         counters = self._counters
-        counters[semconv.METRIC_SCORE_WEIGHT].add(weight, attributes, context)
-        counters[semconv.METRIC_SCORE_WEIGHTED].add(weight * value, attributes, context)
+        counters["rag.eval.score.weight"].add(weight, attributes, context)
+        counters["rag.eval.score.weighted"].add(weight * value, attributes, context)
         for power in range(3):
             about = {**attributes, semconv.EVAL_POWER: str(power)}
-            counters[semconv.METRIC_SCORE_SQUARE].add(weight**2 * value**power, about, context)
+            counters["rag.eval.score.square"].add(weight**2 * value**power, about, context)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
         context = context_of(sample)
@@ -104,16 +104,16 @@ class MetricRecorder:
         for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if count:
                 attributes = {semconv.GEN_AI_TOKEN_TYPE: kind, **self._judge}
-                self._counters[semconv.METRIC_JUDGE_TOKENS].add(count, attributes, context)
+                self._counters["rag.eval.judge.tokens"].add(count, attributes, context)
         if usage.cost:
-            self._counters[semconv.METRIC_JUDGE_COST].add(usage.cost, self._judge, context)
+            self._counters["rag.eval.judge.cost"].add(usage.cost, self._judge, context)
 
     def called(self, call: Call) -> None:
         attributes = {**self._about(call.caller), semconv.EVAL_JUDGE_OUTCOME: call.outcome.value}
         try:
             # Several samples may share the call, so it has no RAG span.
-            self._counters[semconv.METRIC_JUDGE_CALLS].add(1, attributes, Context())
-            duration = self._histograms[semconv.METRIC_JUDGE_DURATION]
+            self._counters["rag.eval.judge.calls"].add(1, attributes, Context())
+            duration = self._histograms["rag.eval.judge.duration"]
             duration.record(call.seconds, attributes, Context())
         except Exception as error:  # noqa: BLE001 - the sink's edge: the user's provider
             self._incidents.report("telemetry metrics", error)

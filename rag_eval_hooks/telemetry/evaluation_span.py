@@ -210,12 +210,12 @@ def _call_attributes(call: Call) -> Attributes:
 
 def _decision(call: Call) -> dict[str, str | int | None]:
     return {
-        semconv.DECISION_SYSTEM: _DECISION_SYSTEMS.get(call.caller.name.partition(":")[0]),
-        semconv.DECISION_PROVIDER: call.caller.provider,
-        semconv.DECISION_REQUEST_MODEL: call.caller.model,
-        semconv.DECISION_RESPONSE_MODEL: call.response_model,
-        semconv.DECISION_INPUT_TOKENS: round(call.input_tokens) or None,
-        semconv.DECISION_OUTPUT_TOKENS: round(call.output_tokens),
+        "decision.system": _DECISION_SYSTEMS.get(call.caller.name.partition(":")[0]),
+        "decision.provider": call.caller.provider,
+        "decision.request.model_name": call.caller.model,
+        "decision.response.model_name": call.response_model,
+        "decision.token_count.input": round(call.input_tokens) or None,
+        "decision.token_count.output": round(call.output_tokens),
     }
 
 
