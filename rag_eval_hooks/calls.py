@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["Call", "CallLog", "CallOutcome", "Caller", "Operation"]
-
 _MAX_LOGGED: Final = 500
 """Maximum number of calls in the log. Later calls are only counted."""
 

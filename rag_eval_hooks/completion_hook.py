@@ -17,8 +17,6 @@ from rag_eval_hooks.capture.rows import rows_in
 from rag_eval_hooks.evals import RagEval, checked
 from rag_eval_hooks.incidents import host_edge
 
-__all__ = ["RagEvalCompletionHook", "completion_hook"]
-
 _CAPTURED: Final = ("langchain", "llama")
 """Words in the names of instrumentations whose frameworks our integrations already capture."""
 _OPERATIONS: Final = ("chat", "text_completion", "generate_content")

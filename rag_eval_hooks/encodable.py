@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["encodable"]
-
 
 def encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -11,8 +11,6 @@ from typing import Final
 
 from rag_eval_hooks.errors import InputError, check_number, check_type, wrong_type
 
-__all__ = ["Feedback", "given_id", "id_of"]
-
 _LONGEST_UUID: Final = len("urn:uuid:{00000000-0000-0000-0000-000000000000}")
 # A match inside a longer word does not count; underscores separate words.
 _DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGNORECASE)
@@ -43,11 +41,6 @@ class Feedback:
     span_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields.
-
-        Raises:
-            InputError: No field is set, a field has the wrong type, or the score is not finite.
-        """
         for name in ("label", "reference"):
             check_type(name, getattr(self, name), str, "str")
         check_number("score", self.score, "a number")
@@ -64,14 +57,10 @@ class Feedback:
 
 
 def id_of(value: object) -> str:
-    """Normalize an id to lower-case hexadecimal digits without dashes.
+    """Normalize a trace id, sample id or run id to lower-case hexadecimal digits without dashes.
 
-    Ids of another form, such as an application's sample id, keep their text. Only the white space
-    around them is removed.
-
-    Args:
-        value: A trace id, sample id or run id, as text, UUID or integer. Hexadecimal text may have
-            upper case, dashes and `0x`.
+    Ids of another form, such as an application's sample id, keep their text without white space at
+    the ends.
     """
     if isinstance(value, uuid.UUID):
         return value.hex
@@ -87,16 +76,7 @@ def id_of(value: object) -> str:
 
 
 def given_id(value: object) -> str:
-    """Normalize an id passed by the application.
-
-    Raises:
-        InputError: The value is not an id.
-    """
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    if not (is_number or isinstance(value, str | uuid.UUID)):
-        advice = (
-            "Pass sample.sample_id. submit() returns whether the sample was accepted, not its id."
-        )
-        is_of_submit = isinstance(value, bool)
-        raise wrong_type("the id", "a trace id or sample id", value, advice * is_of_submit)
+    """Normalize an id passed by the application, or raise `InputError`."""
+    if isinstance(value, bool) or not isinstance(value, int | str | uuid.UUID):
+        raise wrong_type("the id", "a trace id, or a sample's sample_id", value)
     return id_of(value)

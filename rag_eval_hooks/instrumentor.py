@@ -19,8 +19,6 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.telemetry.tracing import flush_providers, global_providers
 
-__all__ = ["RagEvalInstrumentor", "finish_at_sigterm"]
-
 _logger = logging.getLogger("rag_eval_hooks")
 
 _FRAMEWORKS = ("rag_eval_hooks_langchain", "rag_eval_hooks_llama_index")
@@ -35,18 +33,12 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     RAG_EVAL_SAMPLE_RATE=0.1 opentelemetry-instrument python app.py
     ```
 
-    Settings come from `RAG_EVAL_*` variables and the settings file. The instrumentor logs its
-    errors instead of raising them, because an exception would stop all other instrumentors.
+    The instrumentor logs its errors instead of raising them, because an exception would stop all
+    other instrumentors. Span processors that exist at start-up hold RAG spans for their scores.
+    SIGTERM, without another handler, and the shutdown of Chainlit finish pending evaluations.
 
-    Span processors that exist at start-up hold RAG spans for their scores, like
-    `RagEvalSpanProcessor`. If SIGTERM has no handler, the instrumentor sets a handler that finishes
-    pending evaluations. A Chainlit application finishes them in `on_app_shutdown`.
-
-    The class is a singleton: `RagEvalInstrumentor().evals` always returns the same evaluator.
-
-    Attributes:
-        evals: The evaluator, for `stats()`, `feedback()`, `interaction()` and so on. None before
-            instrumentation, or if no supported framework is installed.
+    The class is a singleton. Its attribute `evals` is the evaluator, or None before instrumentation
+    or if no supported framework is installed.
     """
 
     evals: RagEval | None = None
@@ -94,11 +86,10 @@ def _enable(package: str, evals: RagEval) -> ModuleType | None:
     """Capture a framework's runs. Return None if the framework is not installed."""
     try:
         module = import_module(package)
-    except ImportError:
-        return None
-    try:
         module.enable(evals)
         return module
+    except ImportError:
+        return None
     except Exception as error:  # noqa: BLE001 - the host's edge: the other framework must go on
         _logger.error("%s is off: %s", package, type(error).__name__)
         return None
@@ -117,26 +108,16 @@ def finish_at_sigterm(evals: RagEval) -> bool:
     """Finish evaluations and flush the global providers before SIGTERM ends the process.
 
     After a graceful shutdown, servers such as uvicorn raise the signal again. The process then ends
-    without exit hooks and loses its last spans. The function does nothing if the application
-    handles SIGTERM, or outside the main thread.
-
-    Args:
-        evals: Evaluator to shut down within `exit_timeout` seconds. The providers get the same
-            time.
-
-    Returns:
-        Whether the handler was set.
+    without exit hooks and loses its last spans. Evaluator and providers get `exit_timeout` seconds
+    each. Returns False if the application handles SIGTERM, or outside the main thread.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return False
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return False
 
     def handle(number: int, _: FrameType | None) -> None:
         # In a thread, because the interrupted code may hold a lock that is needed here.
-        thread = threading.Thread(
-            target=_finish, args=(evals,), name="rag-eval-hooks-sigterm", daemon=True
-        )
+        thread = threading.Thread(target=_finish, args=(evals,), daemon=True)
         thread.start()
         thread.join(2 * evals.config.exit_timeout + 1)
         signal.signal(number, signal.SIG_DFL)

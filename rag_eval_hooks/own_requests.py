@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-__all__ = ["ENCODINGS", "ReplyTooLongError", "check_encoding", "quiet", "replace_body", "taken"]
-
 LONGEST_REPLY: Final = 4_000_000
 """Maximum bytes of a decoded reply. An endless reply would exhaust the memory."""
 ENCODINGS: Final = "gzip, deflate"

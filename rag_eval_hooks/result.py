@@ -14,8 +14,6 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
 
-__all__ = ["Evaluation"]
-
 _OF_JUDGE: Final = frozenset({Cause.JUDGE_FAILED, Cause.JUDGE_UNAVAILABLE, Cause.TIMEOUT})
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["EvalStatus", "eval_key", "evaluation"]
-
 TRACER_NAME: Final = "rag_eval_hooks"
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
 """Schema of the GenAI conventions. They have had separate versions since 2026."""

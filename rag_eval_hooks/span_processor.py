@@ -20,27 +20,20 @@ from rag_eval_hooks.evals import RagEval, checked
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import Addition, OtherSpan
 
-__all__ = ["RagEvalSpanProcessor", "wrap_processors"]
-
 
 class RagEvalSpanProcessor(SpanProcessor):
     """Wraps a span processor and delays another instrumentor's RAG span until its scores exist.
 
     If OpenInference, Traceloop or another instrumentor is active, `spans="auto"` writes no second
-    set of spans. The instrumentor's RAG span ends with the request, before the scores exist. This
-    processor holds the span for at most `hold_timeout` seconds, adds the scores, and passes the
-    span on. The processor holds at most `max_held` spans. All other spans pass immediately and
-    unchanged.
+    set of spans. The instrumentor's RAG span ends before the scores exist. This processor holds the
+    span for at most `hold_timeout` seconds, adds the scores, and passes the span on. All other
+    spans pass immediately and unchanged.
 
     ```python
     evals = RagEval()
     exporter = BatchSpanProcessor(OTLPSpanExporter())
     provider.add_span_processor(RagEvalSpanProcessor(exporter, evals))
     ```
-
-    Args:
-        inner: The processor to wrap.
-        evals: The evaluator that provides the scores.
     """
 
     def __init__(self, inner: SpanProcessor, evals: RagEval) -> None:
@@ -61,11 +54,11 @@ class RagEvalSpanProcessor(SpanProcessor):
             hook(span)
 
     def on_end(self, span: ReadableSpan) -> None:
+        addition: Addition | None = ({}, ())
         try:
             addition = self._others.ended(span, self._export)
         except Exception as error:  # noqa: BLE001 - the host's edge: the span must pass
             self._incidents.report("span processor", error)
-            addition = {}, ()
         if addition is not None:
             self._export(span, addition)
 
@@ -99,13 +92,10 @@ class RagEvalSpanProcessor(SpanProcessor):
 
 
 def wrap_processors(provider: object, evals: RagEval) -> bool:
-    """Wrap every span processor of an SDK provider in a `RagEvalSpanProcessor`.
+    """Wrap every span processor of an SDK provider. Return whether the provider had one.
 
-    This serves zero-code start-up, where the application does not build the provider. The SDK has
-    no public API for this purpose.
-
-    Returns:
-        Whether the provider had a processor.
+    In zero-code start-up the application does not build the provider, and the SDK has no public API
+    for this purpose.
     """
     processors = getattr(provider, "_active_span_processor", None)
     inner = getattr(processors, "_span_processors", None)
@@ -139,15 +129,12 @@ class _ScoredSpan(ReadableSpan):
 
     @property
     def dropped_attributes(self) -> int:
-        """Number of attributes that the SDK's limit removed from the original span."""
         return self._original.dropped_attributes
 
     @property
     def dropped_events(self) -> int:
-        """Number of events that the SDK's limit removed from the original span."""
         return self._original.dropped_events
 
     @property
     def dropped_links(self) -> int:
-        """Number of links that the SDK's limit removed from the original span."""
         return self._original.dropped_links

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-__all__ = ["Usage", "tokens", "total_by_key"]
-
 K = TypeVar("K")
 _BYTES_PER_TOKEN = 3
 """UTF-8 bytes per token in estimates.

@@ -96,7 +96,7 @@ MISTAKES: dict[str, str] = {
     "evals.feedback(SECRET)": "Feedback needs a score, a label or a reference",
     "evals.feedback(SECRET, score=SECRET)": "score must be a number, not str",
     "evals.feedback(SECRET, score=1)": "feedback for an unknown id (pass a trace id or sample id",
-    "evals.feedback(True, score=1)": "Pass sample.sample_id. submit() returns whether the sample",
+    "evals.feedback(True, score=1)": "or a sample's sample_id, not bool",
     "evals.shutdown(); evals.feedback(SECRET, score=1)": "feedback after shutdown",
     "evals.explain(SECRET)": "explain: an unknown id (pass a trace id or sample id",
     "llama_index.enable(evals); ask.invoke(SECRET); llama_index.disable()": "For LangChain, write",
