@@ -1,4 +1,4 @@
-"""Types and groups of command-line arguments."""
+"""Reads command-line arguments and results files."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from rag_eval_hooks.datasets.data_rows import COLUMNS
 from rag_eval_hooks.delivery.jsonl import open_private
 from rag_eval_hooks.errors import ConfigError, RagEvalError
+from rag_eval_hooks.providers import JUDGES
 from rag_eval_hooks.results import Cuts, FailCondition, Results, read
 from rag_eval_hooks.results.select import time_of
 
 N = TypeVar("N", int, float)
-T = TypeVar("T")
 UNSCORED: Final = 3
 """Exit code if a metric has no value."""
 
@@ -25,29 +26,10 @@ class UsageError(RagEvalError):
     """An argument or an input file is invalid. The message gives name and reason."""
 
 
-def _checked(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
-    def checked(text: str) -> T:
-        try:
-            return read(text)
-        except ConfigError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-        except ValueError:
-            message = f"{text!r} is not accepted. Use {expected}."
-            raise argparse.ArgumentTypeError(message) from None
-
-    return checked
-
-
 def _within(value: N, low: float, high: float = math.inf) -> N:
     if not low <= value <= high:
         raise ValueError
     return value
-
-
-def _cut(text: str) -> tuple[str, Cuts]:
-    metric, values = _pair(text)
-    low, high = (_within(float(value), 0, 1) for value in values.split(":"))
-    return metric, Cuts(high=_within(high, low), low=low)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -57,47 +39,49 @@ def _pair(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def pair(form: str) -> Callable[[str], tuple[str, str]]:
-    return _checked(_pair, form)
+def _cut(text: str) -> tuple[str, Cuts]:
+    metric, values = _pair(text)
+    low, high = (_within(float(value), 0, 1) for value in values.split(":"))
+    return metric, Cuts(high=_within(high, low), low=low)
 
 
-positive = _checked(lambda text: _within(int(text), 1), "a whole number, 1 or more")
-share = _checked(lambda text: _within(float(text), 0, 1), "a number from 0 to 1")
-cut = _checked(_cut, "METRIC=LOW:HIGH with numbers from 0 to 1, such as ragas.faithfulness=0.6:0.9")
-_moment = _checked(time_of, "24h, 90m, 7d, today, or a date such as 2026-03-01")
+_TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
+    "condition": (FailCondition.of, "METRIC<NUMBER, with <, <=, > or >="),
+    "cut": (_cut, "METRIC=LOW:HIGH, numbers from 0 to 1, such as ragas.faithfulness=0.6:0.9"),
+    "moment": (time_of, "24h, 90m, 7d, today, or a date such as 2026-03-01"),
+    "pair": (_pair, ""),
+    "path": (Path, "a path"),
+    "positive": (lambda text: _within(int(text), 1), "a whole number, 1 or more"),
+    "share": (lambda text: _within(float(text), 0, 1), "a number from 0 to 1"),
+}
 
 
-def add_repeated(
-    parser: argparse.ArgumentParser,
-    name: str,
-    metavar: str,
-    text: str,
-    kind: Callable[[str], object] = str,
-) -> None:
-    parser.add_argument(
-        name, action="append", default=[], type=kind, metavar=metavar, help=f"{text} (repeatable)"
-    )
+def add_arguments(parser: argparse.ArgumentParser, arguments: Mapping[str, Any]) -> None:
+    """Add the arguments of a command in `commands.toml`."""
+    texts = {"<judges>": JUDGES.wanted, "<fields>": ", ".join(COLUMNS)}
+    for names, given in arguments.items():
+        options = {"help": "", **given}
+        for name, text in texts.items():
+            options["help"] = options["help"].replace(name, text)
+        if "type" in given:
+            read, expected = _TYPES[given["type"]]
+            options["type"] = _reader(read, expected or given["metavar"])
+        if given.get("action") == "append":
+            options["default"] = []
+        parser.add_argument(*names.split(), **options)
 
 
-def add_gates(parser: argparse.ArgumentParser) -> None:
-    by_interval = "exit with 1 if the mean's entire 95 %% interval meets the condition, such as"
-    by_point = "exit with 1 if the mean meets the condition, whatever its interval"
-    condition = _checked(FailCondition.of, "METRIC<NUMBER, with <, <=, > or >=")
-    text = f"{by_interval} 'ragas.faithfulness<0.8'"
-    add_repeated(parser, "--fail-on", "CONDITION", text, condition)
-    add_repeated(parser, "--fail-on-point", "CONDITION", by_point, condition)
+def _reader(read: Callable[[str], object], expected: str) -> Callable[[str], object]:
+    def checked(text: str) -> object:
+        try:
+            return read(text)
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        except ValueError:
+            message = f"{text!r} is not accepted. Use {expected}."
+            raise argparse.ArgumentTypeError(message) from None
 
-
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    files = "results files: JSON lines (plain or gzip) or Parquet, or folders with such files"
-    add("results", nargs="+", metavar="RESULTS", help=files)
-    since = "only results after TIME: an age (24h, 7d), today, or a date"
-    add("--since", type=_moment, metavar="TIME", help=since)
-    add("--until", type=_moment, metavar="TIME", help="only results before TIME")
-    keys = "KEY is a metadata key, tag, workflow, version, reason or day"
-    where, kind = f"only results with this value. {keys}", pair("KEY=VALUE, such as tag=beta")
-    add_repeated(parser, "--where", "KEY=VALUE", where, kind)
+    return checked
 
 
 def rows_of(paths: Sequence[str]) -> Results:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.cli.arguments import UsageError
@@ -20,18 +19,8 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import read
 from rag_eval_hooks.results.labels import lines_of
 
-ABOUT: Final = "Compares a judge's probabilities with human labels."
 _Labels: TypeAlias = Mapping[tuple[str, str | None], bool]
 _LINE: Final = '{"sample_id": ..., "supported": true}'
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("results", metavar="RESULTS", help="a results file (JSON lines)")
-    labels = f'human labels: JSON lines {_LINE}; add "claim" to label a single claim'
-    add("labels", type=Path, metavar="LABELS", help=labels)
-    add("--metric", default="ragas.faithfulness", metavar="ID")
-    add("-o", "--output", type=Path, metavar="FILE", help="write a calibration")
 
 
 def run(arguments: argparse.Namespace) -> int:

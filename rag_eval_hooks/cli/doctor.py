@@ -19,7 +19,7 @@ from opentelemetry.trace import NoOpTracerProvider
 from packaging.requirements import Requirement
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.cli.arguments import UsageError, add_repeated, pair
+from rag_eval_hooks.cli.arguments import UsageError
 from rag_eval_hooks.cli.doctor_capture import show_capture
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts, otlp_endpoint, traces_at
@@ -29,10 +29,6 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, Outcome, Score
 from rag_eval_hooks.text.folding import toml_of
 
-ABOUT: Final = """\
-Checks the setup. Builds an evaluator from the settings, evaluates one sample, and sends one test
-span. With --capture, asks your pipeline one question and shows the captured parts. Exit code 1 if a
-check failed."""
 _PACKAGES: Final = (
     "opentelemetry-api",
     "opentelemetry-sdk",
@@ -70,19 +66,6 @@ class CheckResult(NamedTuple):
     text: str
     advice: str = ""
     figures: Mapping[str, Any] = {}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--capture", metavar="MODULE:OBJECT", help="show the captured parts of this pipeline")
-    add("--question", metavar="TEXT", help="the question to ask with --capture")
-    add_repeated(parser, "--set", "NAME=VALUE", "a setting", pair("NAME=VALUE"))
-    add(
-        "--otlp-endpoint",
-        metavar="URL",
-        help="OTLP endpoint to check, such as http://localhost:4318",
-    )
-    add("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:

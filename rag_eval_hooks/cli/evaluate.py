@@ -14,45 +14,21 @@ from typing import Any, Final
 from rag_eval_hooks.cli.arguments import (
     UNSCORED,
     UsageError,
-    add_gates,
-    add_repeated,
-    pair,
-    positive,
 )
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts
 from rag_eval_hooks.datasets.chain import asking, named_object
-from rag_eval_hooks.datasets.data_rows import COLUMNS, count_rows, data_rows
+from rag_eval_hooks.datasets.data_rows import count_rows, data_rows
 from rag_eval_hooks.datasets.run import DatasetRun, run_dataset
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.judges import choose_embedder, choose_judge
 from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.providers import JUDGES
 from rag_eval_hooks.results import failed_conditions, read, summarise
 from rag_eval_hooks.results.read import without_texts
 
-ABOUT: Final = """\
-Evaluates a data set, or a pipeline on its questions. Exit code 1 if a row or a gate failed, 3 if a
-metric has no value."""
 _TERMINAL_S: Final = 0.5
 _FILE_S: Final = 10.0
 """Seconds between progress lines if the output is not a terminal."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets")
-    output = "results file; rows that it already has are skipped (default: <data>.results.jsonl)"
-    add("-o", "--output", type=Path, metavar="FILE", help=output)
-    columns = f"name of your file's column for {', '.join(COLUMNS)}"
-    add_repeated(parser, "--map", "FIELD=COLUMN", columns, pair("FIELD=COLUMN"))
-    add("--chain", metavar="MODULE:OBJECT", help="ask this pipeline instead of reading answers")
-    add("--concurrency", type=positive, default=4, metavar="N", help="questions at once")
-    add("--limit", type=positive, metavar="N", help="evaluate only the first N rows")
-    add("--metrics", metavar="IDS", help="suites or metrics to evaluate, separated by commas")
-    add("--judge", help=JUDGES.wanted)
-    add_gates(parser)
-    add("--workers", choices=("celery",), help="evaluate the rows on Celery workers")
 
 
 def run(arguments: argparse.Namespace) -> int:

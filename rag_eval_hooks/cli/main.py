@@ -6,11 +6,14 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.cli import calibrate, compare, doctor, evaluate, metrics, report, worker
+from rag_eval_hooks.cli import calibrate, doctor, evaluate, metrics, show_results
+from rag_eval_hooks.cli.arguments import add_arguments
 from rag_eval_hooks.errors import RagEvalError, install_command, unknown
+from rag_eval_hooks.text.folding import toml_of
 
 _WRONG_USE: Final = 2
 _INTERRUPTED: Final = 130
@@ -27,6 +30,23 @@ _EXTRAS: Final[Mapping[str, str]] = {
 }
 
 
+def _work(arguments: argparse.Namespace) -> int:
+    app = import_module("rag_eval_hooks_celery.tasks").app
+    app.worker_main(["worker", "-l", "INFO", "--without-mingle", *arguments.options])
+    return 0
+
+
+_RUN: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
+    "evaluate": evaluate.run,
+    "report": show_results.report_results,
+    "compare": show_results.compare_runs,
+    "calibrate": calibrate.run,
+    "metrics": metrics.run,
+    "doctor": doctor.run,
+    "worker": _work,
+}
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser. Its result `run` is the subcommand's function."""
     parser = argparse.ArgumentParser(
@@ -34,12 +54,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (evaluate, report, compare, calibrate, metrics, doctor, worker):
-        name, about = command.__name__.rpartition(".")[2], command.ABOUT
+    for name, command in toml_of("commands.toml", __package__ or "").items():
+        about = command["about"]
         one = subparsers.add_parser(name, help=about.partition(".")[0], description=about)
-        command.add_arguments(one)
+        add_arguments(one, command["arguments"])
         options = [name for action in one._actions for name in action.option_strings]
-        one.set_defaults(run=command.run, options=options, refuse=one.error)
+        one.set_defaults(run=_RUN[name], options=options, refuse=one.error)
     return parser
 
 

@@ -16,13 +16,8 @@ from rag_eval_hooks.metrics.metric_options import MetricOptions
 from rag_eval_hooks.prompts import SPECS, Unit, with_bases
 from rag_eval_hooks.score import NotScored
 
-ABOUT: Final = "Lists the metrics, or explains one with a worked example."
 _HEADER: Final = ("metric", "scale", "better", "needs", "judge calls", "source")
 _WIDTH: Final = 96
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("metric", nargs="?", help="a metric id or a suite; default: all")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`rag-eval-hooks report`: renders results as a page, terminal text or Markdown."""
+"""`rag-eval-hooks report` and `compare`: show results as a page, terminal text or Markdown."""
 
 from __future__ import annotations
 
@@ -10,44 +10,32 @@ from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli.arguments import (
+    UNSCORED,
     UsageError,
-    add_repeated,
-    add_selection,
-    cut,
-    positive,
     rows_of,
     write_text,
 )
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.results import as_json, make_report, read_labels, select
+from rag_eval_hooks.results import (
+    as_json,
+    comparison_as_json,
+    failed_conditions,
+    make_report,
+    read_labels,
+    regressed,
+    select,
+)
+from rag_eval_hooks.results.compare import Change, Comparison, compare
 from rag_eval_hooks.results.estimate import LEAST_LABELS
 from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.summary import check_key
 
-ABOUT: Final = "Shows results as a page, in a terminal or in a pull request."
 _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
 _NARROWEST: Final = 100
 _PIPED_WIDTH: Final = 140
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selection(parser)
-    add = parser.add_argument
-    add("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
-    default = "default: from the file name, else text"
-    add("--format", choices=("html", "md", "json", "text"), help=f"default: {default}")
-    worst = "show only the N worst samples, with the reasons"
-    add("--worst", type=positive, metavar="N", help=worst)
-    add_repeated(parser, "--metric", "ID", "metrics or suites to report; default: all")
-    add_repeated(parser, "--by", "KEY", "group by a key")
-    labels = "labels of a random part of the samples, from people or a better judge"
-    add("--labels", type=Path, metavar="FILE", help=labels)
-    cuts = "a metric is low below LOW and high from HIGH, normalized; default: 0.5:0.8"
-    add_repeated(parser, "--cut", "METRIC=LOW:HIGH", cuts, cut)
-    add("--title", default="RAG evaluation")
-
-
-def run(arguments: argparse.Namespace) -> int:
+def report_results(arguments: argparse.Namespace) -> int:
     output: Path | None = arguments.output
     report = _report(arguments)
     write_text(_rendered(report, arguments), output)
@@ -102,11 +90,45 @@ def _rendered(report: ResultReport, arguments: argparse.Namespace) -> str:
     markdown = as_markdown(
         report, worst=worst or 5, tables=worst is None, groups=bool(arguments.by)
     )
-    return markdown if kind == "md" else terminal_text(markdown)
+    return markdown if kind == "md" else _terminal_text(markdown)
 
 
-def terminal_text(markdown: str) -> str:
+def _terminal_text(markdown: str) -> str:
     from rag_eval_hooks.results.render import as_text
 
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPED_WIDTH
     return as_text(markdown, max(columns, _NARROWEST))
+
+
+def compare_runs(arguments: argparse.Namespace) -> int:
+    comparison = compare(
+        *(rows_of([path]) for path in (arguments.base, arguments.new)),
+        by=arguments.by,
+        allow_different_judges=arguments.allow_different_judges,
+    )
+    if not comparison.pairs:
+        told = f"note: no question is in both {arguments.base} and {arguments.new}"
+        print(f"{told}, so the means are of different questions", file=sys.stderr)
+    points, conditions = arguments.fail_on_point, arguments.fail_on
+    failures = failed_conditions(conditions, comparison.new, by_point=points)
+    if arguments.fail_on_regression is not None:
+        failures += map(_fall, regressed(comparison, arguments.fail_on_regression))
+    write_text(_compared(comparison, failures, arguments.format), arguments.output)
+    if failures:
+        return 1
+    return UNSCORED if comparison.unscored else 0
+
+
+def _fall(one: Change) -> str:
+    of_group = "" if one.group is None else f" of {one.group}"
+    return f"{one.metric}{of_group} fell by {-one.gain:.3f} on a scale from 0 to 1"
+
+
+def _compared(comparison: Comparison, failures: list[str], kind: str) -> str:
+    if kind == "json":
+        plain = comparison_as_json(comparison, failures)
+        return json.dumps(plain, ensure_ascii=False, indent=2)
+    from rag_eval_hooks.results.render import comparison_as_markdown
+
+    markdown = comparison_as_markdown(comparison, failures)
+    return markdown if kind == "md" else _terminal_text(markdown)
