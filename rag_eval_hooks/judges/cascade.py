@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict, made
+from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
@@ -63,11 +63,8 @@ class Cascade:
             raise ConfigError("floor", floor, "a probability from 0 to 1")
         self.first, self.second = first, second
         self.second_name = second if isinstance(second, str) else None
-        """Name of the second judge, or None if `second` is an object."""
-        self.name = " > ".join(one if isinstance(one, str) else one.name for one in (first, second))
-        self.version = "+".join(
-            one if isinstance(one, str) else one.version for one in (first, second)
-        )
+        self.name = " > ".join(str(getattr(one, "name", one)) for one in (first, second))
+        self.version = "+".join(str(getattr(one, "version", one)) for one in (first, second))
         self.host: str | None = getattr(second, "host", None)
         self.one_call = bool(getattr(first, "one_call", False))
         self._floor = float(floor)
@@ -96,9 +93,10 @@ class Cascade:
         by: dict[Finding, tuple[Maker, ...]] = dict.fromkeys(wanted, makers[:1])
         for kind, positions in sent.items():
             before, after = getattr(first, kind), getattr(second, kind)
-            if not positions and (_is_made(after) or not _is_made(before)):
+            is_made = not isinstance(after, NotScored)
+            if not positions and (is_made or isinstance(before, NotScored)):
                 found[kind.value], by[kind] = after, makers[1:]
-            elif positions and _is_made(after) and len(after) == len(places[ABOUT[kind]]):
+            elif positions and is_made and len(after) == len(places[ABOUT[kind]]):
                 others = dict(zip(places[ABOUT[kind]], after, strict=True))
                 found[kind.value] = tuple(
                     replace(
@@ -133,13 +131,10 @@ class Cascade:
             if _lacks(finding):
                 sent[kind] = []
             elif kind in ABOUT:
-                pairs = zip(getattr(known, ABOUT[kind]), finding, strict=False)
-                at = [
-                    number
-                    for number, (item, verdict) in enumerate(pairs)
-                    if _draw(question, kind, item) < self._chance(verdict)
-                ]
-                sent |= {kind: at} if at else {}
+                pairs = enumerate(zip(getattr(known, ABOUT[kind]), finding, strict=False))
+                draws = ((at, _draw(question, kind, item), one) for at, (item, one) in pairs)
+                if listed := [at for at, draw, one in draws if draw < self._chance(one)]:
+                    sent[kind] = listed
         return sent
 
     def _chance(self, verdict: Support | Verdict) -> float:
@@ -147,18 +142,15 @@ class Cascade:
         return 1.0 if doubtful else self._floor
 
 
-def _places(sent: Positions, known: Findings) -> dict[Finding, list[int]]:
-    places: dict[Finding, list[int]] = {}
+def _places(sent: Positions, known: Findings) -> Positions:
+    """Return the positions of all items to send, by the finding that lists the items."""
+    places: Positions = {}
     for kind, positions in sent.items():
         base = ABOUT.get(kind)
-        if base is not None and _is_made(getattr(known, base)):
-            listed = positions or range(len(made(getattr(known, base))))
+        if base is not None and not isinstance(items := getattr(known, base), NotScored):
+            listed = positions or range(len(items))
             places[base] = sorted({*listed, *places.get(base, ())})
     return places
-
-
-def _is_made(finding: Any) -> bool:
-    return not isinstance(finding, NotScored)
 
 
 def _lacks(finding: Any) -> bool:
@@ -194,8 +186,5 @@ def _draw(question: str, kind: Finding, item: str) -> float:
 
 def _made(judge: str | Judge) -> Judge:
     if isinstance(judge, str):
-        raise RuntimeError(
-            f"judge {judge!r} is only a name, which RagEval creates: "
-            "pass the cascade as RagEval(judge=...)"
-        )
+        raise RuntimeError(f"judge {judge!r} is only a name. Write RagEval(judge=Cascade(...)).")
     return judge
