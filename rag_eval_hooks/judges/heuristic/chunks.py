@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -190,8 +190,8 @@ class SplitText:
         return [measure for one in self.sentences for measure in one.measures]
 
     @cached_property
-    def searched(self) -> Searched:
-        return Searched.of(self.text)
+    def holds_entity(self) -> Callable[[str], bool]:
+        return Searched.of(self.text).holds_entity
 
     @cached_property
     def casefolded(self) -> str:

@@ -46,6 +46,7 @@ _MOST_ITEMS: Final = 300  # claims or entities; each is compared with every chun
 _TOO_MANY: Final = NotScored(
     Cause.MISSING_INPUT, f"the text has more than {_MOST_ITEMS} claims or entities"
 )
+_NO_WORD: Final = NotScored(Cause.UNDEFINED, "the reference contains no letter or digit")
 _USEFUL: Final = 0.15  # least relevance of a useful chunk
 _PAUSE_EVERY: Final = 8  # claims: a long answer must not block the loop or the GIL
 
@@ -55,25 +56,14 @@ class _Case:
         self.question = collapse_runs(sample.question)
         self.answer = collapse_runs(sample.answer or "")
         self.reference = collapse_runs(sample.reference or "")
-        self.has_reference = sample.reference is not None
-        self._texts = [collapse_runs(context.text) for context in sample.contexts or ()]
+        self.asked = frozenset(terms(self.question))
+        self._has_reference = sample.reference is not None
+        self._texts = [context.text for context in sample.contexts or ()]
         self._known = known
 
     @cached_property
     def chunks(self) -> Chunks:
-        return Chunks(map(SplitText, self._texts))
-
-    @cached_property
-    def asked(self) -> frozenset[str]:
-        return frozenset(terms(self.question))
-
-    @cached_property
-    def answered(self) -> SplitText:
-        return SplitText(self.answer)
-
-    @cached_property
-    def referred(self) -> SplitText:
-        return SplitText(self.reference)
+        return Chunks(SplitText(collapse_runs(text)) for text in self._texts)
 
     def items(self, name: str) -> tuple[str, ...]:
         found = getattr(self._known, name)
@@ -82,47 +72,41 @@ class _Case:
     def stance(self) -> Stance:
         return Stance(
             not self.answer or indistinct(self.answer),
-            self.has_reference and indistinct(self.reference),
+            self._has_reference and indistinct(self.reference),
         )
 
     def relevance(self, target: str) -> tuple[ChunkRelevance, ...]:
-        wanted = frozenset((*terms(self.question), *terms(target)))
-        scores = self.chunks.bm25(sorted(wanted))
-        return tuple(map(self._rated, scores, self.chunks, (wanted for _ in scores)))
+        wanted, found = self.asked | {*terms(target)}, list[ChunkRelevance]()
+        for score, chunk in zip(self.chunks.bm25(sorted(wanted)), self.chunks, strict=True):
+            held = ", ".join(sorted(wanted & chunk.index.keys()))
+            reason = f"contains: {held}" if held else "contains no term of the question"
+            rating = min(100.0 * score, 100.0)
+            found.append(ChunkRelevance(score >= _USEFUL, rating, f"the chunk {reason}"))
+        return tuple(found)
 
-    def _rated(self, score: float, chunk: SplitText, wanted: frozenset[str]) -> ChunkRelevance:
-        held = ", ".join(sorted(wanted & chunk.index.keys()))
-        reason = (
-            f"the chunk contains: {held}" if held else "the chunk contains no term of the question"
-        )
-        return ChunkRelevance(score >= _USEFUL, min(100.0 * score, 100.0), reason)
-
-    def agreement(self, name: str, other: SplitText) -> tuple[Verdict, ...]:
-        claimed = map(Sentence, self.items(name))
-        return tuple(agrees(claim, other, self.asked) for claim in claimed)
+    def agreement(self, name: str, other: str) -> tuple[Verdict, ...]:
+        text = SplitText(other)
+        return tuple(agrees(Sentence(claim), text, self.asked) for claim in self.items(name))
 
     def entities_found(self) -> tuple[Verdict, ...]:
-        return tuple(map(self._entity_found, self.items("entities")))
+        found = []
+        for entity in self.items("entities"):
+            holding = (at for at, one in enumerate(self.chunks, 1) if one.holds_entity(entity))
+            listed = ", ".join(map(str, holding))
+            where = f"it is in chunk {listed}" if listed else "it is in no chunk"
+            found.append(Verdict(bool(listed), where))
+        return tuple(found)
 
-    def _entity_found(self, entity: str) -> Verdict:
-        where = [
-            str(at) for at, one in enumerate(self.chunks, 1) if one.searched.holds_entity(entity)
-        ]
-        return Verdict(
-            bool(where), f"it is in chunk {', '.join(where)}" if where else "it is in no chunk"
-        )
+    def classification(self) -> Verdict | NotScored:
+        if not any(map(str.isalnum, self.reference)):
+            return _NO_WORD
+        if max(len(claims(self.answer)), len(claims(self.reference))) > _MOST_ITEMS:
+            return _TOO_MANY
+        return classification(self.question, self.answer, self.reference)
 
 
 def _bounded(items: Sequence[str]) -> tuple[str, ...] | NotScored:
     return tuple(items) if len(items) <= _MOST_ITEMS else _TOO_MANY
-
-
-def _classification(case: _Case) -> Verdict | NotScored:
-    if not any(map(str.isalnum, case.reference)):
-        return NotScored(Cause.UNDEFINED, "the reference contains no letter or digit")
-    if max(len(claims(case.answer)), len(claims(case.reference))) > _MOST_ITEMS:
-        return _TOO_MANY
-    return classification(case.question, case.answer, case.reference)
 
 
 _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
@@ -130,12 +114,12 @@ _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
     Finding.REFERENCE_CLAIMS: lambda case: _bounded(claims(case.reference)),
     Finding.ENTITIES: lambda case: _bounded(entities(case.reference)),
     Finding.STANCE: _Case.stance,
-    Finding.ANSWER_AGREEMENT: lambda case: case.agreement("answer_claims", case.referred),
-    Finding.REFERENCE_AGREEMENT: lambda case: case.agreement("reference_claims", case.answered),
+    Finding.ANSWER_AGREEMENT: lambda case: case.agreement("answer_claims", case.reference),
+    Finding.REFERENCE_AGREEMENT: lambda case: case.agreement("reference_claims", case.answer),
     Finding.RELEVANCE: lambda case: case.relevance(case.reference),
     Finding.RELEVANCE_TO_ANSWER: lambda case: case.relevance(case.answer),
     Finding.ENTITIES_FOUND: _Case.entities_found,
-    Finding.CLASSIFICATION: _classification,
+    Finding.CLASSIFICATION: _Case.classification,
     Finding.DIRECT_RELEVANCE: lambda case: direct_relevance(case.question, case.answer),
 }
 
@@ -162,25 +146,19 @@ class HeuristicJudge:
     annotator_kind = AnnotatorKind.CODE
 
     def __init__(
-        self,
-        entailer: Entailer | None = None,
-        calibration: str | Path | None = None,
+        self, entailer: Entailer | None = None, calibration: str | Path | None = None
     ) -> None:
-        self._entailer = entailer
+        self._entailer, self._calibration = entailer, None
+        self.name = "heuristic" if entailer is None else f"heuristic+{entailer.name}"
         self.version = VERSION
-        self._calibration = None if calibration is None else self._read(Path(calibration))
-        if self._calibration is not None:
-            self.version += f"+{self._calibration.fingerprint}"
-
-    @property
-    def name(self) -> str:
-        """`heuristic`, or `heuristic+<model>` with an entailment model."""
-        return "heuristic" if self._entailer is None else f"heuristic+{self._entailer.name}"
-
-    @property
-    def screening(self) -> bool:
-        """Whether scores only suggest samples to review. False after calibration."""
-        return self._calibration is None
+        self.screening = calibration is None
+        if calibration is not None:
+            self._calibration = read_ = Calibration.read(Path(calibration))
+            made_for = f"{read_.judge} {read_.version}".strip()
+            if made_for not in ("", f"{self.name} {VERSION}"):
+                wants = f"a calibration for {self.name} {VERSION}, not for {made_for}"
+                raise ConfigError("calibration", str(calibration), wants)
+            self.version += f"+{read_.fingerprint}"
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Return findings by rules. Generated questions and rubric ratings are always absent."""
@@ -204,14 +182,6 @@ class HeuristicJudge:
         else:
             found = [reading.support for reading in readings]
         return tuple(found if self._calibration is None else map(self._calibration.judged, found))
-
-    def _read(self, path: Path) -> Calibration:
-        read_ = Calibration.read(path)
-        made_for = f"{read_.judge} {read_.version}".strip()
-        if made_for not in ("", f"{self.name} {VERSION}"):
-            wants = f"a calibration for {self.name} {VERSION}, not for {made_for}"
-            raise ConfigError("calibration", str(path), wants)
-        return read_
 
     async def warm_up(self) -> None:
         if self._entailer is not None:
