@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
@@ -28,8 +27,7 @@ Item: TypeAlias = "str | Measure"
 """A word, a value or a mark. `!` is a negation. `,`, `;` and `&` ("and") are breaks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lexicon:
+class Lexicon(NamedTuple):
     joints: frozenset[str] = frozenset()
     denials: frozenset[str] = frozenset()
     free: frozenset[str] = frozenset()
@@ -163,7 +161,7 @@ class SplitText:
         self.text = text
         bare = (strip_marker(one) for one in sentences(_TAG.sub(" ", text)))
         self.sentences: Sequence[Sentence] = [Sentence(one) for one in bare if one]
-        self._by_item: dict[str, defaultdict[str, list[int]]] = {}
+        self._by_item: dict[str, defaultdict[str, list[Sentence]]] = {}
 
     @cached_property
     def index(self) -> Mapping[str, Sequence[int]]:
@@ -201,12 +199,11 @@ class SplitText:
         """Return the sentences that contain the rarest item. `VALUE` matches any value."""
         if code not in self._by_item:
             self._by_item[code] = defaultdict(list)
-            for at, sentence in enumerate(self.sentences):
-                items = sentence.items(code)
-                for word in {VALUE if isinstance(item, Measure) else item for item in items}:
-                    self._by_item[code][word].append(at)
+            for one in self.sentences:
+                for word in {VALUE if isinstance(x, Measure) else x for x in one.items(code)}:
+                    self._by_item[code][word].append(one)
         found = (self._by_item[code].get(word, ()) for word in words)
-        return [self.sentences[at] for at in min(found, key=len, default=())]
+        return min(found, key=len, default=())
 
     @cached_property
     def _heads(self) -> frozenset[str]:
@@ -228,18 +225,18 @@ class Chunks(tuple[SplitText, ...]):
 
     def bm25(self, wanted: Iterable[str]) -> Sequence[float]:
         """Return each chunk's BM25 score divided by the highest possible score, 0 to 1."""
-        weight = {}
+        weight, scores = dict[str, float](), list[float]()
         for term in dict.fromkeys(wanted):
             holding = sum(term in passage.index for passage in self)
             weight[term] = math.log(1 + (len(self) - holding + 0.5) / (holding + 0.5))
         best = sum(weight.values()) * (_K1 + 1)
         mean = sum(len(p.words) for p in self) / (len(self) or 1) or 1.0
-        return [self._score(passage, weight, mean) / best if best else 0.0 for passage in self]
-
-    def _score(self, passage: SplitText, weight: Mapping[str, float], mean: float) -> float:
-        norm = _K1 * (1 - _B + _B * len(passage.words) / mean)
-        found = ((len(passage.index.get(term, ())), w) for term, w in weight.items())
-        return sum(w * n * (_K1 + 1) / (n + norm) for n, w in found)
+        for passage in self:
+            norm = _K1 * (1 - _B + _B * len(passage.words) / mean)
+            found = ((len(passage.index.get(term, ())), w) for term, w in weight.items())
+            score = sum(w * n * (_K1 + 1) / (n + norm) for n, w in found)
+            scores.append(score / best if best else 0.0)
+        return scores
 
 
 class Closest(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from rag_eval_hooks.findings import Verdict
 from rag_eval_hooks.judges.heuristic.chunks import (
@@ -48,12 +48,14 @@ def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdic
     """
     if not text.sentences:
         return Verdict(False, "the other text is empty")
-    novel = _novel(claim, question)
+    novel = claim.terms - question or claim.terms
     if not novel:
         return Verdict(False, "the claim contains no content word")
     if denied := _denied(claim, text, question):
         return Verdict(False, f"only one of the texts negates {denied}")
-    if _contains_bare(claim, text, question):
+    stated = text.sentences[0].terms
+    is_bare = len(text.sentences) == 1 and 0 < len(stated) <= _BARE
+    if is_bare and (stated - question or stated) <= claim.terms:
         return Verdict(True, "the claim contains the bare answer")
     if differing := _differs(claim, text, question):
         return Verdict(False, differing)
@@ -64,25 +66,14 @@ def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdic
     return Verdict(False, f"the text does not state: {', '.join(lacking)}")
 
 
-def _contains_bare(claim: Sentence, text: SplitText, question: frozenset[str]) -> bool:
-    stated = text.sentences[0].terms
-    bare = stated - question or stated
-    return len(text.sentences) == 1 and len(stated) <= _BARE and bool(bare) and bare <= claim.terms
-
-
-def _novel(claim: Sentence, question: frozenset[str]) -> frozenset[str]:
-    return claim.terms - question or claim.terms
-
-
 def _denied(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
     """Return the words that are negated only in the claim or only in the text."""
-    other = closest(_novel(claim, question), text).sentence
-    for one, two in ((claim, other), (other, claim)):
-        if one and two:
-            there = frozenset[str]().union(*_negated(two.text))
-            for denied in _negated(one.text):
-                if (shared := denied & two.terms) and not shared & there:
-                    return ", ".join(sorted(shared))
+    other = closest(claim.terms - question or claim.terms, text).sentence
+    for one, two in ((claim, other), (other, claim)) if other else ():
+        there = frozenset[str]().union(*_negated(two.text))
+        for denied in _negated(one.text):
+            if (shared := denied & two.terms) and not shared & there:
+                return ", ".join(sorted(shared))
     return ""
 
 
@@ -98,8 +89,7 @@ def _negated(text: str) -> Sequence[frozenset[str]]:
 
 def _differs(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
     for said in claim.measures:
-        known = f"{said.number:g}" in question or any(agree(said, one) for one in text.measures)
-        if not known:
+        if f"{said.number:g}" not in question and not any(agree(said, x) for x in text.measures):
             return f"the number {said.text} is not in the other text"
     for phrase, parts in claim.names.items():
         if parts and not any(part in question or text.has_form(part) for part in parts):
@@ -107,19 +97,13 @@ def _differs(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
     return ""
 
 
-class _Answer(NamedTuple):
-    passage: SplitText
-    claims: Sequence[Sentence]
-    tokens: Sequence[str]
-    searched: Searched
-    words: Sequence[str]
-
-    @classmethod
-    def of(cls, text: str) -> _Answer:
-        claimed = [Sentence(claim) for claim in claims(text)]
-        said = tokens(text)
-        searched = Searched(said, frozenset())
-        return cls(SplitText(text), claimed, said, searched, _WORD.findall(text))
+class _Answer:
+    def __init__(self, text: str) -> None:
+        self.passage = SplitText(text)
+        self.claims = [Sentence(claim) for claim in claims(text)]
+        self.tokens = tokens(text)
+        self.searched = Searched(self.tokens, frozenset())
+        self.words = _WORD.findall(text)
 
 
 def classification(question: str, answer: str, reference: str) -> Verdict:
@@ -128,7 +112,7 @@ def classification(question: str, answer: str, reference: str) -> Verdict:
     answer = _SUPERSCRIPT.sub("", answer)
     if not any(map(_FOOTNOTE.search, listed)):  # "Python3" is not a word with a footnote
         answer = _FOOTNOTE.sub("", answer)
-    said = _Answer.of(answer)
+    said = _Answer(answer)
     found = [_states(asked, said, alias) for alias in listed]
     return next((verdict for verdict in found if verdict.holds), found[-1])
 
@@ -141,13 +125,9 @@ def aliases(reference: str) -> Sequence[str]:
     return parts if lists else [reference]
 
 
-def reference_claims(reference: str) -> Sequence[str]:
-    return claims(reference) or (reference,)
-
-
 def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
     stated = Verdict(False, "the reference is empty")
-    for claim in map(Sentence, reference_claims(reference)):
+    for claim in map(Sentence, claims(reference) or (reference,)):
         stated = agrees(claim, answer.passage, asked)
         if not stated.holds and not _denied(claim, answer.passage, asked):
             stated = _given_otherwise(reference, answer) or stated
@@ -165,9 +145,11 @@ def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
     if len(reference.split()) > _LONGEST:
         return None
     words = tokens(reference)
-    # A name without content words, such as "The Who", must end the answer.
-    ends = answer.tokens[-len(words) :] == words
-    if words and (answer.searched.holds_words(words) if any(map(is_content, words)) else ends):
+    if any(map(is_content, words)):
+        is_said = answer.searched.holds_words(words)
+    else:  # a name such as "The Who" must end the answer
+        is_said = bool(words) and answer.tokens[-len(words) :] == words
+    if is_said:
         return Verdict(True, f"it says {reference!r}")
     if _names_person(_WORD.findall(reference), answer.words):
         return Verdict(True, f"the name {reference!r} appears in another form")
@@ -203,12 +185,9 @@ def direct_relevance(question: str, answer: str) -> float:
 
 def indistinct(text: str) -> bool:
     """Return whether a text is blank, only asks, refuses, or hedges without a name or number."""
-    found = claims(text)
-    return not found or refusal(text) is not None or all(map(_states_nothing, found))
-
-
-def _states_nothing(claim: str) -> bool:
-    if refusal(claim) is not None:
-        return True
-    parts = Sentence(claim)
-    return bool(PATTERNS["hedge"].search(claim)) and not (parts.names or parts.measures)
+    found = [Sentence(claim) for claim in claims(text)]
+    return refusal(text) is not None or all(
+        refusal(one.text) is not None
+        or (PATTERNS["hedge"].search(one.text) and not (one.names or one.measures))
+        for one in found
+    )

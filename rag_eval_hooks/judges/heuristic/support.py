@@ -103,25 +103,23 @@ def _has_name(chunk: SplitText, phrase: str, parts: frozenset[str]) -> bool:
 
 
 def _ruling(claim: Sentence, chunks: Chunks, lacking: _Lacking) -> Support:
-    code, nowhere = _language(claim, chunks), (False,) * len(chunks)
+    code, verdict, quote = _language(claim, chunks), ClaimVerdict.UNSURE, ""
+    reason = "no sentence states it in similar words, and no value or name refutes it"
     if code is None:
         reason = "the claim is in another language than the chunks"
-        return Support(nowhere, reason=reason, verdict=ClaimVerdict.UNSURE)
-    if sum(isinstance(item, Measure) or is_content(item) for item in claim.items(code)) < _FEWEST:
+    elif sum(isinstance(one, Measure) or is_content(one) for one in claim.items(code)) < _FEWEST:
         reason = "the claim contains fewer than two content words"
-        return Support(nowhere, reason=reason, verdict=ClaimVerdict.UNSURE)
-    aligned = _aligned(claim, chunks, code)
-    stating = {at: one.text for at, one, found in reversed(aligned) if found == ([], False)}
-    if stating:
-        return _supported(stating, len(chunks))
-    for _, sentence, found in aligned:
-        if reason := _refutation(found, lacking):
-            verdict, quote = ClaimVerdict.CONTRADICTED, sentence.text
-            return Support(nowhere, reason=reason, verdict=verdict, quote=quote)
-    if reason := _missing(chunks, lacking):
-        return Support(nowhere, reason=reason, verdict=ClaimVerdict.NOT_STATED)
-    reason = "no sentence states it in similar words, and no value or name refutes it"
-    return Support(nowhere, reason=reason, verdict=ClaimVerdict.UNSURE)
+    else:
+        aligned = _aligned(claim, chunks, code)
+        stating = {at: one.text for at, one, found in reversed(aligned) if found == ([], False)}
+        if stating:
+            return _supported(stating, len(chunks))
+        refuting = ((why, one.text) for _, one, x in aligned if (why := _refutation(x, lacking)))
+        if refutation := next(refuting, None):
+            verdict, (reason, quote) = ClaimVerdict.CONTRADICTED, refutation
+        elif missing := _missing(chunks, lacking):
+            verdict, reason = ClaimVerdict.NOT_STATED, missing
+    return Support((False,) * len(chunks), reason=reason, verdict=verdict, quote=quote)
 
 
 def _aligned(
@@ -129,17 +127,15 @@ def _aligned(
 ) -> Sequence[tuple[int, Sentence, Alignment]]:
     wanted = anchors(claim, code)
     every = [(at, one) for at, chunk in enumerate(chunks) for one in chunk.candidates(wanted, code)]
-    if len(every) > _MOST_COMPARED:
-        return []
-    return [(at, one, found) for at, one in every if (found := align(claim, one, code)) is not None]
+    pairs = every if len(every) <= _MOST_COMPARED else ()
+    return [(at, one, found) for at, one in pairs if (found := align(claim, one, code)) is not None]
 
 
 def _refutation(found: Alignment, lacking: _Lacking) -> str:
-    if found.denied:
-        reason = "the negation differs: the claim or the chunk denies what the other states"
-        return "" if found.others else reason
+    if found.denied and not found.others:
+        return "the negation differs: the claim or the chunk denies what the other states"
     said, stated = found.others[0]
-    if len(found.others) > 1 or said not in lacking.differing:
+    if found.denied or len(found.others) > 1 or said not in lacking.differing:
         return ""
     return f"the claim says {said.text!r} where a chunk says {stated.text!r}"
 
