@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import JudgeError
@@ -28,24 +28,6 @@ _FILTERED: Final = frozenset(
     {"content_filter", "content_filtered", "guardrail_intervened"}
     | {"blocklist", "prohibited_content", "recitation", "safety", "spii"}
 )
-
-
-class Chat(Protocol):
-    """A language model behind any client, named by kind and model."""
-
-    @property
-    def name(self) -> str: ...
-
-    async def complete(self, prompt: Prompt) -> str:
-        """Return the text of the model's reply.
-
-        Raises:
-            ReplyError: The reply cannot be parsed; a retry may help.
-            JudgeError: The model is unreachable, timed out, or rejected the request.
-        """
-        ...
-
-    async def aclose(self) -> None: ...
 
 
 class OutputMode(Enum):

@@ -18,7 +18,7 @@ from rag_eval_hooks.findings import Finding, Verdict
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
-from rag_eval_hooks.judges.chat import Chat, ChatAdapter, OutputMode, only_text
+from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.model_judge import (
     Answers,
@@ -67,7 +67,7 @@ class LLMJudge(ModelJudge):
     together state it. Calls for ratings always show all contexts.
 
     Args:
-        chat: The model.
+        chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
         attempts: Maximum number of requests for one item.
         stagger: Send the first call about a sample's contexts before the other calls. The other
             calls wait up to five seconds for the first reply, to benefit from the prompt cache.
@@ -85,7 +85,7 @@ class LLMJudge(ModelJudge):
 
     def __init__(
         self,
-        chat: Chat,
+        chat: Any,
         *,
         attempts: int = 3,
         stagger: bool = True,
@@ -96,12 +96,12 @@ class LLMJudge(ModelJudge):
         check_count("attempts", attempts)
         check_count("verify_tokens", verify_tokens)
         super().__init__(chat, verify_tokens, memo, prices)
-        self._chat, self._attempts = chat, attempts
+        self._attempts = attempts
         self._stagger = Stagger() if stagger else None
 
     @property
     def output_mode(self) -> OutputMode | None:
-        return getattr(self._chat, "output_mode", None)
+        return getattr(self._model, "output_mode", None)
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
         """Return the number of calls if every reply is valid."""
@@ -144,9 +144,8 @@ class LLMJudge(ModelJudge):
                 break
 
     async def _complete(self, prompt: Prompt) -> str:
-        if self._stagger is None:
-            return await self._chat.complete(prompt)
-        return await self._stagger.run(prompt.prefix, partial(self._chat.complete, prompt))
+        call: Callable[[], Awaitable[str]] = partial(self._model.complete, prompt)
+        return await (call() if self._stagger is None else self._stagger.run(prompt.prefix, call))
 
 
 def _requests(answers: Answers) -> list[tuple[str, ...]]:

@@ -102,7 +102,7 @@ class _Answer:
         self.passage = SplitText(text)
         self.claims = [Sentence(claim) for claim in claims(text)]
         self.tokens = tokens(text)
-        self.searched = Searched(self.tokens, frozenset())
+        self.searched = Searched(self.tokens)
         self.words = _WORD.findall(text)
 
 
