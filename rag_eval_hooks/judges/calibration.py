@@ -21,8 +21,7 @@ LEAST_LABELS: Final = 50
 _STEPS: Final = 50
 _BINS: Final = 10
 _EDGE: Final = 1e-4
-_RIDGE: Final = 0.1
-"""Weight of the prior. With few labels, the prior keeps probabilities nearly unchanged."""
+_RIDGE: Final = 0.1  # weight of the prior, which keeps few labels from changing much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

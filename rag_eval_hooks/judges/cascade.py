@@ -22,8 +22,7 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 
 _logger = logging.getLogger("rag_eval_hooks")
 
-Positions: TypeAlias = dict[Finding, list[int]]
-"""Positions of the items for the second judge, by finding. An empty list means all items."""
+Positions: TypeAlias = dict[Finding, list[int]]  # items for the second judge; none means all
 
 
 class Cascade:
@@ -55,8 +54,7 @@ class Cascade:
 
     annotator_kind = AnnotatorKind.LLM
 
-    incidents: Incidents | None = None
-    """Counts the first judge's failures, which the second judge would hide."""
+    incidents: Incidents | None = None  # counts the first judge's failures
 
     def __init__(self, first: str | Judge, second: str | Judge, *, floor: float = 0.02) -> None:
         if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 <= floor <= 1:

@@ -44,14 +44,12 @@ from rag_eval_hooks.text.folding import collapse_runs
 if TYPE_CHECKING:
     from rag_eval_hooks.judges.endpoint import EndpointKeywords
 
-_MOST_QUESTIONS: Final = 400
-"""Maximum number of questions per request in the Decisions API."""
+_MOST_QUESTIONS: Final = 400  # maximum number of questions per request in the Decisions API
 _DECIDED: Final = frozenset(kind for kind, spec in SPECS.items() if spec.is_decision)
 _BY_RULES: Final = frozenset(
     {Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.ENTITIES_FOUND}
 )
-_Item: TypeAlias = tuple[Answers, str, list[Question]]
-"""One item with its questions, which one request must contain together."""
+_Item: TypeAlias = tuple[Answers, str, list[Question]]  # one item, for one request
 _VERDICTS: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 _HALF: Final = 0.5
 _NO_ANSWER: Final = "the model rejected a question, or its answer is invalid"

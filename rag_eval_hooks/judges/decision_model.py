@@ -17,17 +17,14 @@ from rag_eval_hooks.judges.calls.failures import RequestRefusedError, TooLongErr
 from rag_eval_hooks.judges.chat import ModelAdapter
 from rag_eval_hooks.prompts import ReplyError
 
-Question: TypeAlias = dict[str, Any]
-"""A question in System One's format, without texts of the sample."""
-Answer: TypeAlias = tuple[float, ...]
-"""Probability of a statement, or of each option of a choice or score, in order."""
+Question: TypeAlias = dict[str, Any]  # in System One's format, without texts of the sample
+Answer: TypeAlias = tuple[float, ...]  # probability of a statement, or of each option
 Questions: TypeAlias = Mapping[str, Question]
 _Probability: TypeAlias = Annotated[float, Field(strict=True, ge=0, le=1)]
 _PROBABILITIES: Final = TypeAdapter(tuple[_Probability, ...])
 _STATEMENTS: Final = {"noul": "noul", "predicate": "probability"}
 """Key of the probability in an answer, by the answer's type."""
-_ROUNDING: Final = 0.05
-"""Tolerance for rounded probabilities."""
+_ROUNDING: Final = 0.05  # tolerance for rounded probabilities
 _ABOUT_LENGTH: Final = re.compile(r"too (?:long|large)|max_tokens|context.length")
 _TYPESAFE: Final = "https://api.typesafe.ai/v1"
 

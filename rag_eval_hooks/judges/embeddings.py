@@ -15,8 +15,7 @@ from rag_eval_hooks.judges.calls.call_context import Tally, in_call_context
 from rag_eval_hooks.usage import Usage
 
 Vector: TypeAlias = "array[float]"
-_MOST_VECTORS: Final = 4096
-"""Maximum number of cached vectors. The least recently used vector is evicted first."""
+_MOST_VECTORS: Final = 4096  # in the cache; the least recently used is evicted first
 
 
 class VectorCache:

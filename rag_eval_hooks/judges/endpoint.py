@@ -73,8 +73,7 @@ class _UnreadableError(DescribedError, ValueError):
 class _Post:
     body: bytes
     meter: Meter
-    stopped: Exception | None = None
-    """Our own error. The client would wrap it."""
+    stopped: Exception | None = None  # our own error. The client would wrap it
 
 
 _post: ContextVar[_Post | None] = ContextVar("rag_eval_hooks_post", default=None)

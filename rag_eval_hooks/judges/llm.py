@@ -40,10 +40,8 @@ _MOST_CLAIMS: Final = 10
 _LITERALLY: Final = "found literally"
 _BEFORE: Final = r"(?<![^\s(\"'\[])"
 _AFTER: Final = r"[.,;:!?)\"'\]]*(?:\s|$)"
-_MOST_LEADS: Final = 256
-"""Maximum number of prompt prefixes to remember."""
-_LONGEST_LEAD: Final = 5.0
-"""Maximum seconds that other calls wait for the first reply to start."""
+_MOST_LEADS: Final = 256  # maximum number of prompt prefixes to remember
+_LONGEST_LEAD: Final = 5.0  # maximum seconds that other calls wait for the first reply to start
 _WANTS: Final = "a function of one argument, the messages, that returns the reply's text"
 
 

@@ -29,8 +29,7 @@ InProcess: TypeAlias = Literal["auto"] | bool
 """Whether to run a model in a child process. `auto`: yes, where a child process can start."""
 
 _logger = logging.getLogger("rag_eval_hooks")
-_CLOSE_TIMEOUT: Final = 1.0
-"""Seconds to wait at close for the running batch."""
+_CLOSE_TIMEOUT: Final = 1.0  # seconds to wait at close for the running batch
 
 
 def short_name(source: str) -> str:

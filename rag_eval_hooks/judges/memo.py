@@ -20,12 +20,9 @@ from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
 
 _FILE: Final = "replies.sqlite"
-_BUSY_S: Final = 0.5
-"""Maximum seconds to wait for another process's lock. After that, the memo skips the disk."""
-_PATIENCE_S: Final = 2.0
-"""Maximum seconds to wait for a hanging disk."""
-_MOST_FAILURES: Final = 5
-"""Number of consecutive failures after which the memo stops using the disk."""
+_BUSY_S: Final = 0.5  # maximum seconds to wait for another process's lock
+_PATIENCE_S: Final = 2.0  # maximum seconds to wait for a hanging disk
+_MOST_FAILURES: Final = 5  # in a row, after which the memo stops using the disk
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS replies_1 (id INTEGER PRIMARY KEY, key BLOB UNIQUE, text TEXT)"
 )

@@ -54,12 +54,9 @@ class Answers:
 
     ask: Ask
     values: dict[str, Any] = field(default_factory=dict)
-    flawed: set[str] = field(default_factory=set)
-    """Items whose reply had a warning. The judge asks about these items again."""
-    failure: NotScored | None = None
-    """Why the judge stopped asking, or None."""
-    problem: str = ""
-    """Defect of the last reply, without the reply's text."""
+    flawed: set[str] = field(default_factory=set)  # items with a warning, to ask again
+    failure: NotScored | None = None  # why the judge stopped asking, or None
+    problem: str = ""  # defect of the last reply, without the reply's text
     usage: Usage = field(default_factory=Usage)
 
     def open(self, keys: Sequence[str]) -> tuple[str, ...]:

@@ -29,16 +29,12 @@ from rag_eval_hooks.threads import at_fork
 
 I = TypeVar("I")  # noqa: E741 - item
 R = TypeVar("R")
-Run: TypeAlias = Callable[[Sequence[I]], Sequence[R]]
-"""Returns one result per item, in order."""
-Load: TypeAlias = Callable[[], Run[I, R]]
-"""Loads a model. For a child process, the function must be picklable and import its libraries."""
+Run: TypeAlias = Callable[[Sequence[I]], Sequence[R]]  # returns one result per item, in order
+Load: TypeAlias = Callable[[], Run[I, R]]  # must be picklable for a child process
 
 _logger = logging.getLogger("rag_eval_hooks")
-_LOAD_TIMEOUT: Final = 600.0
-"""Maximum seconds to start the interpreter and load the model."""
-_MOST_ENDS: Final = 5
-"""Maximum number of exits within `_ENDS_WITHIN` seconds before batches fail immediately."""
+_LOAD_TIMEOUT: Final = 600.0  # maximum seconds to start the interpreter and load the model
+_MOST_ENDS: Final = 5  # exits within `_ENDS_WITHIN` seconds, then batches fail at once
 _ENDS_WITHIN: Final = 60.0
 _CODE: Final = """
 import os, sys

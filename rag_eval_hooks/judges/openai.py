@@ -17,8 +17,7 @@ from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
-_BATCH: Final = 128
-"""Maximum number of texts per request. Every known endpoint accepts this number."""
+_BATCH: Final = 128  # maximum number of texts per request. Every known endpoint accepts this number
 
 
 class _Keywords(EndpointKeywords, ModelOptions, total=False):

@@ -23,8 +23,7 @@ from rag_eval_hooks.usage import Usage
 _logger = logging.getLogger("rag_eval_hooks")
 
 _PER: Final = 1_000_000
-_CALL: Final = 1_000
-"""Number of tokens in a price query. Some providers charge more for long prompts."""
+_CALL: Final = 1_000  # tokens in a price query; some providers charge more for long prompts
 _OPENAI: Final = "https://api.openai.com/v1"
 _FORM: Final = (
     "{'models': {'<model>': {'input': <price>, 'output': <price>}}}, prices per million tokens"

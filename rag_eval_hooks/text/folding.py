@@ -29,8 +29,7 @@ def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]
     return {name: re.compile(whole(text), re.IGNORECASE) for name, text in named.items()}
 
 
-_PIECE: Final = 1_000
-"""Number of characters per call of `re`, in which a match may start."""
+_PIECE: Final = 1_000  # number of characters per call of `re`, in which a match may start
 _LONGEST_MATCH: Final = 300
 
 
@@ -67,7 +66,6 @@ _ASCII_TOKEN = re.compile(rf"{_NUMBER}|[a-z0-9]+{_SUFFIX}")
 _TOKEN = re.compile(rf"[{CJK}]+|{_NUMBER}|(?:(?![{CJK}])[^\W_]|[{_SIGNS}])+{_SUFFIX}")
 _JOINED = re.compile(r"[0-9][.,][0-9]")
 SPACED = {code: " " for code in range(128) if not chr(code).isalnum()}
-"""Translation table that replaces ASCII punctuation by spaces."""
 _WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
 _ANY_CJK = re.compile(f"[{CJK}]")
 _SPACES = re.compile(r"\s{3,}")
@@ -94,7 +92,6 @@ WORDS: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
 }
 """Normalized words by kind, then by language or use."""
 STOP_WORDS: Final = frozenset[str]().union(*WORDS["stop"].values())
-"""Words without meaning, in English and German."""
 
 
 def squash(text: str) -> str:
@@ -184,8 +181,7 @@ def stem(token: str) -> str:
     return token[:-1] if len(token) > 4 and token[-1] == token[-2] else token
 
 
-FUNCTION_WORDS: Final = WORDS["function"]
-"""Normalized function words by language code."""
+FUNCTION_WORDS: Final = WORDS["function"]  # normalized function words by language code
 _FUNCTION_WORDS: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
 
 

@@ -20,13 +20,11 @@ from rag_eval_hooks.text.measures import MONTHS, measures
 from rag_eval_hooks.text.numbers import Number, numbers
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
-Keyword: TypeAlias = str | Number
-"""A normalized word or phrase, or a number."""
+Keyword: TypeAlias = str | Number  # a normalized word or phrase, or a number
 
 _CJK = re.compile(f"[{CJK}]")
 _WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
-_GOES_ON = re.compile(r"%|[.,][0-9]")
-"""Matches text that continues a number, as ".5%" in "118.5%"."""
+_GOES_ON = re.compile(r"%|[.,][0-9]")  # matches text that continues a number, as ".5%" in "118.5%"
 _MIN_LETTERS = 4
 
 

@@ -20,18 +20,14 @@ class Measure:
     """
 
     value: float
-    unit: str
-    """Base unit, currency, `clock` or `date`. Empty for a number without a unit."""
+    unit: str  # base unit, currency, `clock` or `date`. Empty for a number without a unit
     text: str
     start: int
     end: int
-    number: float = math.nan
-    """Number as written, before conversion."""
-    dates: tuple[tuple[int, int, int], ...] = ()
-    """Possible meanings of a date as (year, month, day). Unknown parts are 0."""
+    number: float = math.nan  # number as written, before conversion
+    dates: tuple[tuple[int, int, int], ...] = ()  # possible (year, month, day); 0 is unknown
     rough: bool = False
-    bound: bool = False
-    """Whether the text gives the quantity as a bound, such as "more than 50"."""
+    bound: bool = False  # whether the text gives the quantity as a bound, such as "more than 50"
 
 
 _DATA: Final = toml_of("units.toml")
@@ -41,8 +37,7 @@ _UNITS: Final[Mapping[str, tuple[str, float]]] = {
     for factor, names in sizes.items()
     for name in names.split("|")
 }
-_LOOSE: Final[Mapping[str, Mapping[str, float]]] = _DATA["loose"]
-"""Ambiguous unit names, with the factor for each meaning."""
+_LOOSE: Final[Mapping[str, Mapping[str, float]]] = _DATA["loose"]  # ambiguous names of units
 MONTHS: Final = {
     name: int(number) for number, names in _DATA["months"].items() for name in names.split("|")
 }

@@ -23,17 +23,13 @@ from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
 
-_Periods: TypeAlias = list[tuple[str, int]]
-"""Name of each limited period, and its start in seconds since the epoch."""
+_Periods: TypeAlias = list[tuple[str, int]]  # name and start of each limited period
 _SECONDS: Final = {"hour": 3600, "day": 86_400}
 _UNITS: Final = ("calls", "tokens", "cost")
-_REPLY_TOKENS: Final = 256.0
-"""Estimated tokens per reply."""
+_REPLY_TOKENS: Final = 256.0  # estimated tokens per reply
 _FREE: Final = Price(0.0, 0.0)
-_BUSY_S: Final = 2.0
-"""Maximum seconds to wait for another process's lock, which normally lasts under 1 ms."""
-_KEPT_S: Final = 7 * 86_400
-"""Age in seconds at which a period's row is deleted."""
+_BUSY_S: Final = 2.0  # maximum seconds to wait for another process's lock
+_KEPT_S: Final = 7 * 86_400  # age in seconds at which a period's row is deleted
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
     "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"

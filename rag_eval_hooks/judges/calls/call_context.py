@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OUT_OF_TIME: Final = "the sample's timeout passed"
-_UNRELATED: Final = frozenset({401, 403, 408, 429})
-"""HTTP statuses that say nothing about the request's content."""
+_UNRELATED: Final = frozenset({401, 403, 408, 429})  # not about the request's content
 
 
 @dataclass(slots=True)
@@ -47,12 +46,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    observer: Any = None
-    """Records calls and gates. Its methods `called` and `passes` never raise or block."""
+    observer: Any = None  # its methods `called` and `passes` never raise or block
     log: CallLog | None = None
     budget: Budget | None = None
-    hold: Reservation | None = None
-    """Unused part of the current sample's reservation."""
+    hold: Reservation | None = None  # unused part of the current sample's reservation
     deadline: float | None = None
     tally: Tally | None = None
 

@@ -16,10 +16,8 @@ from rag_eval_hooks.judges.calls.failures import answers, requested_pause
 
 _logger = logging.getLogger("rag_eval_hooks")
 
-MAX_FAILURES = 20
-"""Consecutive failures that open the breaker. More than the calls in flight at the default."""
-FIRST_PAUSE = 10.0
-"""Seconds of the first pause. Each pause doubles, up to 60 seconds."""
+MAX_FAILURES = 20  # consecutive failures that open the breaker
+FIRST_PAUSE = 10.0  # seconds of the first pause. Each pause doubles, up to 60 seconds
 _UNAVAILABLE: Final = "the judge failed too often in a row; calls resume after a pause"
 
 
@@ -58,8 +56,7 @@ class CallKeywords(TypedDict, total=False):
 class BreakerState(StrEnum):
     CLOSED = "closed"
     OPEN = "open"
-    HALF_OPEN = "half_open"
-    """One probe call may pass."""
+    HALF_OPEN = "half_open"  # one probe call may pass
 
 
 class Breaker:

@@ -16,8 +16,7 @@ from rag_eval_hooks.incidents import Incidents, is_ours, named, place_in_applica
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause, NotScored
 
-_LONGEST_WAIT: Final = 60.0
-"""Maximum pause between attempts in seconds, even if a server requests a longer pause."""
+_LONGEST_WAIT: Final = 60.0  # maximum pause in seconds, even if a server requests more
 _NO_CREDIT: Final = "insufficient_quota"
 _ADVICE: Final[dict[object, str]] = {
     401: (

@@ -23,8 +23,7 @@ from rag_eval_hooks.text.key_terms import Searched, phrases
 from rag_eval_hooks.text.measures import Measure, measures
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
-Item: TypeAlias = "str | Measure"
-"""A word, a value or a mark. `!` is a negation. `,`, `;` and `&` ("and") are breaks."""
+Item: TypeAlias = "str | Measure"  # a word or a value, `!` for a negation, or a break
 
 
 class Lexicon(NamedTuple):
@@ -44,14 +43,12 @@ LEXICONS: Final = {
 """Lexicons by language code. Languages without an entry have an empty lexicon."""
 BREAKS: Final = (",", ";", "&")
 DENIAL: Final = "!"
-VALUE: Final = "#"
-"""Stands for any `Measure` when sentences are looked up."""
+VALUE: Final = "#"  # stands for any `Measure` when sentences are looked up
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
 _WHOLE: Final = {"cannot": "not", "wo": "will", "ca": "can"}
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}|https?://[^\s<>()]+")
-PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")
-"""Placeholder that redaction writes in place of a value: `<EMAIL_1>`."""
+PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")  # written by redaction
 _LABEL: Final = re.compile(r"(?:passage|document|source|chunk|context)s? [0-9]+", re.IGNORECASE)
 _OPENERS: Final = ".!?:;\"'\u201c\u2018(*-\u2013\u2014"
 _BARE: Final = 3  # words; in an answer this short a capital letter means a name

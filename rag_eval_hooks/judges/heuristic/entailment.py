@@ -28,8 +28,7 @@ _STATES: Final = 0.85
 _CONTRARY: Final = 0.9
 _OPEN: Final = 0.9
 _TextPair = tuple[str, str]
-Judged: TypeAlias = tuple[float, float, float]
-"""Probabilities of entailment, neutrality and contradiction, in this order."""
+Judged: TypeAlias = tuple[float, float, float]  # entailment, neutrality, contradiction
 
 
 class Entailer(LocalModel[_TextPair, Judged]):

@@ -67,10 +67,8 @@ def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> ClaimRead
 
 
 class _Lacking(NamedTuple):
-    differing: Sequence[Measure]
-    """Quantities that the claim has and no chunk has."""
-    values: Sequence[Measure]
-    """Differing quantities whose number appears neither in the question nor in any chunk."""
+    differing: Sequence[Measure]  # quantities that the claim has and no chunk has
+    values: Sequence[Measure]  # numbers that neither question nor chunks have
     names: Sequence[str]
     terms: int
 
