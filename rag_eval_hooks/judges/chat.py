@@ -7,7 +7,6 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -37,21 +36,6 @@ class OutputMode(Enum):
     TOOL = "tool"
     JSON_OBJECT = "json_object"
     TEXT = "text"
-
-
-@dataclass(frozen=True, slots=True)
-class _Dialect:
-    mode: int = 0
-    temperature: bool = True
-
-    def without(self, refused: RequestRefusedError, modes: int) -> _Dialect | None:
-        """Drop the rejected feature. Return None if the model rejected no known feature."""
-        complaint = refused.complaint
-        if self.temperature and "temperature" in complaint and refused.status != 404:
-            return replace(self, temperature=False)
-        if self.mode + 1 < modes and _ABOUT_OUTPUT.search(complaint):
-            return replace(self, mode=self.mode + 1)
-        return None
 
 
 class ModelAdapter:
@@ -85,29 +69,31 @@ class ChatAdapter(ModelAdapter, ABC):
     ) -> None:
         super().__init__(caller, limits, scope=scope)
         self._modes = modes
-        self._temperature = temperature
-        self._dialect = _Dialect(temperature=temperature is not None)
+        self._mode, self._temperature = 0, temperature
 
     @property
     def output_mode(self) -> OutputMode:
-        return self._modes[self._dialect.mode]
+        return self._modes[self._mode]
 
     async def complete(self, prompt: Prompt) -> str:
-        dialect = self._dialect
+        mode, temperature = self._mode, self._temperature
         while True:
             try:
-                text = await self._asked(prompt, dialect)
+                text = await self._asked(prompt, self._modes[mode], temperature)
             except RequestRefusedError as refused:
-                reduced = dialect.without(refused, len(self._modes))
-                if reduced is None:
+                told = refused.complaint
+                if temperature is not None and "temperature" in told and refused.status != 404:
+                    temperature = None
+                elif mode + 1 < len(self._modes) and _ABOUT_OUTPUT.search(told):
+                    mode += 1
+                else:
                     # The provider's message may quote content, so it is dropped.
                     raise JudgeError(str(refused)) from None
-                dialect = reduced
             except ReplyError:
-                self._learn(dialect)
+                self._learn(mode, temperature)
                 raise
             else:
-                self._learn(dialect)
+                self._learn(mode, temperature)
                 return text
 
     @abstractmethod
@@ -116,15 +102,10 @@ class ChatAdapter(ModelAdapter, ABC):
     ) -> str:
         """Send one request through the meter, and return the reply's text.
 
-        Raises:
-            ReplyError: The reply cannot be parsed.
-            ModeMissingError: The client lacks this output mode. No request was sent.
+        A client without this output mode raises `ModeMissingError` before it sends a request.
         """
 
-    async def _asked(self, prompt: Prompt, dialect: _Dialect) -> str:
-        mode = self._modes[dialect.mode]
-        temperature = self._temperature if dialect.temperature else None
-
+    async def _asked(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> str:
         async def request(meter: Meter) -> str:
             try:
                 return await self.ask(prompt, mode, temperature, meter)
@@ -133,11 +114,11 @@ class ChatAdapter(ModelAdapter, ABC):
 
         return await self._calls.make(request, (prompt.system, prompt.user))
 
-    def _learn(self, dialect: _Dialect) -> None:
+    def _learn(self, mode: int, temperature: float | None) -> None:
         # Concurrent calls may learn the same.
-        known = self._dialect
-        mode = max(known.mode, dialect.mode)
-        self._dialect = _Dialect(mode, known.temperature and dialect.temperature)
+        self._mode = max(self._mode, mode)
+        if temperature is None:
+            self._temperature = None
 
 
 def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
