@@ -14,28 +14,6 @@ from typing_extensions import is_typeddict
 
 from rag_eval_hooks.providers import is_url
 
-__all__ = [
-    "ONE_OR_MORE",
-    "Count",
-    "Expected",
-    "Names",
-    "Number",
-    "NumberByName",
-    "Path",
-    "Pattern",
-    "Rate",
-    "Seconds",
-    "Secret",
-    "SecretByName",
-    "Switch",
-    "Url",
-    "expected_by",
-    "is_mapping",
-    "is_secret",
-    "setting",
-    "types_in",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -84,7 +62,6 @@ Number: TypeAlias = Annotated[float, _NoBool, _Finite, Expected("a number")]
 Seconds: TypeAlias = Annotated[float, _NoBool, _Finite, Field(gt=0), Expected("seconds, above 0")]
 Rate: TypeAlias = Annotated[float, _NoBool, Field(ge=0, le=1), Expected("a number from 0 to 1")]
 Names: TypeAlias = Annotated[tuple[str, ...], ONE_OR_MORE]
-NumberByName: TypeAlias = dict[str, Number]
 Path: TypeAlias = Annotated[str | None, BeforeValidator(_none), Expected("a path, or 'none'")]
 Pattern: TypeAlias = Annotated[str, AfterValidator(_pattern), Expected("a regular expression")]
 Secret: TypeAlias = Annotated[SecretStr | None, Expected("a key")]
@@ -92,11 +69,18 @@ SecretByName: TypeAlias = Annotated[dict[str, SecretStr], Expected("names and va
 Url: TypeAlias = Annotated[Annotated[str, AfterValidator(_url)] | None, Expected(_URL)]
 
 
-def setting(default: Any, description: str) -> Any:
-    return Field(default, description=description)
+def setting(default: Any, description: str, expected: str = "") -> Any:
+    """Return a field. `expected` describes the accepted values if the type does not."""
+    return Field(default, description=description, json_schema_extra={"expected": expected})
 
 
 def expected_by(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and extra["expected"]:
+        return str(extra["expected"])
+    if typing.get_origin(field.annotation) is typing.Literal:
+        *names, last = map(repr, typing.get_args(field.annotation))
+        return f"{', '.join(names)} or {last}"
     words = [each.text for each in field.metadata if isinstance(each, Expected)]
     return words[-1] if words else "a value of another type"
 

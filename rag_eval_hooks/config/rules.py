@@ -11,8 +11,6 @@ from typing_extensions import TypedDict
 
 from rag_eval_hooks.config.fields import Count, Expected, Names, Number, Pattern, Rate
 
-__all__ = ["Budgets", "MetricRates", "RateLimits", "RuleSettings", "TailSettings"]
-
 _Scalar: TypeAlias = str | int | float | bool
 _Label: TypeAlias = Annotated[
     Annotated[str, Field(pattern=r"^[\w.-]{1,40}$")] | None,
@@ -111,7 +109,6 @@ class TailSettings(BaseModel):
         return self
 
 
-MetricRates: TypeAlias = dict[str, Rate]
 RateLimits: TypeAlias = dict[
     Annotated[str, Field(pattern="^(second|minute)$")], Annotated[Count, Field(le=1_000_000)]
 ]

@@ -13,15 +13,13 @@ from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rag_eval_hooks.config.fields import (
     ONE_OR_MORE,
     Count,
-    Expected,
     Names,
     Number,
-    NumberByName,
     Path,
     Rate,
     Seconds,
@@ -35,7 +33,7 @@ from rag_eval_hooks.config.fields import (
     setting,
     types_in,
 )
-from rag_eval_hooks.config.rules import Budgets, MetricRates, RateLimits, RuleSettings, TailSettings
+from rag_eval_hooks.config.rules import Budgets, RateLimits, RuleSettings, TailSettings
 from rag_eval_hooks.config.sources import (
     PREFIX,
     endpoint_of,
@@ -47,21 +45,11 @@ from rag_eval_hooks.config.sources import (
 from rag_eval_hooks.errors import ConfigError, InputError, masked
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, SINK_KEYS, SINKS, TOKEN_SCORERS
 
-__all__ = [
-    "refuse_change",
-    *("BROKER", "BUDGET", "REDACTIONS", "ArgumentKeywords", "RagEvalConfig", "SettingKeywords"),
-]
-
 REDACTIONS = (
     "'none', 'all', or a list of 'email', 'phone', 'card', 'iban', 'key', 'ip' and 'presidio'; in "
     "code also redaction rules, and functions (text) -> text or (field, text) -> text"
 )
 BROKER = "redis://host:port/db, or amqp://user:password@host:port/vhost,redis://host:port/db"
-BUDGET = (
-    "numbers, 0 or more, for {calls,tokens,cost}_per_{hour,day} and calls_per_second; "
-    "and path, the path of a file"
-)
-_KEYS = ", ".join(f"{name}={form}" for name, form in SINK_KEYS.items())
 _Redaction = Annotated[str, Field(pattern="^(none|all|email|phone|card|iban|key|ip|presidio)$")]
 _Region = Annotated[str, Field(pattern="^[A-Z]{2}$")]
 
@@ -138,18 +126,20 @@ class RagEvalConfig(BaseSettings):
         validate_default=False,
     )
 
-    metrics: Annotated[Names, Expected("names of suites or metrics")] = setting(
+    metrics: Names = setting(
         (),
         "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`. `-` before a name removes it. "
         "The default is every `ragas` metric whose inputs the sample has.",
+        "names of suites or metrics",
     )
-    judge: Annotated[str, AfterValidator(JUDGES.check), Expected(JUDGES.wanted)] = setting(
+    judge: Annotated[str, AfterValidator(JUDGES.check)] = setting(
         "heuristic",
         "`heuristic`: rules and a small trained model decide, without network access. "
         "`nli:<model>`: rules and an entailment model on this machine decide. `openai:<model>`: "
         "a language model decides. "
         "`openai-decisions:<model>` and `systemone:<model or url>`: a [decision model]"
         "(decision-models.md), which answers typed questions with probabilities, decides.",
+        JUDGES.wanted,
     )
     judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
     judge_api_key: Secret = setting(None, "API key of the judge's endpoint. It is never printed.")
@@ -163,57 +153,58 @@ class RagEvalConfig(BaseSettings):
     judge_prices: Path = setting(
         None, "TOML file with token prices, which override the prices in the extra `openai`."
     )
-    embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Expected(EMBEDDERS.wanted)] = setting(
+    embedder: Annotated[str, AfterValidator(EMBEDDERS.check)] = setting(
         "auto",
         "Model for embeddings. `sentence-transformers`: all-MiniLM-L6-v2. `auto`: for `openai` and "
         "`openai-decisions` judges, `text-embedding-3-small` at the judge's endpoint. For "
         "`heuristic` and `nli`, MiniLM, if the extra `embeddings` is installed and the model is on "
         "disk. For other judges, none.",
+        EMBEDDERS.wanted,
     )
-    token_scorer: Annotated[
-        str, AfterValidator(TOKEN_SCORERS.check), Expected(TOKEN_SCORERS.wanted)
-    ] = setting(
+    token_scorer: Annotated[str, AfterValidator(TOKEN_SCORERS.check)] = setting(
         "none",
         "Model for `graphrag.bert_score_f1`. `bert-score`: microsoft/deberta-xlarge-mnli.",
+        TOKEN_SCORERS.wanted,
     )
-    thresholds: Annotated[
-        NumberByName, Expected("metric ids with numbers, such as ragas.faithfulness=0.8")
-    ] = setting(
+    thresholds: dict[str, Number] = setting(
         {},
         "Score at which a metric passes, on the metric's own scale, such as "
         "`ragas.faithfulness=0.8`.",
+        "metric ids with numbers, such as ragas.faithfulness=0.8",
     )
     references: Path = setting(
         None, "JSONL or CSV file with golden questions. See [feedback](feedback.md)."
     )
     question_checks: Path = setting(None, "TOML file with question checks, by `question_id`.")
     sample_rate: Rate = setting(1.0, "Fraction of requests to evaluate. The trace id decides.")
-    metric_rates: Annotated[
-        MetricRates,
-        Expected("a table that gives suite or metric ids a number from 0 to 1 each"),
-    ] = setting({}, "Sample rate by suite or metric. It overrides `sample_rate`.")
-    rules: Annotated[tuple[RuleSettings, ...], Expected("tables, each with a rate")] = setting(
+    metric_rates: dict[str, Rate] = setting(
+        {},
+        "Sample rate by suite or metric. It overrides `sample_rate`.",
+        "a table that gives suite or metric ids a number from 0 to 1 each",
+    )
+    rules: tuple[RuleSettings, ...] = setting(
         (),
         "Sampling rules. A rule has conditions on a request, and a rate. The first matching rule "
         "applies. Write an environment variable as JSON.",
+        "tables, each with a rate",
     )
-    tail: Annotated[
-        tuple[TailSettings, ...], Expected("tables, each with one condition and `then`")
-    ] = setting(
+    tail: tuple[TailSettings, ...] = setting(
         (),
         "Tail rules. A rule has a condition on feedback or on a heuristic score. If the condition "
         "holds, the rule's metrics are evaluated.",
+        "tables, each with one condition and `then`",
     )
-    rate_limit: Annotated[
-        RateLimits, Expected("'second' or 'minute' = whole number from 1 to 1000000")
-    ] = setting(
-        {}, "Maximum number of samples per `second`, per `minute` or both, in this process."
+    rate_limit: RateLimits = setting(
+        {},
+        "Maximum number of samples per `second`, per `minute` or both, in this process.",
+        "'second' or 'minute' = whole number from 1 to 1000000",
     )
-    budget: Annotated[Budgets, Expected(BUDGET)] = setting(
+    budget: Budgets = setting(
         {},
         "Limits on calls, tokens and cost of judge and embedder, per UTC hour or day. Calls above "
-        "`calls_per_second` wait. "
-        "Processes with the same `path` share a budget.",
+        "`calls_per_second` wait. Processes with the same `path` share a budget.",
+        "numbers, 0 or more, for {calls,tokens,cost}_per_{hour,day} and calls_per_second; "
+        "and path, the path of a file",
     )
     sample_timeout: Seconds = setting(120.0, "Timeout for judging one sample, in seconds.")
     queue_size: Count = setting(
@@ -225,13 +216,12 @@ class RagEvalConfig(BaseSettings):
     max_text_chars: Count = setting(
         20_000, "Maximum characters of each context, question and answer. Longer text is cut."
     )
-    hold_timeout: Annotated[Number, Field(ge=0), Expected("seconds, 0 or more")] = setting(
-        10.0, "Maximum time to hold a RAG span for its scores, in seconds. 0 disables holding."
+    hold_timeout: Annotated[Number, Field(ge=0)] = setting(
+        10.0,
+        "Maximum time to hold a RAG span for its scores, in seconds. 0 disables holding.",
+        "seconds, 0 or more",
     )
-    spans: Annotated[
-        Literal["auto", "all", "sampled", "root", "none"],
-        Expected("'auto', 'all', 'sampled', 'root' or 'none'"),
-    ] = setting(
+    spans: Literal["auto", "all", "sampled", "root", "none"] = setting(
         "auto",
         "Request spans to write. `auto`: all, unless another instrumentor already writes a span "
         "for the whole request. Then its span takes the scores, and rag-eval-hooks writes none, or "
@@ -239,9 +229,7 @@ class RagEvalConfig(BaseSettings):
         "but none for a request that is sampled out at its start. `root`: only the RAG span. "
         "`none`: none.",
     )
-    evaluation_span: Annotated[
-        Literal["late", "child", "trace", "off"], Expected("'late', 'child', 'trace' or 'off'")
-    ] = setting(
+    evaluation_span: Literal["late", "child", "trace", "off"] = setting(
         "late",
         "Separate span with all results. `late`: written if scores arrive after the RAG span has "
         "ended. `child`: always written, below the RAG span. `trace`: always written, in a "
@@ -252,40 +240,41 @@ class RagEvalConfig(BaseSettings):
         False, "Put questions, messages, documents, tool calls and answers on spans."
     )
     capture_event_content: Switch = setting(False, "Quote the application's texts in log events.")
-    run_on: Annotated[Literal["thread", "celery"], Expected("'thread' or 'celery'")] = setting(
+    run_on: Literal["thread", "celery"] = setting(
         "thread",
         "`thread`: a background thread evaluates. `celery`: Celery workers evaluate. See "
         "[fleet](fleet.md).",
     )
-    broker: Annotated[Secret, Expected(BROKER)] = setting(
+    broker: Secret = setting(
         None,
         "URL of the workers' broker. With RabbitMQ, add a comma and the Redis URL that receives "
         "the results. The value is never printed.",
+        BROKER,
     )
-    sinks: Annotated[Names, Expected(SINKS.wanted)] = setting(
-        (), "Additional destinations of scores, besides the span."
+    sinks: Names = setting((), "Additional destinations of scores, besides the span.", SINKS.wanted)
+    sink_keys: SecretByName = setting(
+        {},
+        "API keys of platforms, by sink name. They are never printed.",
+        ", ".join(f"{name}={form}" for name, form in SINK_KEYS.items()),
     )
-    sink_keys: Annotated[SecretByName, Expected(_KEYS)] = setting(
-        {}, "API keys of platforms, by sink name. They are never printed."
-    )
-    spool: Annotated[
-        Path, Expected("a folder, or the path of a new folder inside an existing folder")
-    ] = setting(
+    spool: Path = setting(
         None,
         "Folder that stores samples and scores until delivery. Processes on one machine may share "
         "it. See [production](production.md).",
+        "a folder, or the path of a new folder inside an existing folder",
     )
-    redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE, Expected(REDACTIONS)] = setting(
+    redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE] = setting(
         (),
         "Kinds of text removed before anything leaves the process: `email`, `phone`, `card`, "
         "`iban`, `key`, `ip` and `presidio`. `all` means all except `ip` and `presidio`. See "
         "[privacy](privacy.md).",
+        REDACTIONS,
     )
-    redact_regions: Annotated[
-        tuple[_Region, ...],
-        ONE_OR_MORE,
-        Expected("country codes of two capital letters, such as 'DE'"),
-    ] = setting((), "Countries whose phone numbers are removed even if they have no country code.")
+    redact_regions: Annotated[tuple[_Region, ...], ONE_OR_MORE] = setting(
+        (),
+        "Countries whose phone numbers are removed even if they have no country code.",
+        "country codes of two capital letters, such as 'DE'",
+    )
     redact_ids_key: Secret = setting(
         None, "Key that hashes ids of users and sessions. It is never printed."
     )
@@ -305,12 +294,8 @@ class RagEvalConfig(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        *_: PydanticBaseSettingsSource,
-        **__: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        cls, settings_cls: Any, init_settings: Any, *_: Any, **__: Any
+    ) -> Any:
         """Read only the output of `merged`: pydantic-settings would merge tables of two sources."""
         return (init_settings,)
 
@@ -327,16 +312,11 @@ class RagEvalConfig(BaseSettings):
         """Return the settings for a second judge, without another provider's API key."""
         if is_one_provider(judge, self.judge):
             return self.model_copy(update={"judge": judge})
-        own: dict[str, Any] = {name: value for name, (_, value) in endpoint_of(judge).items()}
-        key = own.get("judge_api_key")
-        return self.model_copy(
-            update={
-                "judge": judge,
-                "judge_base_url": own.get("judge_base_url"),
-                "judge_api_key": None if key is None else SecretStr(key),
-                "judge_headers": {},
-            }
-        )
+        own: dict[str, Any] = {"judge_base_url": None, "judge_api_key": None}
+        own |= {name: value for name, (_, value) in endpoint_of(judge).items()}
+        key = own["judge_api_key"] and SecretStr(own["judge_api_key"])
+        update = {**own, "judge": judge, "judge_api_key": key, "judge_headers": {}}
+        return self.model_copy(update=update)
 
     @property
     def budget_limits(self) -> dict[str, float]:
@@ -346,11 +326,7 @@ class RagEvalConfig(BaseSettings):
 
 
 def refuse_change(name: str) -> None:
-    """Reject the assignment of a setting after construction.
-
-    Raises:
-        InputError: The name is a setting.
-    """
+    """Raise `InputError` if a name that is assigned after construction is a setting."""
     if name in RagEvalConfig.model_fields:
         raise InputError(f"The settings cannot be changed. Write: RagEval({name}=...).")
 

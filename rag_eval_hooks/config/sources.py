@@ -20,28 +20,11 @@ from pydantic_settings import BaseSettings, EnvSettingsSource
 from rag_eval_hooks.config.fields import is_mapping
 from rag_eval_hooks.errors import ConfigError, nearest
 
-__all__ = [
-    "PREFIX",
-    "Origins",
-    "endpoint_of",
-    "from_text",
-    "given_texts",
-    "is_one_provider",
-    "is_shared",
-    "may_be_file",
-    "merged",
-    "model_environment",
-    "otlp_endpoint",
-    "traces_at",
-    "unknown_setting",
-]
-
 Origins: TypeAlias = dict[str, str]
 """Source of each non-default setting, by the setting's name."""
 
 _logger = logging.getLogger("rag_eval_hooks")
 PREFIX: Final = "RAG_EVAL_"
-_TABLES: Final = frozenset({"tool", "rag_eval", "rag_eval_hooks", "rag-eval-hooks"})
 _OTHER_PREFIX: Final = re.compile(r"RAG_?EVALS?_(HOOKS?_)?(?<!RAG_EVAL_)")
 _FILE_VARIABLE: Final = "RAG_EVAL_CONFIG_FILE"
 _CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -89,7 +72,7 @@ def merged(
     """
     _check_variables(settings)
     file = file or os.environ.get(_FILE_VARIABLE)
-    from_file = _read(Path(file), settings) if file else {}
+    from_file = _read(Path(file)) if file else {}
     variables = _Variables(settings)()
     own = {**from_file, **variables, **explicit}
     shared = _shared_variables(own)
@@ -158,29 +141,11 @@ def _check_variables(settings: type[BaseSettings]) -> None:
             _logger.warning("%s is not read; did you mean %s%s?", variable, PREFIX, meant)
 
 
-def _read(path: Path, settings: type[BaseSettings]) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-        values = tomllib.loads(text)
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError("config_file", str(path), f"a readable TOML file ({error})") from None
-    for name in _TABLES & values.keys():
-        told = f"{path}: there is no table [{name}]; write its settings at the top of the file"
-        raise ConfigError("config_file", f"[{name}]", told, told=f"{told}.")
-    for table, inner in values.items():
-        if table not in settings.model_fields or not isinstance(inner, dict):
-            continue
-        for name in inner.keys() & settings.model_fields.keys():
-            place = f"{path}:{_line_of(text, name)}"
-            told = f"{place}: move {name} above the table [{table}]"
-            raise ConfigError("config_file", name, told, told=f"{told}.")
-    return values
-
-
-def _line_of(text: str, name: str) -> int:
-    lines = enumerate(text.splitlines(), start=1)
-    found = (number for number, line in lines if re.match(rf"\s*[\"']?{name}[\"']?\s*=", line))
-    return max(found, default=1)
 
 
 def is_one_provider(judge: str, other: str) -> bool:

@@ -575,23 +575,6 @@ def test_mistake_in_a_command_says_what_to_write(
     assert COMMANDS[command] in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[rag_eval]\njudge = 'heuristic'", "there is no table [rag_eval]; write its settings at"),
-        ("[tool.rag_eval_hooks]\nsample_rate = 0.1", "there is no table"),
-        ("[metric_rates]\nall = 1\nsample_rate = 0.2", ":3: move sample_rate above the table"),
-    ],
-)
-def test_settings_file_with_a_misplaced_table_names_the_line(
-    text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "settings.toml").write_text(text)
-    monkeypatch.setenv("RAG_EVAL_CONFIG_FILE", str(tmp_path / "settings.toml"))
-    with pytest.raises(ConfigError, match=re.escape(words)):
-        RagEval(half)
-
-
 def test_failure_of_a_first_judge_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     text = "The ferry leaves the quay at 07:40."
     with RagEval("ragas.faithfulness", judge=Cascade(CallableJudge(refusing), "heuristic")) as made:
