@@ -1,15 +1,8 @@
-"""Measure the CPU that each instrumentation adds to a request.
+"""Measure the CPU that each instrumentation adds to a request, in milliseconds.
 
 In each round, every variant makes one request, in random order. A figure is the median difference
-from the request without instrumentation in the same round, so other load on the machine cancels
-out.
-
-- CPU: CPU time of all threads, after the background threads have finished. The one metric costs
-  almost nothing, so this is the cost of capture, spans, queue and delivery.
-- its thread: CPU time of the thread that made the request.
-- wall: duration of the request for its caller.
-
-Below the table, each request's share of CPU when sampled out is compared with the gate.
+from the request without instrumentation in the same round, so other load cancels out. `CPU` is that
+of all threads until the background is idle, `its thread` that of the caller.
 """
 
 from __future__ import annotations
@@ -75,8 +68,8 @@ class Row(NamedTuple):
 
 def ours(
     sample_rate: float,
-    callbacks: Callable[[RagEval], list[Any]] = lambda _: [],
-    enable: Callable[[RagEval], Any] | None = None,
+    callbacks: Callable[[RagEval], list[Any]],
+    enable: Callable[[RagEval], Any] | None,
 ) -> Variant:
     """Return our variant. With `enable`, the variant captures through `enable`, not a callback."""
     tracing = Tracing()
@@ -93,6 +86,15 @@ def ours(
             registration.disable()
 
     return Variant(callbacks(evals), switch, evals.flush, tracing.exporter.clear)
+
+
+def both(
+    callbacks: Callable[[RagEval], list[Any]] = lambda _: [],
+    enable: Callable[[RagEval], Any] | None = None,
+) -> dict[str, Variant]:
+    """Return no instrumentation, and ours with requests sampled out and evaluated."""
+    rates = {SAMPLED_OUT: 0.0, EVALUATED: 1.0}
+    return {PLAIN: Variant()} | {name: ours(r, callbacks, enable) for name, r in rates.items()}
 
 
 def openinference(framework: str, tracing: Tracing) -> Variant:
@@ -115,14 +117,12 @@ def measure(
 ) -> Row:
     """Return the cost that every variant adds to a request. `PLAIN` is the baseline."""
     costs: dict[str, list[Cost]] = {name: [] for name in variants}
-    for number in range(rounds + WARM_UP):
+    for _ in range(rounds + WARM_UP):
         for name in random.sample(list(variants), len(variants)):
-            cost = _once(request, variants[name])
-            if number >= WARM_UP:
-                costs[name].append(cost)
-    plain = costs.pop(PLAIN)
-    added = {name: _median(map(_difference, rows, plain)) for name, rows in costs.items()}
-    return Row(_median(plain), added)
+            costs[name].append(_once(request, variants[name]))
+    plain = costs.pop(PLAIN)[WARM_UP:]
+    added = {name: map(_difference, rows[WARM_UP:], plain) for name, rows in costs.items()}
+    return Row(_median(plain), {name: _median(rows) for name, rows in added.items()})
 
 
 def _once(request: Callable[[list[Any]], object], variant: Variant) -> Cost:

@@ -2,11 +2,9 @@
 
     python -m benchmarks.call_path [--list]
 
-The benchmark makes two kinds of requests. In the first, a LangChain chain answers a question, and
-an OpenAI-compatible judge on loopback judges its faithfulness. In the second, `submit` passes a
-sample to one metric and one sink. Each kind runs three times. `sys.setprofile` counts the calls of
-the third run in every thread, until its scores are delivered. Frames of other packages are not
-counted.
+First, `submit` passes a sample to one metric and one sink. Then a LangChain chain answers, and a
+judge on loopback judges its faithfulness. Of three requests, the third is counted, in every thread
+until its scores are delivered.
 """
 
 from __future__ import annotations
@@ -81,11 +79,8 @@ def profiling() -> Iterator[CallPath]:
     path = CallPath()
     # Set the function before threads start, because they take it over at their start.
     threading.setprofile(path)
-    try:
-        yield path
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
+    yield path
+    threading.setprofile(None)
 
 
 def submitted() -> CallPath:

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks.findings import Finding, Findings, Support, made
+from rag_eval_hooks.judges.calibration import agreement
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
 from rag_eval_hooks.score import Score
@@ -36,19 +37,9 @@ Rated = Sequence[tuple[float, bool]]
 
 
 def auroc(rated: Rated) -> float:
-    """Return the fraction of pairs (high, low) that the scores order correctly.
-
-    A tie is half a pair.
-    """
-    order = sorted(rated)
-    ranks: dict[float, list[int]] = defaultdict(list)
-    for rank, (score, _) in enumerate(order, 1):
-        ranks[score].append(rank)
-    highs = [statistics.fmean(ranks[score]) for score, high in rated if high]
-    lows = len(rated) - len(highs)
-    if not highs or not lows:
+    if len({high for _, high in rated}) < 2:
         return float("nan")
-    return (sum(highs) - len(highs) * (len(highs) + 1) / 2) / (len(highs) * lows)
+    return agreement([score for score, _ in rated], [high for _, high in rated]).auroc
 
 
 def sample_of(row: Row) -> Sample:
@@ -59,6 +50,10 @@ def sample_of(row: Row) -> Sample:
 async def find(judge: HeuristicJudge, row: Row, kind: Finding, **known: Any) -> Any:
     found = await judge.make(sample_of(row), frozenset({kind}), Findings(**known))
     return made(getattr(found, kind))
+
+
+async def support(judge: HeuristicJudge, row: Row, claims: tuple[str, ...]) -> Any:
+    return await find(judge, row, Finding.ANSWER_SUPPORT, answer_claims=claims)
 
 
 def probes() -> Iterator[tuple[str, str, Row]]:
@@ -84,8 +79,7 @@ def ending(verdict: Support, *, supported: bool) -> str:
 async def report_probes(judge: HeuristicJudge) -> None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for label, kind, row in probes():
-        known = {"answer_claims": (row["answer"],)}
-        (verdict,) = await find(judge, row, Finding.ANSWER_SUPPORT, **known)
+        (verdict,) = await support(judge, row, (row["answer"],))
         for name in (kind, "all"):
             counts[name][ending(verdict, supported=label == "supported")] += 1
     for kind, count in sorted(counts.items()):
@@ -102,12 +96,10 @@ async def report_claims(judge: HeuristicJudge, rows: Sequence[Row], name: str) -
     count: Counter[str] = Counter()
     for row in rows:
         claimed = await find(judge, row, Finding.ANSWER_CLAIMS)
-        verdicts = await find(judge, row, Finding.ANSWER_SUPPORT, answer_claims=claimed)
-        spans = row["labels"]["spans"]
-        for claim, verdict in zip(claimed, verdicts, strict=True):
-            start = row["answer"].find(claim)
+        for claim, verdict in zip(claimed, await support(judge, row, claimed), strict=True):
+            start, end = (at := row["answer"].find(claim)), at + len(claim)
             if start >= 0:
-                end = start + len(claim)
+                spans = row["labels"]["spans"]
                 wrong = any(s["start"] < end and s["end"] > start for s in spans)
                 count[ending(verdict, supported=not wrong)] += 1
     print(f"claims, {name}: {shares(count)}")
@@ -164,13 +156,10 @@ async def report_relevance(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
 async def report_classes(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
     hits = 0
     for row in rows:
-        verdict = False
-        for alias in dict.fromkeys(map(str.strip, row["reference"].split("/"))):
-            if not any(map(str.isalnum, alias)):
-                continue
-            found = await find(judge, {**row, "reference": alias}, Finding.CLASSIFICATION)
-            verdict = verdict or found.holds
-        hits += verdict == row["labels"]["correct"]
+        aliases = [one for one in row["reference"].split("/") if any(map(str.isalnum, one))]
+        told = [{**row, "reference": alias.strip()} for alias in aliases]
+        found = [await find(judge, one, Finding.CLASSIFICATION) for one in told]
+        hits += any(one.holds for one in found) == row["labels"]["correct"]
     print(f"answer class, EVOUNA: accuracy {hits / len(rows):.3f} ({len(rows)})")
 
 
@@ -185,7 +174,7 @@ async def report_time(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
     for row in rows[:60]:
         start = time.process_time()
         claimed = await find(judge, row, Finding.ANSWER_CLAIMS)
-        await find(judge, row, Finding.ANSWER_SUPPORT, answer_claims=claimed)
+        await support(judge, row, claimed)
         spent.append(1000 * (time.process_time() - start))
     print(f"time: {statistics.median(spent):.1f} ms CPU for the support of an answer, median")
 
@@ -226,8 +215,7 @@ def main() -> None:
         names = ("ragtruth_qa.jsonl", "ragtruth_qa_train_rest.jsonl", "halueval_qa.jsonl")
         files = [given.data / name for name in names if (given.data / name).is_file()]
     for path in files:
-        rows = read(path, given.limit)
-        report_seen(judge, rows, path.stem)
+        report_seen(judge, read(path, given.limit), path.stem)
 
 
 if __name__ == "__main__":

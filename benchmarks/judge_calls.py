@@ -22,11 +22,8 @@ this text. If `make bench` has installed ragas, the table also has its faithfuln
 from __future__ import annotations
 
 import json
-import multiprocessing
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from multiprocessing.connection import Connection
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.peers.environments import BUILD, made
@@ -59,8 +56,6 @@ MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
 """Maximum number of calls per sample. The ten metrics need eight calls, one call to generate
 questions, and six calls for Nvidia's independent ratings.
 """
-PUBLISHED = (35, 153_000)
-"""Calls and characters per sample that the most popular library needs for the ten metrics."""
 
 
 class CountingChat:
@@ -92,13 +87,9 @@ def cost(metrics: Sequence[str], count: int) -> dict[str, float]:
             outcomes = evals.evaluate(Sample.from_dict(given)).values()
             absent = [one for one in outcomes if isinstance(one, NotScored)]
             failed += sum(one.cause is not Cause.MISSING_INPUT for one in absent)
-    return {
-        "calls": chat.calls / count,
-        "chars": chat.chars / count,
-        "with_shape": chat.chars_with_shape / count,
-        "replied": chat.replied / count,
-        "failed": failed,
-    }
+    row = {"calls": chat.calls, "chars": chat.chars, "with_shape": chat.chars_with_shape}
+    row |= {"replied": chat.replied}
+    return {**{name: number / count for name, number in row.items()}, "failed": failed}
 
 
 def cached(stagger: bool, count: int) -> float:
@@ -159,49 +150,24 @@ def evals_at(url: str, name: str, **options: Any) -> RagEval:
 
 def samples_a_minute(name: str, count: int) -> float:
     drawn = samples(count)
-    with serving(latency=0.1) as url:
-        limits = {"judge_concurrency": 64, "queue_size": count + 1}
-        with evals_at(url, name, **limits) as evals:
-            evals.evaluate(samples(1, seed=1)[0])
-            began = time.perf_counter()
-            for sample in drawn:
-                evals.submit(sample)
-            evals.flush(3600)
-            return 60 * count / (time.perf_counter() - began)
-
-
-@contextmanager
-def serving(latency: float) -> Iterator[str]:
-    ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, latency))
-    process.start()
-    try:
-        yield ours.recv()
-    finally:
-        ours.send("stop")
-        process.join(10)
-
-
-def _serve(connection: Connection, latency: float) -> None:
-    with DecisionServer(latency=latency, keep=False) as server:
-        connection.send(server.url)
-        connection.recv()
+    limits = {"judge_concurrency": 64, "queue_size": count + 1}
+    with (
+        DecisionServer(latency=0.1, keep=False) as server,
+        evals_at(server.url, name, **limits) as evals,
+    ):
+        evals.evaluate(samples(1, seed=1)[0])
+        began = time.perf_counter()
+        for sample in drawn:
+            evals.submit(sample)
+        evals.flush(3600)
+        return 60 * count / (time.perf_counter() - began)
 
 
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=50)
-    parser.add_argument(
-        "--speed",
-        type=int,
-        default=500,
-        help="measure samples per minute with this number of samples",
-    )
-    parser.add_argument("--only-judges", action="store_true", help="print only the last table")
+    parser.add_argument("--speed", type=int, default=500, help="samples of the last column")
     given = parser.parse_args()
-    if given.only_judges:
-        written(by_judge(given.samples, given.speed), given.json)
-        return
     print(f"{given.samples} samples, five contexts of 120 words; per sample:")
     rows = [
         {"metrics": name, **cost(metrics, given.samples), "most calls": MOST[name]}
@@ -213,7 +179,6 @@ def main() -> None:
         how = "staggered" if stagger else "all at once"
         print(f"contexts served by a prompt cache, ten metrics, {how}: {share:.0%}")
     written(by_judge(min(given.samples, 10), given.speed), None)
-    print(f"best-known library, ten metrics: {PUBLISHED[0]} calls, {PUBLISHED[1]:,} characters")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -123,10 +122,7 @@ def _start(folder: Path, url: str, platform: str, name: str, *more: str) -> subp
 
 
 def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
-    """Wait for the application's first accepted sample.
-
-    Earlier, the application has nothing to lose.
-    """
+    """Wait for the application's first accepted sample: earlier, it has nothing to lose."""
     told = folder / "told"
     while not (told.exists() and f" {name} " in told.read_text()):
         if app.poll() is not None:
@@ -135,11 +131,7 @@ def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
 
 
 def _stored(folder: Path, name: str) -> list[str]:
-    """Wait until the last accepted sample is on disk.
-
-    Returns:
-        That sample and all samples accepted before.
-    """
+    """Wait until the last accepted sample is on disk. Return the accepted samples."""
     seen = [line.split()[0] for line in (folder / "told").read_text().splitlines()]
     own = [sample_id for sample_id in seen if sample_id.startswith(f"{name}-")]
     results = folder / "results.jsonl"
@@ -160,7 +152,7 @@ def _is_on_disk(spool: Path, sample_id: str) -> bool:
 
 
 def _kill(app: subprocess.Popen[bytes]) -> None:
-    app.send_signal(signal.SIGKILL)
+    app.kill()
     app.wait()
 
 
@@ -190,28 +182,20 @@ def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]
     config = RagEvalConfig(spool=str(folder / "spool"))
     books = RagEval(judge="heuristic", config=config, embedder="none").spooled()
     results = sum(map(len, found.values()))
-    return {
-        "seen": len(told),
-        "lost": len(ages),
-        "oldest_lost": max(ages, default=0.0),
-        "lost_late": sum(age > 0.1 for age in ages),
-        "lost_50": sum(age > 0.05 for age in ages),
-        "lost_stored": len(stored - found.keys()),
-        "delivered": results,
-        "repeated": len(texts) - broken - results,
-        "twice": max(results, books.get("scored", 0)) - len(found),
-        "broken": broken,
-        "at_least_once": len((folder / "calls").read_text().splitlines()),
-        "books": dict(books),
-    }
+    row = {"seen": len(told), "lost": len(ages), "oldest_lost": max(ages, default=0.0)}
+    row |= {"lost_late": sum(age > 0.1 for age in ages), "lost_50": sum(age > 0.05 for age in ages)}
+    row |= {"lost_stored": len(stored - found.keys()), "delivered": results, "broken": broken}
+    row["repeated"] = len(texts) - broken - results
+    row["twice"] = max(results, books.get("scored", 0)) - len(found)
+    row["at_least_once"] = len((folder / "calls").read_text().splitlines())
+    return {**row, "books": dict(books)}
 
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--processes", type=int, default=3)
+    for name, default in (("--kills", 100), ("--processes", 3), ("--seed", 1)):
+        parser.add_argument(name, type=int, default=default)
     parser.add_argument("--platform-ms", type=float, default=50.0)
-    parser.add_argument("--seed", type=int, default=1)
     for hidden in ("--app", "--url", "--platform", "--name"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     parser.add_argument("--drain", action="store_true", help=argparse.SUPPRESS)

@@ -11,18 +11,7 @@ from typing import Any
 from llama_index.core import Document, MockEmbedding, VectorStoreIndex, set_global_tokenizer
 from llama_index.core.llms import MockLLM
 
-from benchmarks.added_cpu import (
-    CALL_GATE,
-    EVALUATED,
-    PLAIN,
-    SAMPLED_OUT,
-    STREAM_GATE,
-    Request,
-    Variant,
-    compared,
-    ours,
-    overhead_parser,
-)
+from benchmarks.added_cpu import CALL_GATE, STREAM_GATE, Request, both, compared, overhead_parser
 from rag_eval_hooks_llama_index import enable
 
 QUESTION = "At what time does the ferry to Skarn leave the quay?"
@@ -50,12 +39,7 @@ def main() -> None:
         ("aquery", lambda _: LOOP.run_until_complete(called.aquery(QUESTION)), CALL_GATE),
         ("stream 300", lambda _: list(streamed.query(QUESTION).response_gen), STREAM_GATE),
     ]
-    variants = {
-        PLAIN: Variant(),
-        SAMPLED_OUT: ours(0.0, enable=enable),
-        EVALUATED: ours(1.0, enable=enable),
-    }
-    compared("llama_index", requests, variants, options.rounds, options.json)
+    compared("llama_index", requests, both(enable=enable), options.rounds, options.json)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
-"""Measure other libraries in their own environments, and write the page of the benchmarks.
+"""Measure other libraries in their own environments. Print tables, and write the rows as JSON.
 
-The command prints a table for each part and writes its rows as JSON. `--page` also writes
-docs/benchmarks.md from these rows and from the rows of `make bench` in build/bench.
+`--page` also writes docs/benchmarks.md from these rows and from those of `make bench`.
 
-    python -m benchmarks.peers [--only PEER ...] [--rounds 40] [--samples 40]
-        [--json build/bench/peers.json] [--page]
+    python -m benchmarks.peers [--only PEER ...] [--rounds 40] [--samples 40] [--page]
 """
 
 from __future__ import annotations
@@ -40,10 +38,6 @@ _NAMES: Final = {
 """Column titles on the page, by column name in a benchmark."""
 
 
-def tables(results: Mapping[str, Sequence[Row]]) -> dict[str, str]:
-    return {part: _table(list(map(_flat, rows))) for part, rows in results.items() if rows}
-
-
 def _flat(row: Row) -> Row:
     flat = {key: value for key, value in row.items() if key != "rows"}
     for each in row.get("rows", ()):
@@ -51,13 +45,12 @@ def _flat(row: Row) -> Row:
     return flat
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(given: Sequence[Row]) -> str:
+    rows = list(map(_flat, given))
     head = list(dict.fromkeys(key for row in rows for key in row))
     cells = [[shown(row.get(key)).replace("|", "/") for key in head] for row in rows]
-    lines = [" | ".join(line) for line in ([_NAMES.get(key, key) for key in head], *cells)]
-    return "\n".join(
-        [f"| {lines[0]} |", "|" + "---|" * len(head), *(f"| {x} |" for x in lines[1:])]
-    )
+    titles, *lines = (f"| {' | '.join(c)} |" for c in ([_NAMES.get(k, k) for k in head], *cells))
+    return "\n".join([titles, "|" + "---|" * len(head), *lines])
 
 
 def page(results: Mapping[str, Sequence[Row]]) -> str:
@@ -69,7 +62,7 @@ def page(results: Mapping[str, Sequence[Row]]) -> str:
     parts = re.findall(r"^\{(\w+)\}$", "\n".join(sections), re.M)
     files = {part: BUILD / f"{part}.json" for part in parts}
     own = {p: json.loads(file.read_text("utf-8")) for p, file in files.items() if file.exists()}
-    filled = {f"{{{part}}}": table for part, table in tables({**results, **own}).items()}
+    filled = {f"{{{part}}}": _table(rows) for part, rows in {**results, **own}.items() if rows}
     machine = f"Python {platform.python_version()} on {platform.machine()}"
     date, machine = datetime.date.today().isoformat(), f"{machine} with {os.cpu_count()} CPUs"
     text = [head.replace("{date}", date).replace("{machine}", machine)]
@@ -89,8 +82,8 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     results = measured(options.only, rounds=options.rounds, count=options.samples)
-    for part, table in tables(results).items():
-        print(f"\n{part}\n{table}")
+    for part, rows in results.items():
+        print(f"\n{part}\n{_table(rows)}" if rows else f"\n{part}: none")
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(results, indent=2), encoding="utf-8")
     if options.page:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -28,13 +29,7 @@ class PeerFailure(Exception):
 
 
 def made(peer: str) -> Path:
-    """Return the Python interpreter of a library's environment.
-
-    If the pins changed, create the environment again.
-
-    Raises:
-        PeerFailure: The pinned versions cannot be installed.
-    """
+    """Return the Python interpreter of a library's environment, made again if its pins changed."""
     pins = REQUIREMENTS / f"{peer}.txt"
     environment = BUILD / peer
     python, stamp = environment / "bin" / "python", environment / "pins.txt"
@@ -49,11 +44,7 @@ def made(peer: str) -> Path:
 
 
 def run(command: Sequence[str], *, text: str = "", timeout: float = 900, **variables: str) -> str:
-    """Run a command with a text as standard input, and return its output.
-
-    Raises:
-        PeerFailure: The command fails or times out.
-    """
+    """Run a command with a text as standard input, and return its output."""
     BUILD.mkdir(parents=True, exist_ok=True)
     known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     how: dict[str, Any] = {"env": known | variables, "cwd": BUILD, "timeout": timeout}
@@ -69,21 +60,14 @@ def run(command: Sequence[str], *, text: str = "", timeout: float = 900, **varia
     return done.stdout
 
 
-def driven(python: Path, module: str, *arguments: str, text: str = "") -> Any:
-    """Run a driver of this package. Parse the last output line as JSON.
-
-    Raises:
-        PeerFailure: The driver fails.
-    """
+def driven(python: Path, module: str, arguments: Sequence[str], text: str = "") -> Any:
+    """Run a driver of this package. Parse the last output line as JSON."""
     command = [str(python), "-m", f"benchmarks.peers.{module}", *arguments]
     source = f"{ROOT}{os.pathsep}{ROOT / 'integrations'}"
     return json.loads(run(command, text=text, PYTHONPATH=source).strip().splitlines()[-1])
 
 
 def version(peer: str) -> str:
-    name = PACKAGES.get(peer, peer).lower()
-    for line in (REQUIREMENTS / f"{peer}.txt").read_text(encoding="utf-8").splitlines():
-        package, _, number = line.partition("==")
-        if package.lower().replace("_", "-") == name:
-            return number
-    return "this tree"
+    name = PACKAGES.get(peer, peer).lower().replace("-", "[-_]")
+    found = re.search(rf"(?im)^{name}==(.+)$", (REQUIREMENTS / f"{peer}.txt").read_text("utf-8"))
+    return found[1] if found else "this tree"

@@ -1,7 +1,6 @@
-"""Score the faithfulness of samples with one library and a judge server.
+"""Score the faithfulness of samples with one library and a judge server, eight at a time.
 
-The benchmark runs in the library's environment, with eight samples at a time. The benchmark prints
-scores, wall time and CPU time. Imports are not measured.
+The benchmark runs in the library's environment. Imports are not measured.
 
     python -m benchmarks.peers.judging rag-eval-hooks http://127.0.0.1:8000/v1 < samples.json
 """

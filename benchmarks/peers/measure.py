@@ -25,12 +25,9 @@ Results = dict[str, list[Row]]
 
 
 def measured(peers: Iterable[str], *, rounds: int, count: int) -> Results:
-    """Return the parts by name.
+    """Return the parts by name, of our library and of other libraries.
 
-    Args:
-        peers: The other libraries. The result always includes our library.
-        rounds: Number of rounds of the request path.
-        count: Number of samples to judge.
+    `rounds` is the number of requests by each handler, `count` the number of samples to judge.
     """
     results: Results = {part: [] for part in ("requests", "judging", "missing")}
     pythons: dict[str, Path] = {}
@@ -46,7 +43,8 @@ def measured(peers: Iterable[str], *, rounds: int, count: int) -> Results:
 
     chosen = {OURS, *peers}
     for peer in (name for name in WATCHERS if name in chosen):
-        attempt(peer, "requests", partial(request_path, peer, rounds))
+        run = partial(driven, module="request_path", arguments=(peer, "--rounds", str(rounds)))
+        attempt(peer, "requests", run)
     for condition in CONDITIONS:
         for peer in (name for name in (OURS, *JUDGES) if name in chosen):
             attempt(peer, "judging", partial(judged, peer, condition=condition, count=count))
@@ -54,34 +52,21 @@ def measured(peers: Iterable[str], *, rounds: int, count: int) -> Results:
     return results
 
 
-def request_path(peer: str, rounds: int, python: Path) -> Row:
-    found: Row = driven(python, "request_path", peer, "--rounds", str(rounds))
-    return found
-
-
 def judged(library: str, python: Path, condition: str, count: int) -> Row:
     """Return a library's scores, and the number of calls to the judge server."""
     faults = [Fault(kind=FaultKind.SERVER_ERROR, rate=0.2)] if "500" in condition else []
     replies = replier(library, 0.2 if "corrupted" in condition else 0.0)
     given = [
-        {
-            "question": sample.question,
-            "contexts": [context.text for context in sample.contexts or ()],
-            "answer": sample.answer,
-        }
-        for sample in samples(count)
+        {"question": one.question, "contexts": [c.text for c in one.contexts or ()]}
+        | {"answer": one.answer}
+        for one in samples(count)
     ]
     with JudgeServer(replies=replies, faults=faults) as server:
-        found = driven(python, "judging", library, server.url, text=json.dumps(given))
+        found = driven(python, "judging", (library, server.url), text=json.dumps(given))
         calls = server.calls()
-    return {
-        "condition": condition,
-        "samples": count,
-        "calls": len(calls) / count,
-        "chars": sum(call.prompt_chars for call in calls) / count,
-        **found,
-        "scored": sum(score is not None for score in found["scores"]),
-    }
+    chars = sum(call.prompt_chars for call in calls) / count
+    row = {"condition": condition, "samples": count, "calls": len(calls) / count, "chars": chars}
+    return {**row, **found, "scored": sum(score is not None for score in found["scores"])}
 
 
 def _compare_with_clean(rows: list[Row]) -> None:

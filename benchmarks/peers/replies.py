@@ -17,10 +17,7 @@ Body = Mapping[str, Any]
 def replier(library: str, corrupted: float = 0.0) -> Callable[[Body], str]:
     """Return a function that replies to a library's requests.
 
-    Args:
-        library: The library.
-        corrupted: Share of replies that stop in the middle. The call's number decides, so each
-            library gets the corrupted replies at the same calls.
+    The share `corrupted` of the replies, by the call's number, stops in the middle.
     """
     reply, draw = REPLIES[library], random.Random(19)
 

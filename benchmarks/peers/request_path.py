@@ -1,9 +1,6 @@
-"""Measure the CPU that another library's handler adds to a request.
+"""Measure the CPU that our handler and another library's handler add, in its environment.
 
-The benchmark runs in the library's environment, with our source. In one process, requests run
-without a handler, with our handler and with the library's handler.
-
-    python -m benchmarks.peers.request_path openinference [--rounds 40]
+python -m benchmarks.peers.request_path openinference [--rounds 40]
 """
 
 from __future__ import annotations
@@ -20,16 +17,7 @@ from typing import Any
 
 from opentelemetry import metrics
 
-from benchmarks.added_cpu import (
-    EVALUATED,
-    PLAIN,
-    SAMPLED_OUT,
-    Tracing,
-    Variant,
-    measure,
-    openinference,
-    ours,
-)
+from benchmarks.added_cpu import PLAIN, Tracing, Variant, both, measure, openinference
 from benchmarks.handler_overhead import QUESTION, build_chain, handler, invoke
 
 load = importlib.import_module
@@ -54,11 +42,7 @@ def traceloop(tracing: Tracing) -> Variant:
 
 
 def deepeval() -> Variant:
-    """Return DeepEval's handler, set up as in a test of DeepEval's traces.
-
-    The handler builds a trace document and keeps the last document. Without a key, the handler
-    sends nothing.
-    """
+    """Return DeepEval's handler, which keeps the last trace. Without a key, it sends nothing."""
     os.environ |= {"DEEPEVAL_TELEMETRY_OPT_OUT": "1", "CONFIDENT_TRACE_VERBOSE": "0"}
     testing = load("deepeval.tracing.trace_test_manager").trace_testing_manager
     testing.test_name = "bench"
@@ -75,10 +59,8 @@ def variant(peer: str, tracing: Tracing) -> Variant:
     """Return a library's instrumentation, which exports spans to memory."""
     if peer == "deepeval":
         return deepeval()
-    if peer == "openinference":
-        made = openinference("langchain", tracing)
-    else:
-        made = langfuse(tracing) if peer == "langfuse" else traceloop(tracing)
+    makers = {"langfuse": langfuse, "traceloop": traceloop}
+    made = makers[peer](tracing) if peer in makers else openinference("langchain", tracing)
 
     def clear() -> None:
         if not tracing.exporter.get_finished_spans():
@@ -95,12 +77,8 @@ def compared(peer: str, rounds: int) -> dict[str, Any]:
         if tracing.exporter.get_finished_spans():
             raise RuntimeError("the peer watched a plain request")
 
-    variants = {
-        PLAIN: Variant(clear=unseen),
-        SAMPLED_OUT: ours(0.0, handler),
-        EVALUATED: ours(1.0, handler),
-        peer: variant(peer, tracing),
-    }
+    plain = {PLAIN: Variant(clear=unseen)}
+    variants = {**both(handler), peer: variant(peer, tracing), **plain}
     request = functools.partial(invoke, build_chain(), QUESTION)
     row = measure(request, variants, rounds)
     costs = [
