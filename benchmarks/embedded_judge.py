@@ -127,13 +127,11 @@ def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
     wrong = sum((value < 1) == right for value, right in scored)
     true = sum(not right for _, right in scored)
     some = max(len(scored), 1)
-    print(
-        f"{name}: ragas.faithfulness AUROC {auroc(scored):.3f}, undefined "
-        f"{1 - len(scored) / count:.3f}, flagged {flagged / some:.3f}, "
-        f"true {true / some:.3f}, sure and wrong {wrong / count:.3f}; "
-        f"risk AUROC {auroc(risks):.3f} ({count})"
-    )
-    print(f"{name}: word overlap AUROC {auroc(overlap):.3f}")
+    figures = {"AUROC": auroc(scored), "undefined": 1 - len(scored) / count}
+    figures |= {"flagged": flagged / some, "true": true / some, "sure and wrong": wrong / count}
+    figures |= {"risk AUROC": auroc(risks), "word overlap AUROC": auroc(overlap)}
+    told = ", ".join(f"{of} {figure:.3f}" for of, figure in figures.items())
+    print(f"{name}: ragas.faithfulness {told} ({count})")
 
 
 async def report_relevance(judge: HeuristicJudge, rows: Sequence[Row]) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -51,12 +50,8 @@ ROOMS: Final = (
 
 def python_files(*parts: str) -> list[Path]:
     paths = [(ROOT / CORE / part).resolve() for part in parts]
-    return sorted(
-        file
-        for path in paths
-        for file in (path.rglob("*.py") if path.is_dir() else [path])
-        if file.is_file()
-    )
+    found = (file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path]))
+    return sorted(file for file in found if file.is_file())
 
 
 def lines_of(files: list[Path]) -> int:
@@ -73,22 +68,6 @@ def function_lengths(files: list[Path]) -> list[int]:
     return sorted((node.end_lineno or node.lineno) - node.lineno + 1 for node in functions)
 
 
-def lone_modules(files: list[Path]) -> int:
-    names = {
-        ".".join(file.relative_to(ROOT).with_suffix("").parts)
-        for file in files
-        if file.is_relative_to(ROOT / CORE)
-    }
-    importers: Counter[str] = Counter()
-    for file in files:
-        found = set()
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        importers.update(found & names)
-    return sum(importers[name] == 1 for name in names)
-
-
 def main() -> int:
     over = []
     for room in ROOMS:
@@ -102,7 +81,6 @@ def main() -> int:
     print(f"product: {lines_of(product):,} lines in {len(product)} modules")
     print(f"longest module: {lines_of([longest])} lines, {longest.relative_to(ROOT)}")
     print(f"functions: p90 {lengths[len(lengths) * 9 // 10]}, longest {lengths[-1]} lines")
-    print(f"modules with one importer: {lone_modules(product)}")
     for name in over:
         print(f"OVER THE LIMIT: {name}")
     return 1 if over else 0

@@ -92,17 +92,15 @@ DESIGNS: dict[str, Callable[[random.Random], Drawn]] = {
 
 
 def coverage(name: str, runs: int, chance: random.Random) -> dict[str, object]:
-    """Return the share of intervals that contain the true mean, and the intervals' width."""
+    """Return the share of intervals that contain the true mean."""
     hits = plain_hits = samples = 0
-    width = 0.0
     for _ in range(runs):
         rows, truth = DESIGNS[name](chance)
         found = summarise(rows)[None].metrics[METRIC].estimate
         plain = mean_of([one.normalized for each in rows for one in each.scores.values()])
         hits, plain_hits = hits + holds(found, truth), plain_hits + holds(plain, truth)
         samples += len(rows)
-        width += 0.0 if found is None else (found.high or 1.0) - (found.low or 0.0)
-    shares = {"coverage": hits / runs, "plain": plain_hits / runs, "width": width / runs}
+    shares = {"coverage": hits / runs, "plain": plain_hits / runs}
     return {"design": name, "samples": samples / runs, **shares}
 
 

@@ -2,21 +2,13 @@
 
     python -m benchmarks.judge_calls [--samples 50] [--speed 500] [--json FILE]
 
-The first table uses a truthful judge in the same process. Its columns per sample:
+The first table uses a truthful judge in the same process. Its columns per sample: `calls`, characters
+of the prompts (`chars`), the same where the prompt describes the reply's form (`with_shape`),
+characters of the replies, and `failed` metrics over all samples. A line below it shows the share of
+context characters that a prompt cache serves, which knows a prompt's beginning after its first reply.
 
-- calls: judge calls. Embedding calls are not counted.
-- chars: characters of the system and user texts.
-- with_shape: the same for endpoints without JSON Schema, whose prompt describes the reply's form.
-- replied: characters of the replies.
-- failed: metrics without a score because of a failure, over all samples.
-
-A line below the table shows the share of context characters that a prompt cache serves. The
-simulated cache knows the beginning of a prompt after its first reply.
-
-The last table compares judges on the eight metrics that a decision model can decide. The table
-shows requests, characters and output tokens per sample, and samples per minute with a server that
-replies after 100 ms. `characters` counts the text for the model, and `bytes` adds the JSON around
-this text. If `make bench` has installed ragas, the table also has its faithfulness metric.
+The last table compares judges on the eight metrics that a decision model can decide, with samples
+per minute if the server replies after 100 ms. `bytes` adds the JSON around the `characters`.
 """
 
 from __future__ import annotations
@@ -26,8 +18,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.peers.environments import BUILD, made
-from benchmarks.peers.measure import judged
 from benchmarks.table import parser_of, written
 from rag_eval_hooks import Cascade, NotScored, RagEval, Sample
 from rag_eval_hooks.judges.llm import LLMJudge
@@ -135,11 +125,6 @@ def by_judge(count: int, speed: int) -> list[dict[str, Any]]:
         row = {"judge": name, "requests": (len(chats) + len(decisions)) / count}
         row |= {"characters": chars / count, "bytes": sent / count, "tokens out": replied / count}
         rows.append({**row, "a minute": samples_a_minute(name, speed) if speed else None})
-    if (BUILD / "ragas" / "pins.txt").exists():
-        peer = judged("ragas", made("ragas"), "as sent", count)
-        row = {"judge": "ragas (faithfulness)", "requests": peer["calls"]}
-        row |= {"characters": peer["chars"], "bytes": None, "tokens out": None}
-        rows.append({**row, "a minute": 60 * count / peer["wall_s"]})
     return rows
 
 

@@ -1,11 +1,9 @@
-"""Measure the samples per second that reach a slow, failing platform, and the cost of a sink.
+"""Measure the samples per second that reach a slow, failing platform.
 
 A local server replaces Phoenix, MLflow or Langfuse, and answers each request after `--latency`
 seconds. The server answers a fraction `--failures` of the requests with 500 or 429. In half of
 these cases the server has already stored the scores. Each row shows the samples per second,
 relative to one request at a time, and the number of scores that were lost or stored twice.
-
-The last row shows a user's function: the CPU of a delivery, relative to a direct call.
 
     python -m benchmarks.sink_throughput [--samples 600] [--latency 0.1] [--failures 0.08]
 """
@@ -104,17 +102,15 @@ def evaluation(number: int, scores: int) -> Evaluation:
     return Evaluation(sample=sample, outcomes=outcomes, probability=1.0, start=1, end=2)
 
 
-def delivered(
-    sink: AnySink, evaluations: Sequence[Evaluation], clock: Callable[[], float]
-) -> float:
+def delivered(sink: AnySink, evaluations: Sequence[Evaluation]) -> float:
     incidents = Incidents()
     outbox = Outbox(None, max_bytes=0, incidents=incidents)
     delivery = Dispatch([sink], RagEvalConfig(), incidents, outbox, revive=from_text)
-    began = clock()
+    began = time.monotonic()
     for one in evaluations:
         delivery.put(delivery.jobs(one, time.time()))
     delivery.flush(300)
-    took = clock() - began
+    took = time.monotonic() - began
     delivery.close()
     return took
 
@@ -124,32 +120,13 @@ def throughput(name: str, scores: int, args: argparse.Namespace) -> dict[str, ob
     platform = Platform(args.latency, args.failures)
     evaluations = [evaluation(number, scores) for number in range(args.samples)]
     with PlatformServer(platform.answer) as server:
-        took = delivered(SINKS[name](server.url), evaluations, time.monotonic)
+        took = delivered(SINKS[name](server.url), evaluations)
     requests_of_one = 1 + scores if name == "mlflow" else 1
     rate, expected = args.samples / took, args.samples * scores
     row = {"sink": name, "scores": scores, "samples/s": rate}
     row |= {"times one request": rate * args.latency * requests_of_one, "results": expected}
     lost, twice = expected - len(platform.stored), sum(n > 1 for n in platform.stored.values())
-    return {**row, "lost": lost, "twice": twice, "CPU us": None}
-
-
-def function_cost(samples: int) -> dict[str, object]:
-    """Return the CPU of a delivery to a function, minus the CPU of a direct call."""
-    calls: list[Any] = []
-
-    def function(sample: Sample, outcomes: Any) -> None:
-        calls.append(outcomes)
-
-    evaluations = [evaluation(number, 3) for number in range(samples)]
-    began = time.process_time()
-    for one in evaluations:
-        function(one.sample, one.outcomes)
-    plain = time.process_time() - began
-    spent = delivered(function, evaluations, time.process_time)
-    assert len(calls) == 2 * samples
-    row = {"sink": "function", "scores": 3, "samples/s": None, "times one request": None}
-    counted = {"results": 3 * samples, "lost": 0, "twice": 0}
-    return {**row, **counted, "CPU us": (spent - plain) / samples * 1e6}
+    return {**row, "lost": lost, "twice": twice}
 
 
 def main() -> None:
@@ -159,7 +136,7 @@ def main() -> None:
     parser.add_argument("--failures", type=float, default=0.08)
     args = parser.parse_args()
     rows = [throughput(name, scores, args) for name in SINKS for scores in (1, 3)]
-    written([*rows, function_cost(2_000)], args.json)
+    written(rows, args.json)
 
 
 if __name__ == "__main__":

@@ -123,8 +123,7 @@ class Application:
 
 
 def _memory_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * 4096 / 1e6
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096 / 1e6
 
 
 def check_books(app: Application, path: Path) -> Iterator[str]:
