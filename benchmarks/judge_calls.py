@@ -2,10 +2,10 @@
 
     python -m benchmarks.judge_calls [--samples 50] [--speed 500] [--json FILE]
 
-The first table uses a truthful judge in the same process. Its columns per sample: `calls`, characters
-of the prompts (`chars`), the same where the prompt describes the reply's form (`with_shape`),
-characters of the replies, and `failed` metrics over all samples. A line below it shows the share of
-context characters that a prompt cache serves, which knows a prompt's beginning after its first reply.
+The first table uses a truthful judge in the same process. Its columns per sample: `calls`, `chars`
+of the prompts, the same where the prompt describes the reply's form (`with_shape`), characters of
+the replies, and `failed` metrics over all samples. A line below shows the share of context
+characters that a prompt cache serves. The cache knows a prompt's beginning after its first reply.
 
 The last table compares judges on the eight metrics that a decision model can decide, with samples
 per minute if the server replies after 100 ms. `bytes` adds the JSON around the `characters`.
