@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -15,9 +17,10 @@ from rag_eval_hooks.delivery.jsonl import open_private
 from rag_eval_hooks.errors import ConfigError, RagEvalError
 from rag_eval_hooks.providers import JUDGES
 from rag_eval_hooks.results import Cuts, FailCondition, Results, read
-from rag_eval_hooks.results.select import time_of
 
 N = TypeVar("N", int, float)
+_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 UNSCORED: Final = 3
 """Exit code if a metric has no value."""
 
@@ -43,6 +46,24 @@ def _cut(text: str) -> tuple[str, Cuts]:
     metric, values = _pair(text)
     low, high = (_within(float(value), 0, 1) for value in values.split(":"))
     return metric, Cuts(high=_within(high, low), low=low)
+
+
+def time_of(text: str, now: datetime | None = None) -> datetime:
+    """Parse `24h`, `7d`, `today`, or an ISO date and time, in UTC.
+
+    Raises:
+        ValueError: The text is not a time.
+    """
+    now = now or datetime.now(UTC)
+    if text == "today":
+        return now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if match := _SPAN.fullmatch(text.strip()):
+        try:
+            return now - timedelta(**{_UNITS[match[2]]: float(match[1])})
+        except OverflowError as error:
+            raise ValueError(f"{text} reaches back before year 1") from error
+    named = datetime.fromisoformat(text)
+    return named.replace(tzinfo=named.tzinfo or UTC)
 
 
 _TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {

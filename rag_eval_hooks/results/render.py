@@ -9,21 +9,18 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib import resources
 from typing import Any, ClassVar, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.explanation import prose
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
-from rag_eval_hooks.results.diagnose import CUTS
+from rag_eval_hooks.results.diagnose import CUTS, badness, faithfulness_of
 from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.report import ResultReport
-from rag_eval_hooks.results.select import FAITHFULNESS, badness, faithfulness_of
 from rag_eval_hooks.results.summary import MetricSummary, band_of
 from rag_eval_hooks.score import Cause, NotScored, Score
 
@@ -177,16 +174,7 @@ def as_html(report: ResultReport) -> str:
         "rules": [[position[id(row)] for row in each.rows] for each in report.diagnoses],
         "samples": [_entry(row, metrics) for row in rows],
     }
-    folder = resources.files("rag_eval_hooks.results") / "templates"
-    return _rendered(
-        "report.html.j2",
-        report=report,
-        ranked="faithfulness first" if set(FAITHFULNESS) & set(metrics) else "all scores",
-        style=Markup((folder / "report.css").read_text("utf-8")),
-        script=Markup((folder / "report.js").read_text("utf-8")),
-        index=Markup(_in_script(index)),
-        blocks=list(_blocks(rows)),
-    )
+    return _rendered("report.html.j2", report=report, index=index, blocks=_blocks(rows))
 
 
 def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
@@ -250,9 +238,3 @@ def _marked(text: str, quotes: Iterable[str]) -> Markup:
             shown += text[end:start] + Markup("<mark>{}</mark>").format(quote)
             end = start + len(quote)
     return shown + text[end:]
-
-
-def _in_script(value: Any) -> str:
-    """Return JSON that cannot close the surrounding script element."""
-    text = encodable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

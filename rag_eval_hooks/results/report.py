@@ -12,10 +12,9 @@ from typing import Any, Final
 from rag_eval_hooks.datasets.data_rows import ROW_KEY
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
-from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, diagnose
+from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, diagnose, worst
 from rag_eval_hooks.results.labels import LabelledMean, Labels, labelled_means
 from rag_eval_hooks.results.read import Results
-from rag_eval_hooks.results.select import worst
 from rag_eval_hooks.results.summary import (
     MetricSummary,
     ResultGroup,

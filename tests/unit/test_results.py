@@ -14,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import NotScored, Outcome, Sample, Score
+from rag_eval_hooks.cli.arguments import time_of
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import (
@@ -34,7 +35,6 @@ from rag_eval_hooks.results import (
 from rag_eval_hooks.results.compare import Trend
 from rag_eval_hooks.results.diagnose import standard_rules
 from rag_eval_hooks.results.estimate import LEAST_LABELS
-from rag_eval_hooks.results.select import time_of
 from rag_eval_hooks.results.summary import DATA
 from rag_eval_hooks.score import UNIT, Cause
 from tests.golden.measure import BY_ID
