@@ -3,8 +3,6 @@ from __future__ import annotations
 import random
 from typing import Final
 
-__all__ = ["pause_after"]
-
 _FIRST: Final = 0.5
 _LONGEST: Final = 15.0
 _MOST_DOUBLINGS: Final = 10

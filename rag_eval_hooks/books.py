@@ -15,8 +15,7 @@ from rag_eval_hooks.score import Cause
 
 __all__ = ["Books", "Stats"]
 
-_PER_ID: Final = 8
-"""Maximum number of requests that `explain` returns for one id."""
+_PER_ID: Final = 8  # maximum number of requests that `explain` returns for one id
 _BY_REASON: Final = (Column.DROPPED, Column.FAILED)
 _NOTES: Final = ("decisions", "refused", "failures", "feedback")
 

@@ -14,16 +14,13 @@ from typing import Final
 
 from rag_eval_hooks.threads import at_fork
 
-__all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "is_damage", "open_existing"]
-
 # If SQLite's message quotes invalid bytes of a damaged file, Python raises `UnicodeDecodeError`.
 FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
 # SQLite pauses up to 0.1 s between attempts, so newer processes would overtake a waiting process.
 _RETRY_S: Final = 0.002
 _FORK_PATIENCE_S: Final = 2.0
 """Maximum seconds that a fork waits for another thread to release the file."""
-_LOG_LIMIT: Final = 4_194_304
-"""Maximum bytes of the write-ahead log after a checkpoint."""
+_LOG_LIMIT: Final = 4_194_304  # maximum bytes of the write-ahead log after a checkpoint
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # A full or slow disk, missing permissions and missing memory do not mean a damaged file.
 _HARMLESS: Final = "BUSY LOCKED FULL IOERR READONLY CANTOPEN PERM NOMEM INTERRUPT TOOBIG"

@@ -16,8 +16,6 @@ from contextvars import copy_context
 from types import MethodType
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-__all__ = ["DaemonExecutor", "Loop", "at_fork"]
-
 _Methods: TypeAlias = dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]]
 _ERROR_PAUSE_S: Final = 0.25
 P = ParamSpec("P")

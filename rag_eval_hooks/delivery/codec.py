@@ -13,8 +13,6 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 
-__all__ = ["evaluation_to_text", "from_text", "lacks", "sample_of", "sample_to_text"]
-
 
 def sample_to_text(sample: Sample, decision: Decision, mark: str = "", **more: Any) -> str:
     """Return a waiting sample as ASCII JSON. `mark` identifies the redaction settings."""

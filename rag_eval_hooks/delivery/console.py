@@ -13,12 +13,9 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Outcome, Score
 from rag_eval_hooks.text.refusals import refusal
 
-__all__ = ["ConsoleSink"]
-
 _WIDTH: Final = 100
 _TEXT_CHARS: Final = 300
-_FAIR: Final = 0.5
-"""A lower normalized score is colored as bad."""
+_FAIR: Final = 0.5  # A lower normalized score is colored as bad
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _REFUSAL: Final = "(a refusal: the answer makes no claim, so its scores do not judge claims)"
 

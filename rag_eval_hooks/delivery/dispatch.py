@@ -17,7 +17,8 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery.codec import evaluation_to_text
 from rag_eval_hooks.delivery.console import ConsoleSink
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
+from rag_eval_hooks.delivery.outbox import Consumer, Outbox
+from rag_eval_hooks.delivery.outbox_file import Job
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
@@ -31,15 +32,11 @@ from rag_eval_hooks.providers import SINK_KEYS, SINKS
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.telemetry.tracing import flush_providers
 
-__all__ = ["AnySink", "Dispatch", "SinkSpec", "sink_list"]
-
 AnySink: TypeAlias = Sink | FeedbackSink | PlatformSink | SinkFunction
 SinkSpec: TypeAlias = AnySink | str
 
-_CLOSE_TIMEOUT: Final = 1.5
-"""Seconds in which all sinks together may send their remaining results."""
-_FLUSH_TIMEOUT: Final = 30.0
-"""Seconds in which a flush without a timeout may export spans."""
+_CLOSE_TIMEOUT: Final = 1.5  # seconds in which all sinks together may send their remaining results
+_FLUSH_TIMEOUT: Final = 30.0  # seconds in which a flush without a timeout may export spans
 _CHARS: Final = 500
 """Assumed number of characters in one feedback, or in one outcome without its explanation."""
 
@@ -81,7 +78,6 @@ class Dispatch:
             outbox.consume(key, Consumer(queue.capacity, self._recovered))
 
     def jobs(self, evaluation: Evaluation, accepted: float) -> list[Job]:
-        """Return a job for each sink that accepts the evaluation."""
         encode = partial(evaluation_to_text, evaluation, self._mark)
         return [
             Job(key, evaluation, encode, accepted)
@@ -113,7 +109,6 @@ class Dispatch:
         return True
 
     def check(self) -> None:
-        """Report calls that hang. A timer calls this a few times per second."""
         for queue in self._queues.values():
             queue.check()
 
@@ -135,10 +130,7 @@ class Dispatch:
         return all(flushed)
 
     def close(self) -> None:
-        """Retry waiting results once, then close all sinks.
-
-        Results that are still undelivered stay in the spool, or else are lost.
-        """
+        """Retry waiting results once, then close all sinks."""
         for queue in self._queues.values():
             queue.begin_close(_CLOSE_TIMEOUT)
         for queue in self._queues.values():

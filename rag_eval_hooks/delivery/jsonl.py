@@ -24,10 +24,7 @@ try:
 except ImportError:  # pragma: no cover - a system without POSIX file locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["SCHEMA", "JsonlSink", "open_private", "result_line", "rotated_files"]
-
-SCHEMA: Final = 1
-"""Version of the format. Readers accept every version up to their own."""
+SCHEMA: Final = 1  # version of the format. Readers accept every version up to their own.
 _CONTENT: Final = ("question", "contexts", "answer", "reference")
 
 

@@ -23,23 +23,15 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy, is_damage
 from rag_eval_hooks.threads import Loop
 
-__all__ = ["PATIENCE_S", "Consumer", "Job", "Outbox"]
-
 T = TypeVar("T")
 
-PATIENCE_S: Final = 2.0
-"""Seconds after which a sample that is not yet on disk is counted as undurable."""
-_GATHER_S: Final = 0.01
-"""Seconds in which writes join one transaction. A sample must be on disk in 50 ms."""
-_MOST_JOBS: Final = 256
-"""Maximum number of jobs per transaction."""
-_POLL_S: Final = 1.0
-"""Seconds between two searches for jobs of dead processes."""
-_FIRST_POLL_S: Final = 2.0
-"""Seconds before the first search. A forking process then leaves the jobs to its children."""
+PATIENCE_S: Final = 2.0  # seconds after which a sample that is not on disk is undurable
+_GATHER_S: Final = 0.01  # seconds in which writes join a transaction, of the 50 ms to disk
+_MOST_JOBS: Final = 256  # maximum number of jobs per transaction
+_POLL_S: Final = 1.0  # seconds between two searches for jobs of dead processes
+_FIRST_POLL_S: Final = 2.0  # a forking process leaves the jobs to its children
 _BUSY_PAUSE_S: Final = 0.1
-_ERROR_PAUSE_S: Final = 2.0
-"""Seconds between two writes to a locked or failing file."""
+_ERROR_PAUSE_S: Final = 2.0  # seconds between two writes to a locked or failing file
 _NO_SINK: Final = "spool: results are lost, because their sink is no longer configured"
 
 
@@ -47,9 +39,8 @@ class Consumer(NamedTuple):
     """Receives jobs of dead processes. Called in the outbox's thread."""
 
     capacity: Callable[[], int]
-    """Returns how many jobs the consumer can accept now."""
+    # Receives a claimed job. False leaves the job in the file.
     take: Callable[[Job], bool]
-    """Receives a claimed job. False leaves the job in the file."""
 
 
 class Outbox:
@@ -88,11 +79,9 @@ class Outbox:
             self._loop.start()
 
     def put(self, job: Job, *, for_any: bool = False) -> None:
-        """Store a job that this process owns. With `for_any`, no process owns the job."""
         self._change(job, State.FREE if for_any else State.HELD)
 
     def begin(self, job: Job) -> Future[bool]:
-        """Count a try on disk. The future is False if another process claimed the job."""
         job.tries += 1
         return self._change(job, State.HELD)
 
@@ -114,7 +103,7 @@ class Outbox:
         return self._read(outbox_file.read_counts, {})
 
     def measured(self) -> tuple[int | None, int | None]:
-        """Return the file's number of samples and of bytes, or None if the file is unreadable."""
+        """Return the file's number of samples and of bytes. None if the file is unreadable."""
         unknown: tuple[int | None, int | None] = (None, None)
         return self._read(outbox_file.read_size, unknown)
 
@@ -179,7 +168,6 @@ class Outbox:
             file.leave()
 
     def _give_up(self, before: float) -> None:
-        """Keep jobs that changed before this time in memory only."""
         with self._lock:
             for job, since in list(self._dirty.items()):
                 if not job.is_stored and since <= before:
@@ -189,7 +177,6 @@ class Outbox:
                     job.resolve()
 
     def _commit(self, file: OutboxFile) -> bool:
-        """Write one batch. Return whether the next batch can be written now."""
         with self._lock:
             batch = [(job, job.state, job.written) for job in islice(self._dirty, _MOST_JOBS)]
         changes = [(job, state) for job, state, _ in batch]
@@ -265,11 +252,7 @@ class Outbox:
         return False
 
     def _count_undurable(self, job: Job) -> None:
-        """Count a sample or feedback as undurable, once. The caller holds the lock.
-
-        A failed write is harmless if its sample is already finished, because such a sample needs no
-        row.
-        """
+        # The caller holds the lock.
         if job.is_stored or job.is_undurable:
             return
         job.is_undurable = True
@@ -279,7 +262,6 @@ class Outbox:
             self._incidents.count("feedback is lost")
 
     def _poll(self, file: OutboxFile) -> None:
-        """Extend the lease, and claim jobs of dead processes up to the consumers' capacity."""
         self._poll_at = time.monotonic() + _POLL_S
         if not file.exists:
             return

@@ -20,18 +20,10 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sqlite_file import SqliteFile, open_existing
 
-__all__ = [
-    *("EVALUATE", "FEEDBACK", "LEASE_S", "NAME", "Job", "OutboxFile", "State"),
-    *("check_spool", "read_counts", "read_results", "read_size"),
-]
-
-EVALUATE: Final = "evaluate"
-"""Consumer of samples. Every other consumer is a sink, except `FEEDBACK`."""
-FEEDBACK: Final = "feedback"
-"""Consumer of feedback on other processes' requests."""
+EVALUATE: Final = "evaluate"  # consumer of samples; all other consumers are sinks
+FEEDBACK: Final = "feedback"  # consumer of feedback on other processes' requests
 NAME: Final = "outbox.sqlite"
-LEASE_S: Final = 15.0
-"""Seconds after which other processes may claim the jobs of a silent process."""
+LEASE_S: Final = 15.0  # seconds after which other processes may claim the jobs of a silent process
 _BUSY_S: Final = 0.5
 _SQL: Final[Mapping[str, Any]] = tomllib.loads(
     files(__package__).joinpath("outbox.toml").read_text("utf-8")
@@ -40,8 +32,7 @@ _SQL: Final[Mapping[str, Any]] = tomllib.loads(
 
 class State(Enum):
     HELD = "held"
-    FREE = "free"
-    """Any process may claim the job."""
+    FREE = "free"  # any process may claim the job
     DONE = "done"
 
 
@@ -50,23 +41,19 @@ class Job:
     """One sample to evaluate, or one result for one sink. Stored in the file if `encode` is set."""
 
     consumer: str
-    payload: Any = None
-    """The sample or result. For a job claimed from the file, its stored text."""
-    encode: Callable[[], str] | None = None
-    """Returns the text to store, in the outbox's thread. None keeps the job out of the file."""
+    payload: Any = None  # the stored text if the job was claimed from the file
+    encode: Callable[[], str] | None = None  # called in the outbox's thread
     accepted: float = field(default_factory=time.time)
-    """Time at which the sample was accepted, in seconds since the epoch."""
     tries: int = 0
     state: State = State.HELD
+    # The counter and the jobs that the finishing transaction writes.
     count: str = ""
-    """Counter to increase in the transaction that finishes the job."""
     then: Sequence[Job] = ()
     # The outbox sets these fields. `row` is provisional until the commit.
     row: int | None = None
     text: str | None = None
     is_stored: bool = False
-    is_left: bool = False
-    """Whether this process has already counted the sample as `spooled`."""
+    is_left: bool = False  # this process has already counted the sample as `spooled`
     is_undurable: bool = False
     written: Future[bool] | None = None
     # A sink's queue sets these fields. Times are seconds of the monotonic clock.
@@ -86,7 +73,6 @@ class Job:
         return self.then if state is State.DONE else (self,)
 
     def resolve(self, *, is_ours: bool = True) -> None:
-        """Tell waiting callers whether the last change is on disk."""
         # The caller may have timed out and cancelled the future.
         with suppress(InvalidStateError):
             if self.written is not None:
@@ -115,16 +101,15 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Sequence[tuple[Job, State]]) -> list[bool]:
-        """Write job states in one transaction. Return which jobs belonged to this process."""
+        """Write job states. Return which jobs belonged to this process."""
         with self._transaction() as db:
             return [self._sync(db, job, state) for job, state in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
         """Claim the oldest jobs of dead processes, up to each consumer's capacity.
 
-        All processes poll every second and must not delay a sample's write. The file is therefore
-        locked only for changes. The second result is the number of removed results whose sink no
-        longer exists.
+        All processes poll, so the file is locked only for changes. Also removes old results of
+        unknown sinks and returns their number.
         """
         self._check()
         now = time.time()

@@ -15,11 +15,6 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 
-__all__ = [
-    *("Destination", "FeedbackSink", "Rejected", "RetryLater", "SendError", "Sink"),
-    *("SinkFunction", "SpanUnknown", "TooSlowError", "UserSink"),
-]
-
 
 @runtime_checkable
 class Sink(Protocol):

@@ -25,23 +25,14 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.threads import Loop
 
-__all__ = ["SinkQueue"]
-
 _FULL: Final = "outbox full"
-"""Reason for refusing a result because the waiting results exceed the memory limit."""
-_LONGEST_ASKED: Final = 60.0
-"""Maximum number of seconds that the queue pauses because of a `Retry-After` header."""
-_LONGEST_LOOK: Final = 5.0
-"""Maximum number of seconds between two attempts at a result whose span is unknown."""
-_DOWN: Final = 5
-"""Number of consecutive failures after which the sink is down and gets one result at a time."""
-_GRACE: Final = 0.1
-"""Seconds after the timeout in which a cancelled awaitable may still return."""
-_RECOVERED: Final = 64
-"""Maximum number of results to claim from the spool at once."""
+_LONGEST_ASKED: Final = 60.0  # maximum seconds of a pause that `Retry-After` requests
+_LONGEST_LOOK: Final = 5.0  # maximum seconds between two attempts at a result without a span
+_DOWN: Final = 5  # consecutive failures after which the sink is down
+_GRACE: Final = 0.1  # seconds after the timeout in which a cancelled awaitable may still return
+_RECOVERED: Final = 64  # maximum number of results to claim from the spool at once
 _LONGEST_SLEEP: Final = 3600.0
-_POLL: Final = 0.05
-"""Seconds between two checks for a hanging call during a flush."""
+_POLL: Final = 0.05  # seconds between two checks for a hanging call during a flush
 _ALONE: Final = SendError("one of several failed")
 """Failure of a request with several results. The sink then retries each result alone."""
 
@@ -49,12 +40,10 @@ _ALONE: Final = SendError("one of several failed")
 class SinkQueue:
     """Accepts results immediately, and delivers them on a separate thread. Thread-safe.
 
-    The queue retries a failed result alone after a growing pause, while other results proceed.
-    After several consecutive failures, the sink is down and receives one result at a time as a
-    probe. At any moment, taken = sent + lost + spooled + waiting.
-
-    With a spool, a result that does not fit in memory stays on disk (`spooled`). Without a spool,
-    the queue drops such a result as lost, and a user's sink gets only one attempt per result.
+    The queue retries a failed result after a growing pause, while other results proceed. A sink
+    that is down receives one result at a time. At any moment, taken = sent + lost + spooled +
+    waiting. Without a spool, a result beyond the memory limit is lost, and a user's sink gets only
+    one attempt per result.
     """
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
@@ -84,7 +73,6 @@ class SinkQueue:
         self._closing: float | None = None
 
     def put(self, job: Job, chars: int) -> None:
-        """Queue a result of `chars` characters. Never waits."""
         now = time.monotonic()
         job.chars, job.queued_at = chars, now
         # Feedback cannot be stored in the spool.
@@ -108,7 +96,6 @@ class SinkQueue:
                 self._leave(job, "no thread")
 
     def capacity(self) -> int:
-        """Return how many stored results the queue can accept now."""
         with self._lock:
             is_empty = not self._waiting and not self._flying
             if self._closing is not None:
@@ -156,7 +143,7 @@ class SinkQueue:
         return True
 
     def begin_close(self, timeout: float) -> None:
-        """Accept no more results. For up to `timeout` seconds, retry waiting results once."""
+        """Accept no more results, and retry waiting results once within `timeout` seconds."""
         with self._lock:
             if self._closing is not None:
                 return
@@ -186,7 +173,6 @@ class SinkQueue:
     # The methods below run in the sink's thread.
 
     def _step(self) -> float | None:
-        """Send the next batch. Return the seconds until the next, or None at the end."""
         with self._lock:
             now = time.monotonic()
             pause = self._pause(now)
@@ -234,7 +220,6 @@ class SinkQueue:
     # Callers of the methods below hold the lock.
 
     def _pause(self, now: float) -> float | None:
-        """Return the seconds until a batch is due, or None when the queue is closed."""
         if self._closing is not None:
             # Do not retry a sink that is down: its results are safe in the spool.
             is_safe = self._outbox.is_durable and self._is_down
@@ -306,7 +291,6 @@ class SinkQueue:
             self._report(error)
 
     def _await_span(self, job: Job, now: float) -> None:
-        """Retry a result whose span is unknown. Its last attempt is at its deadline."""
         job.is_alone = False
         if job.is_last:
             if self._closing is None:
@@ -356,7 +340,6 @@ class SinkQueue:
         self._end(job, "lost", "kept too long" if job.is_stored else reason)
 
     def _end(self, job: Job, column: str, reason: str = "") -> None:
-        """Count a finished result. Count failures of a user's sink separately."""
         self._chars -= job.chars
         self.sink.counts[column] += 1
         if column != "spooled":

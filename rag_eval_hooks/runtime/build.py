@@ -57,8 +57,6 @@ from rag_eval_hooks.telemetry.telemetry import Telemetry
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.process import RemoteFleet
 
-__all__ = ["MetricSpec", "Models", "Parts", "parts_of", "settings_of"]
-
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
 """A name, a metric, or a function of a sample that returns a number from 0 to 1 or an outcome."""
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.decision import RATE_LIMIT
-from rag_eval_hooks.delivery.outbox import Consumer, Job
-from rag_eval_hooks.delivery.outbox_file import FEEDBACK
+from rag_eval_hooks.delivery.outbox import Consumer
+from rag_eval_hooks.delivery.outbox_file import FEEDBACK, Job
 from rag_eval_hooks.evaluation.worker import Handler
 from rag_eval_hooks.feedback import Feedback, given_id
 from rag_eval_hooks.request import Column, Ending, Observer, Request
@@ -27,16 +27,12 @@ from rag_eval_hooks.suppress import suppressed
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-__all__ = ["FeedbackDesk"]
-
 _UNREADABLE: Final = ("capture_failed", "redaction_failed")
-"""Reasons for which a request is dropped without a sample."""
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CAPACITY: Final = 64
 _PAUSE_S: Final = 1.0
 """Seconds in which other processes may claim feedback that this process released."""
-_PATIENCE_S: Final = 60.0
-"""Seconds in which the process that has the request may join the feedback."""
+_PATIENCE_S: Final = 60.0  # seconds in which the process that has the request may join the feedback
 _MOST_WAITING: Final = 1000
 """Maximum number of waiting feedback calls. Invented ids must not fill the spool."""
 
@@ -54,8 +50,6 @@ class _Item:
 
 class FeedbackDesk(Observer):
     """Joins feedback with remembered requests.
-
-    Thread-safe, except for the methods that the worker thread calls.
 
     Feedback on an unknown request goes through the spool to the process that has the request.
     Without a spool, or after a minute, the feedback goes only to the sinks, with its id.
@@ -79,8 +73,7 @@ class FeedbackDesk(Observer):
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
         """Count feedback, and queue it until the request's own evaluation has finished.
 
-        Never blocks. Waiting feedback takes no slot in the worker's queue. `refusal` is a reason to
-        reject all feedback now. Returns whether the feedback is queued.
+        Waiting feedback takes no slot in the worker's queue. Returns whether it is queued.
         """
         try:
             feedback = Feedback(
@@ -103,7 +96,6 @@ class FeedbackDesk(Observer):
         return outcome in ("joined", "alone", "passed_on")
 
     def _join(self, key: str, feedback: Feedback, refusal: str | None = None) -> str | None:
-        """Queue feedback for the request with this id. Return its outcome; None if unknown."""
         request = self._memory.find(key)
         if request is None:
             return None
@@ -129,7 +121,6 @@ class FeedbackDesk(Observer):
         return self._worker.reserve(item.size) or self._worker.put(self._handler, item, item.size)
 
     def _pass_on(self, name: str, feedback: Feedback) -> str:
-        """Pass feedback to other processes, or deliver it without a request. Return the outcome."""
         if not name:
             return "unknown"
         now = time.monotonic()
@@ -154,10 +145,7 @@ class FeedbackDesk(Observer):
         return _CAPACITY if time.monotonic() >= self._look_at else 0
 
     def _take(self, job: Job) -> bool:
-        """Join feedback from the spool, or deliver overdue feedback without a request.
-
-        Returns False if another process has the request. Called in the outbox's thread.
-        """
+        """Handle feedback from the spool. Return False if another process may join it."""
         try:
             stored: dict[str, Any] = json.loads(job.payload)
             name, feedback = stored["name"], Feedback(**stored["feedback"])
@@ -183,7 +171,7 @@ class FeedbackDesk(Observer):
             self._memory.add(request)
 
     def begun(self, request: Request) -> None:
-        """Remember the sample's id, so that a sink may send feedback immediately."""
+        # A sink may send feedback on the sample's id immediately.
         if request in self._pending:
             self._memory.update(request, request.sample())
 
@@ -192,7 +180,6 @@ class FeedbackDesk(Observer):
             self._remember(request, evaluation)
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Keep the parts of a request that feedback needs, and join waiting feedback."""
         if request.by_feedback:
             return
         decision, keeps_all = request.decision, self._parts.selection.has_feedback_rules
@@ -267,7 +254,6 @@ class FeedbackDesk(Observer):
         self._books.end(item)
 
     def _sample(self, request: Request) -> Sample | None:
-        """Return the request's sample, the same for all feedback. None if the text was dropped."""
         if not self._memory.keeps_text(request):
             return None
         try:

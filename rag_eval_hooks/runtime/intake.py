@@ -25,22 +25,16 @@ from rag_eval_hooks.sample import Sample, Status
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-__all__ = ["Intake"]
-
-_MOST_WAITING: Final = 1000
-"""If more requests wait, application threads also submit requests."""
-_MOST_STUCK: Final = 10_000
-"""Maximum number of waiting requests while a rule of the application hangs."""
-_PATIENCE_S: Final = 0.5
-"""Seconds after which a rule that runs in another thread counts as hanging."""
+_MOST_WAITING: Final = 1000  # if more requests wait, application threads also submit requests
+_MOST_STUCK: Final = 10_000  # waiting requests while a rule of the application hangs
+_PATIENCE_S: Final = 0.5  # seconds after which a rule that runs in another thread counts as hanging
 _POLL_S: Final = 0.001
 
 
 class Intake:
     """Starts the span of each finished request, and submits the request later. Thread-safe.
 
-    Rules and sampling are too slow for the application's thread, so callers of `drain` submit the
-    requests. If the queue is full, the application's thread submits requests, and none is lost.
+    Rules are too slow for the application's thread, so callers of `drain` submit the requests.
     There is no lock, because a rule of the application may hang or call `stats`.
     """
 
@@ -64,10 +58,7 @@ class Intake:
         self._spans.forked()
 
     def add(self, interaction: Interaction) -> None:
-        """Start the span of a finished request, and queue it for submission.
-
-        Raises only exceptions of the application's signal handlers.
-        """
+        """Start the span of a finished request, and queue it for submission."""
         if not interaction.is_readable:
             self._pipeline.refuse("capture_failed")
             return
@@ -84,7 +75,6 @@ class Intake:
         self._added(at_once=span.is_foreign)
 
     def add_left_out(self, left: LeftOut) -> None:
-        """Queue a request that was sampled out at its start but has a retrieval. O(1)."""
         self._waiting.append((partial(_sampled_out, left), None))
         self._added(at_once=False)
 
@@ -124,10 +114,7 @@ class Intake:
         return is_accepted
 
     def drain(self) -> None:
-        """Submit all requests, and wait for submissions of other threads.
-
-        The call does not wait for a rule that hangs in another thread.
-        """
+        """Submit all requests. Wait for other threads' submissions, except hanging rules."""
         while self._submit_next():
             pass
         me = threading.get_ident()
@@ -147,7 +134,6 @@ class Intake:
         return self._spans.begin(interaction, partial(self._assembler.attributes, session))
 
     def _is_left_out(self, interaction: Interaction) -> bool:
-        """Sample a request that was not sampled at its start. If True, we write no span."""
         if self.leaves_out is None or interaction.status is not Status.OK:
             return False
         if interaction.sampling_key is None:

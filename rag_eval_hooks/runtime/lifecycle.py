@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-__all__ = ["ExitHook", "close_abandoned", "flush", "shutdown"]
-
 _POLL_S: Final = 0.25
-_STOP_TIMEOUT: Final = 2.0
-"""Maximum number of seconds to wait for cancelled work, and to close sinks and judges."""
+_STOP_TIMEOUT: Final = 2.0  # seconds to wait for cancelled work, sinks and judges
 
 
 class ExitHook:
@@ -37,11 +34,8 @@ class ExitHook:
         self._finalizers: list[Any] = []
 
     def arm(self) -> None:
-        """Register the hooks at the first sample.
-
-        Exit hooks run in reverse order. Our hooks must run before the tracer provider's hook, which
-        the application registers earlier.
-        """
+        # At the first sample: exit hooks run in reverse order, and ours must run before the hook of
+        # the tracer provider, which the application registers earlier.
         if self._is_armed:
             return
         self._is_armed = True
@@ -60,7 +54,6 @@ class ExitHook:
             self._finalizers.append(util.Finalize(None, self._at_child_end, exitpriority=0))
 
     def disarm(self) -> None:
-        """Disable the hooks after `shutdown` or in a forked child. A child registers new hooks."""
         self._is_armed = False
         atexit.unregister(self._at_exit)
         for finalizer in self._finalizers:
@@ -108,10 +101,10 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
 
 
 def shutdown(pipeline: Pipeline, timeout: float) -> bool:
-    """Reject new requests, finish pending requests within `timeout` seconds, and close. Idempotent.
+    """Finish pending requests within `timeout` seconds, and close. Idempotent.
 
-    Unfinished requests stay in the spool, or are dropped as `shutdown`. Held spans end. Returns
-    whether all pending requests finished.
+    Unfinished requests stay in the spool, or are dropped as `shutdown`. Returns whether all pending
+    requests finished.
     """
     pipeline.ready()
     deadline = time.monotonic() + timeout

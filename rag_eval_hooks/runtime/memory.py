@@ -11,8 +11,6 @@ from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample
 
-__all__ = ["Memory"]
-
 
 class Memory:
     """Remembers requests within `limits.FEEDBACK_*`, and evicts the oldest first. Thread-safe.
@@ -52,7 +50,6 @@ class Memory:
         return request in self._texts
 
     def update(self, request: Request, sample: Sample) -> None:
-        """Replace the sample. `find` then accepts the sample's id, too."""
         name = id_of(sample.sample_id)
         with self._lock:
             if request in self._requests:

@@ -35,8 +35,6 @@ from rag_eval_hooks.telemetry.other_span import OtherSpans
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.threads import Loop, at_fork
 
-__all__ = ["Pipeline"]
-
 _TICK_S: Final = 0.25
 
 
@@ -152,7 +150,6 @@ class Pipeline:
             self.holder.release_all(EvalStatus.FORK)
 
     def _after_fork(self) -> None:
-        """Leave threads, locks and requests to the parent. The child creates new threads."""
         if self.is_ready:
             self._exit.disarm()
             self._inherited.append(self.outbox)
@@ -215,12 +212,10 @@ class Pipeline:
         return None if reason is None else Ending.dropped(reason)
 
     def refuse(self, reason: str, request: Request | None = None) -> None:
-        """Count a request that was not sampled, and end its span. None is an unreadable request."""
         self.ready()
         self.observers.settle(request or Request(key="", build=None), Ending.dropped(reason))
 
     def watch(self) -> bool:
-        """Start the threads. Return whether requests can be accepted."""
         self.ready()
         return self._refusal() is None
 
@@ -238,7 +233,6 @@ class Pipeline:
         return None
 
     def _hold(self, held: HeldSpan) -> None:
-        """Hold another instrumentor's span, because its request may still be submitted."""
         self.watch()
         self.holder.hold(held)
 
@@ -247,7 +241,6 @@ class Pipeline:
         return 0 if is_down else self.worker.capacity()
 
     def resume(self, request: Request) -> bool:
-        """Queue a sample from the spool. Return whether the queue had a slot."""
         ending = self._queue(request)
         if ending is not None and request.accepted:
             request.entry.is_left = True

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision, highest
 from rag_eval_hooks.delivery.codec import lacks, sample_of, sample_to_text
-from rag_eval_hooks.delivery.outbox import PATIENCE_S, Job
-from rag_eval_hooks.delivery.outbox_file import EVALUATE
+from rag_eval_hooks.delivery.outbox import PATIENCE_S
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.explanation import OutcomeTable
 from rag_eval_hooks.incidents import Incidents
@@ -31,16 +31,11 @@ from rag_eval_hooks.suppress import suppressed
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-__all__ = ["Observers", "Processor", "RemoteEvaluator", "RemoteFleet", "evaluate_inline"]
-
-_MOST_TRIES: Final = 10
-"""Maximum number of processes that may crash on a sample. The next process fails the sample."""
+_MOST_TRIES: Final = 10  # processes that may crash on a sample before one gives it up
 _Moment: TypeAlias = Literal["accepted", "begun", "evaluated", "settled"]
 
 
 class RemoteEvaluator(Protocol):
-    """Evaluates the samples of one process on other machines."""
-
     @property
     def is_down(self) -> bool: ...
 
@@ -56,10 +51,7 @@ RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
 
 
 class Observers:
-    """Calls all observers of a request, in order. Thread-safe.
-
-    If an observer raises, count the exception and call the next observer.
-    """
+    """Calls all observers of a request, in order. Thread-safe."""
 
     def __init__(self, incidents: Incidents) -> None:
         self._incidents = incidents
@@ -87,11 +79,7 @@ class Observers:
 
 
 class Processor(Observer):
-    """Evaluates accepted requests in the worker's thread. Every request is settled.
-
-    The processor also stores accepted requests in the outbox, and queues samples that other
-    processes left.
-    """
+    """Stores accepted requests in the outbox, and evaluates and settles each of them."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.recovered = 0
@@ -100,7 +88,7 @@ class Processor(Observer):
         self._limit = RateLimit(pipeline.parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
-        """Apply the sampling decision and the rate limit. Return how a rejected request ends."""
+        """Return how the request ends if the decision or the rate limit rejects it."""
         request.decision = decision
         self._pipeline.books.note("decisions", decision.reason)
         if not decision.sampled:
@@ -136,7 +124,6 @@ class Processor(Observer):
             self._outbox.done(entry, ending.entry)
 
     async def process(self, request: Request) -> None:
-        """Evaluate and settle a request. An exception of ours fails only this request."""
         if request.ending is not None:
             # The application's signal handler interrupted the submission.
             return
@@ -162,7 +149,7 @@ class Processor(Observer):
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
-        """Evaluate the metrics that feedback requests, as a new request. None if it is rejected."""
+        """Evaluate metrics for feedback, as a new request. None if the request is rejected."""
         request = Request(
             key=next(iter(ended.ids), ""),
             build=lambda: sample,
@@ -233,10 +220,7 @@ class Processor(Observer):
         return Ending.of(evaluation)
 
     async def _keep(self, request: Request, evaluation: Evaluation) -> bool:
-        """Replace a sample on disk by its results, before the sinks receive the results.
-
-        Returns False if another process claimed the sample, and so publishes the results.
-        """
+        """Store results before the sinks get them. False if another process has the sample."""
         entry = request.entry = request.entry or Job(EVALUATE)
         entry.then = self._pipeline.delivery.jobs(evaluation, request.accepted_at)
         if not self._outbox.is_durable:
@@ -245,7 +229,6 @@ class Processor(Observer):
         return await self._within_patience(self._outbox.done(entry, count, entry.then))
 
     async def _within_patience(self, written: Future[bool]) -> bool:
-        """Return the result of a write. Return True at once while the disk hangs."""
         if self._outbox.is_stalled:
             return True
         try:
@@ -293,10 +276,7 @@ class Processor(Observer):
 async def evaluate_inline(
     parts: Parts, sample: Sample, chosen: Container[str] | None = None
 ) -> Outcomes:
-    """Evaluate a sample now, under the same conditions as in the background.
-
-    Return the outcomes of the chosen metrics, or of all metrics.
-    """
+    """Evaluate the chosen metrics, or all, under the same conditions as in the background."""
     with suppressed(parts.incidents), parts.call_context():
         # A metric requested by name reports its missing input.
         named = chosen is not None

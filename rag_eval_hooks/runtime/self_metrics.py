@@ -19,8 +19,6 @@ from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-__all__ = ["observe"]
-
 _Readings: TypeAlias = Iterable[tuple[int | None, Mapping[str, str]]]
 _Read: TypeAlias = Callable[["Pipeline"], _Readings]
 _INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(

@@ -8,11 +8,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-__all__ = ["AdmittedShare", "RateLimit"]
-
 _SECONDS: Final = {"second": 1.0, "minute": 60.0}
-_REMEMBERED: Final = 60.0
-"""Seconds for which later requests may represent a rejected request."""
+_REMEMBERED: Final = 60.0  # seconds for which later requests may represent a rejected request
 _PAID: Final = 0.1
 _NOTHING: Final = 0.01
 

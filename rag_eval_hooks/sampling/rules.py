@@ -23,25 +23,16 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.text.refusals import refusal
 
-__all__ = [
-    *("MetricNames", "Rules", "TailRule", "default_rates", "first_match", "matches"),
-    *("position", "rules_of", "tail_rules", "tail_scorer"),
-]
-
 Rules: TypeAlias = Sequence[tuple[RuleSettings, Shares]]
 
 _SALT: Final = b"rag-eval"
-_SEARCHED: Final = 4000
-"""Maximum number of characters that patterns search. A long text must not delay its request."""
+_SEARCHED: Final = 4000  # characters that patterns search, so that long texts delay no request
 _QUESTIONS: Final = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 def position(key: str) -> int:
-    """Return a key's position: an integer in [0, 2**64), uniformly distributed.
-
-    Every process computes the same position. The hash has a salt. Without the salt, our decisions
-    would correlate with tracing samplers, which compare trace ids with a threshold.
-    """
+    """Return a key's position in [0, 2**64), uniformly distributed and the same everywhere."""
+    # Without a salt, decisions would correlate with tracing samplers, which compare trace ids.
     text = key.encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=_SALT).digest(), "big")
 
@@ -58,7 +49,6 @@ class MetricNames:
         self._known = {name for m in (*chosen, *known) for name in (m.id, m.suite)} | {"all"}
 
     def ids_of(self, field: str, names: Iterable[str]) -> list[str]:
-        """Return the ids of the chosen metrics with these names, or in suites with these names."""
         wanted = set(names)
         for name in wanted - self._known:
             raise ConfigError.unknown(field, name, self._known)
@@ -119,11 +109,7 @@ def default_rates(config: RagEvalConfig, names: MetricNames) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class TailRule:
-    """A tail rule from the settings.
-
-    Conditions are deterministic. The rule's rate is therefore the inclusion probability of its
-    metrics for every matching sample, even if the sampler had already chosen the sample.
-    """
+    """A tail rule. Its rate is the inclusion probability of its metrics, as conditions are sure."""
 
     settings: TailSettings
     ids: Sequence[str]

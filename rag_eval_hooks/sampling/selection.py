@@ -24,10 +24,7 @@ from rag_eval_hooks.sampling.rules import (
 )
 from rag_eval_hooks.score import Outcome, Outcomes
 
-__all__ = ["Selection", "by_rates"]
-
-_REFERENCE: Final = "reference"
-"""Sampling reason of metrics that are evaluated because feedback has a reference."""
+_REFERENCE: Final = "reference"  # sampling reason of metrics that feedback's reference adds
 
 
 class Selection:
@@ -60,9 +57,9 @@ class Selection:
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
         """Function that returns whether a starting request is sampled out.
 
-        The function receives sampling key, tags and metadata. It returns False if a rule compares
-        metadata that the request does not have yet. There is no function if all rates are 1, or if
-        a rule needs the finished request: its question, answer, latency or error, or a tail rule.
+        It receives sampling key, tags and metadata. It returns False if a rule compares metadata
+        that the request does not have yet. None if all rates are 1, or if a rule needs the finished
+        request: its question, answer, latency or error, or a tail rule.
         """
         rules = [*self._rules, *self._error_rules]
         late = ("question", "answer", "latency_above", "latency_below", "error")
@@ -84,10 +81,7 @@ class Selection:
         return not Decision(position(key), rates).sampled
 
     def decide(self, request: Request) -> Decision | None:
-        """Sample a finished request. Return None if requests with its status are not evaluated.
-
-        A key gets the same decision in every process with the same settings.
-        """
+        """Sample a finished request. None if requests with its status are not evaluated."""
         try:
             rates = self._rates_of(request, request.traits)
         except Exception as error:  # noqa: BLE001 - the host's edge: metadata contains its objects
@@ -119,9 +113,8 @@ class Selection:
     ) -> tuple[Sample, Decision] | None:
         """Return the sample and the metrics that feedback adds, or None if feedback adds none.
 
-        A sample without a reference gets the feedback's reference. Metrics that the reference adds
-        keep their probability. Metrics that a feedback rule adds have the rate 0, because no
-        sampling chose them. Their scores have no probability.
+        Metrics that a reference adds keep their probability. Metrics that a feedback rule adds have
+        none, because no sampling chose them.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from rag_eval_hooks.delivery import outbox, outbox_file
-from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
-from rag_eval_hooks.delivery.outbox_file import EVALUATE, FEEDBACK, OutboxFile, read_counts
+from rag_eval_hooks.delivery.outbox import Consumer, Outbox
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, FEEDBACK, Job, OutboxFile, read_counts
 from rag_eval_hooks.incidents import Incidents
 from tests.support.size import fixed_machine
 from tests.waiting import PATIENCE, until

@@ -10,8 +10,8 @@ from typing import Any
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import Dispatch, sink_list
 from rag_eval_hooks.delivery.codec import from_text
-from rag_eval_hooks.delivery.outbox import Job, Outbox
-from rag_eval_hooks.delivery.outbox_file import EVALUATE
+from rag_eval_hooks.delivery.outbox import Outbox
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink

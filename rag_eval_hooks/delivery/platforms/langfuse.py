@@ -13,8 +13,6 @@ from rag_eval_hooks.delivery.sink import Rejected, SendError, SpanUnknown
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 
-__all__ = ["LangfuseSink"]
-
 
 class LangfuseSink(PlatformSink):
     """Writes each score with the ids of its trace and RAG span. One request has several samples.

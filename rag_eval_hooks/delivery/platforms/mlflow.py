@@ -13,13 +13,10 @@ from rag_eval_hooks.delivery.sink import Rejected, SendError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.suppress import suppressed
 
-__all__ = ["MlflowSink"]
-
 _TRACES: Final = "api/3.0/mlflow/traces"
 _SPAN: Final = "rag_eval.span_id"
 _LABEL: Final = "rag_eval.label"
-_REQUESTS: Final = 96
-"""Maximum number of requests per batch: one per trace, and one per score."""
+_REQUESTS: Final = 96  # maximum number of requests per batch: one per trace, and one per score
 _Key: TypeAlias = tuple[str, str, str | None]
 
 

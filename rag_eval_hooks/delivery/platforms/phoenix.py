@@ -9,8 +9,6 @@ from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink, identi
 from rag_eval_hooks.delivery.sink import SendError, SpanUnknown
 from rag_eval_hooks.result import Evaluation
 
-__all__ = ["PhoenixSink"]
-
 
 class PhoenixSink(PlatformSink):
     """Writes each score as an annotation of the RAG span. One request has several samples.

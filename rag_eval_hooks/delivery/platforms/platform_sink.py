@@ -18,8 +18,6 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.telemetry.evaluation_span import score_details
 
-__all__ = ["PlatformSink", "identifier"]
-
 _CONNECTIONS: Final = 96
 _RETRIED: Final = (408, 425, 429)
 _REFUSED_KEY: Final = (401, 403)
@@ -82,7 +80,7 @@ class PlatformSink(Destination):
         self._no_span = 0
 
     def books(self) -> Mapping[str, int]:
-        """Return counts of samples: taken, sent, lost, waiting, and without a recorded span.
+        """Return counts of samples. `no_span` counts samples without a recorded span.
 
         With a spool, `spooled` is the number of samples on disk that any process may send.
         """
@@ -92,7 +90,6 @@ class PlatformSink(Destination):
         return {"taken": taken, **counts, "waiting": waiting, "no_span": self._no_span}
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
-        """Return whether a result has scores and a recorded span."""
         if isinstance(payload, Feedback) or not payload.scores:
             return False
         has_span = payload.sample.trace_id is not None and payload.sample.span_id is not None
