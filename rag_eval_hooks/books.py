@@ -158,9 +158,7 @@ class Books(Observer):
             with self._lock:
                 self._waiters.pop(turn, None)
 
-    def snapshot(
-        self, incidents: Mapping[str, int], *, recovered: int = 0, undurable: int = 0
-    ) -> Stats:
+    def snapshot(self, incidents: Mapping[str, int], recovered: int, undurable: int) -> Stats:
         with self._lock:
             counts = +self._counts
             pending = sum(isinstance(one, Request) for one in self._pending)

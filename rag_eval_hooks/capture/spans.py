@@ -28,6 +28,7 @@ from rag_eval_hooks.capture.conversation import session_of
 from rag_eval_hooks.capture.question_answer import answer_of, question_of
 from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.sample import Status
@@ -171,16 +172,13 @@ class SpanWriter:
     def __init__(
         self,
         provider: TracerProvider | None,
-        *,
-        mode: str = "all",
-        capture_content: bool,
+        config: RagEvalConfig,
         incidents: Incidents,
     ) -> None:
         self._tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
-        self._mode = mode
-        self._content = capture_content
+        self._mode, self._content = config.spans, config.capture_content
         self._incidents = incidents
         self.forked()
 

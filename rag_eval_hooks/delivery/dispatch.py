@@ -17,7 +17,7 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery.codec import evaluation_to_text
 from rag_eval_hooks.delivery.console import ConsoleSink
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.delivery.outbox import Consumer, Outbox
+from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.outbox_file import Job
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
@@ -75,7 +75,7 @@ class Dispatch:
                 one.key = f"{one.key}#{names[one.key]}"
             self._queues[one.key] = SinkQueue(one, incidents, outbox)
         for key, queue in self._queues.items():
-            outbox.consume(key, Consumer(queue.capacity, self._recovered))
+            outbox.consume(key, queue.capacity, self._recovered)
 
     def jobs(self, evaluation: Evaluation, accepted: float) -> list[Job]:
         encode = partial(evaluation_to_text, evaluation, self._mark)
@@ -164,16 +164,15 @@ def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
 def _named(name: str, address: str, config: RagEvalConfig) -> AnySink:
     given = config.sink_keys.get(name)
     key = None if given is None else given.get_secret_value()
+    makers: dict[str, Callable[[], AnySink]] = {
+        "console": ConsoleSink,
+        "jsonl": lambda: JsonlSink(address),
+        "phoenix": lambda: PhoenixSink(address, api_key=key),
+        "mlflow": lambda: MlflowSink(address, token=key),
+    }
+    if name in makers:
+        return makers[name]()
     public, _, secret = (key or "").partition(":")
-    match name:
-        case "console":
-            return ConsoleSink()
-        case "jsonl":
-            return JsonlSink(address)
-        case "phoenix":
-            return PhoenixSink(address, api_key=key)
-        case "mlflow":
-            return MlflowSink(address, token=key)
     if not (public and secret):
         wants = f"langfuse={SINK_KEYS[name]} for the Langfuse sink"
         raise ConfigError("sink_keys", key and "**********", wants)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from rag_eval_hooks.delivery import outbox_file
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, FEEDBACK, Job, OutboxFile, State
@@ -35,14 +35,6 @@ _ERROR_PAUSE_S: Final = 2.0  # seconds between two writes to a locked or failing
 _NO_SINK: Final = "spool: results are lost, because their sink is no longer configured"
 
 
-class Consumer(NamedTuple):
-    """Receives jobs of dead processes. Called in the outbox's thread."""
-
-    capacity: Callable[[], int]
-    # Receives a claimed job. False leaves the job in the file.
-    take: Callable[[Job], bool]
-
-
 class Outbox:
     """Stores this process's jobs, and claims jobs of dead processes. Thread-safe.
 
@@ -57,7 +49,7 @@ class Outbox:
         self.undurable = 0
         self._incidents = incidents
         self._file = None if path is None else OutboxFile(path, max_bytes)
-        self._consumers: dict[str, Consumer] = {}
+        self._consumers: dict[str, tuple[Callable[[], int], Callable[[Job], bool]]] = {}
         self._lock = threading.Lock()
         self._loop = Loop("rag-eval-hooks-outbox", self._step, self._report)
         # Jobs that differ from the file, with the time of their first change.
@@ -70,8 +62,13 @@ class Outbox:
     def is_durable(self) -> bool:
         return self._file is not None
 
-    def consume(self, name: str, consumer: Consumer) -> None:
-        self._consumers[name] = consumer
+    @property
+    def has_leftovers(self) -> bool:
+        return self._file is not None and self._file.exists
+
+    def consume(self, name: str, capacity: Callable[[], int], take: Callable[[Job], bool]) -> None:
+        """Pass jobs of dead processes to `take`, in the outbox's thread. False leaves the job."""
+        self._consumers[name] = capacity, take
 
     def start(self, *, later: bool = False) -> None:
         if self._file is not None and not self._loop.is_running and not self._is_closing:
@@ -265,7 +262,7 @@ class Outbox:
         self._poll_at = time.monotonic() + _POLL_S
         if not file.exists:
             return
-        rooms = {name: min(one.capacity(), _MOST_JOBS) for name, one in self._consumers.items()}
+        rooms = {name: min(one[0](), _MOST_JOBS) for name, one in self._consumers.items()}
         try:
             claimed, lost = file.claim({EVALUATE: 0, **rooms})
         except FILE_ERRORS as error:
@@ -274,7 +271,7 @@ class Outbox:
         self._incidents.count(_NO_SINK, lost)
         for job in claimed:
             self._stored.add(job)
-            if not self._consumers[job.consumer].take(job):
+            if not self._consumers[job.consumer][1](job):
                 self.release(job)
         if claimed:
             self._poll_at = 0.0

@@ -230,13 +230,16 @@ def _claimed(owner: str, consumer: str, row: int, *columns: Any) -> Job:
     return job
 
 
-def check_spool(folder: Path) -> bool:
-    """Check a spool folder and make it private. Return whether it contains an outbox file."""
+def check_spool(folder: Path) -> None:
+    """Check a spool folder and make it private."""
     try:
-        if folder.parent.is_dir() and (folder.is_dir() or not folder.exists()):
-            if os.name == "posix" and folder.exists() and folder.stat().st_mode & 0o077:
+        is_new = not folder.exists()
+        if folder.parent.is_dir() and (is_new or folder.is_dir()):
+            if os.name == "posix" and not is_new and folder.stat().st_mode & 0o077:
                 folder.chmod(0o700)
-            return (folder / NAME).exists()
+            # Raises if the folder belongs to another user.
+            (folder / NAME).exists()
+            return
     except OSError:
         pass
     wants = "a folder of this user, or the path of a new folder inside an existing folder"

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from opentelemetry import _logs, trace
 from opentelemetry import metrics as otel_metrics
@@ -54,11 +54,10 @@ from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.telemetry.score_attributes import Thresholds, check_limit
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 
-if TYPE_CHECKING:
-    from rag_eval_hooks.runtime.process import RemoteFleet
-
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
 """A name, a metric, or a function of a sample that returns a number from 0 to 1 or an outcome."""
+RemoteFleet: TypeAlias = Callable[[Incidents, str], Any]
+"""Returns an evaluator on other machines. The `str` identifies the samples' redaction settings."""
 T = TypeVar("T")
 _WAYS_TO_WRAP: Final = {
     "langchain_core": "; wrap it: rag_eval_hooks_langchain.LangChainJudge(model)",

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.decision import RATE_LIMIT
-from rag_eval_hooks.delivery.outbox import Consumer
 from rag_eval_hooks.delivery.outbox_file import FEEDBACK, Job
 from rag_eval_hooks.evaluation.worker import Handler
 from rag_eval_hooks.feedback import Feedback, given_id
@@ -68,7 +67,7 @@ class FeedbackDesk(Observer):
         # Times of the feedback passed on in the last minute.
         self._passed_on: deque[float] = deque()
         self._look_at = 0.0
-        self._outbox.consume(FEEDBACK, Consumer(self._capacity, self._take))
+        self._outbox.consume(FEEDBACK, self._capacity, self._take)
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
         """Count feedback, and queue it until the request's own evaluation has finished.

@@ -14,9 +14,9 @@ from rag_eval_hooks.books import Books, Stats
 from rag_eval_hooks.capture import Assembler, OtherInstrumentors, Recorder, SpanWriter
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery import Dispatch
-from rag_eval_hooks.delivery.outbox import Consumer, Outbox
-from rag_eval_hooks.delivery.outbox_file import EVALUATE, check_spool
-from rag_eval_hooks.errors import ConfigError, InputError
+from rag_eval_hooks.delivery.outbox import Outbox
+from rag_eval_hooks.delivery.outbox_file import EVALUATE
+from rag_eval_hooks.errors import InputError
 from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Handler, Worker
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import given_id
@@ -58,12 +58,7 @@ class Pipeline:
         self.is_closed = self.is_ready = False
         golden = None if parts.references is None else parts.references.before_redaction
         self.assembler = Assembler(config, parts.redactor, incidents, golden)
-        spans = SpanWriter(
-            parts.tracer_provider,
-            mode=config.spans,
-            capture_content=config.capture_content,
-            incidents=incidents,
-        )
+        spans = SpanWriter(parts.tracer_provider, config, incidents)
         self._intake = Intake(self, self.assembler, spans, incidents)
         self.others = OtherSpans(most=limits.HELD_SPANS, hold=self._hold)
         self.instrumentors = OtherInstrumentors(config.spans, self.others, incidents)
@@ -84,7 +79,7 @@ class Pipeline:
         at_fork(before=self._before_fork, in_child=self._after_fork)
         # Create the sinks now, because a sink may reveal a wrong setting.
         self.ready()
-        if self._has_leftovers:
+        if self.outbox.has_leftovers:
             with suppress(RuntimeError):
                 # If no thread can start now, recovery starts with the first sample.
                 self.outbox.start(later=True)
@@ -112,9 +107,19 @@ class Pipeline:
             incidents=incidents,
         )
         self.observers = Observers(incidents)
-        self._build_outbox()
+        path = Path(config.spool) if config.spool else None
+        self.outbox = Outbox(path, max_bytes=limits.SPOOL_BYTES, incidents=incidents)
+        self.delivery = Dispatch(
+            parts.sinks,
+            config,
+            incidents,
+            self.outbox,
+            revive=parts.revive,
+            mark=parts.redactor.mark,
+            tracer_provider=parts.tracer_provider,
+        )
         self.processor = Processor(self)
-        self.outbox.consume(EVALUATE, Consumer(self._capacity, self.processor.recover))
+        self.outbox.consume(EVALUATE, self._capacity, self.processor.recover)
         self._requests = Handler(self.processor.process, self.processor.end)
         self._desk = FeedbackDesk(self)
         # The books come last, because `flush` returns once they settled everything.
@@ -123,26 +128,6 @@ class Pipeline:
             self.close()
             self.stop()
             self.outbox.close(0)
-
-    def _build_outbox(self) -> None:
-        parts, incidents = self.parts, self.parts.incidents
-        path, self._has_leftovers = parts.config.spool and Path(parts.config.spool), False
-        if path:
-            try:
-                self._has_leftovers = check_spool(path)
-            except ConfigError as error:
-                # The folder existed at start-up, and is gone in a forked child.
-                incidents.report("spool", error)
-        self.outbox = Outbox(path or None, max_bytes=limits.SPOOL_BYTES, incidents=incidents)
-        self.delivery = Dispatch(
-            parts.sinks,
-            parts.config,
-            incidents,
-            self.outbox,
-            revive=parts.revive,
-            mark=parts.redactor.mark,
-            tracer_provider=parts.tracer_provider,
-        )
 
     def _before_fork(self) -> None:
         """End held spans, because parent and child would both export them."""
@@ -237,8 +222,7 @@ class Pipeline:
         self.holder.hold(held)
 
     def _capacity(self) -> int:
-        is_down = self.remote is not None and self.remote.is_down
-        return 0 if is_down else self.worker.capacity()
+        return 0 if self.remote and self.remote.is_down else self.worker.capacity()
 
     def resume(self, request: Request) -> bool:
         ending = self._queue(request)
@@ -269,11 +253,8 @@ class Pipeline:
         return replace(self.snapshot(), without_retrieval=self.recorder.ended.unretrieved)
 
     def snapshot(self) -> Stats:
-        return self.books.snapshot(
-            self.parts.incidents.counts(),
-            recovered=self.processor.recovered,
-            undurable=self.outbox.undurable,
-        )
+        recovered, undurable = self.processor.recovered, self.outbox.undurable
+        return self.books.snapshot(self.parts.incidents.counts(), recovered, undurable)
 
     def spooled(self) -> Mapping[str, int]:
         self.drain()

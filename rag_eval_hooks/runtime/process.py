@@ -6,10 +6,10 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal
 
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision, highest
@@ -32,22 +32,6 @@ if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
 _MOST_TRIES: Final = 10  # processes that may crash on a sample before one gives it up
-_Moment: TypeAlias = Literal["accepted", "begun", "evaluated", "settled"]
-
-
-class RemoteEvaluator(Protocol):
-    @property
-    def is_down(self) -> bool: ...
-
-    async def evaluate(
-        self, blank: Evaluation, decision: Decision, accepted: float
-    ) -> Evaluation | Ending: ...
-
-    def close(self) -> None: ...
-
-
-RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
-"""Returns this process's evaluator. The `str` identifies the samples' redaction settings."""
 
 
 class Observers:
@@ -70,7 +54,9 @@ class Observers:
             self.tell("settled", request, ending)
             raise
 
-    def tell(self, moment: _Moment, *arguments: object) -> None:
+    def tell(
+        self, moment: Literal["accepted", "begun", "evaluated", "settled"], *arguments: object
+    ) -> None:
         for observer in self.all:
             try:
                 getattr(observer, moment)(*arguments)
@@ -94,8 +80,7 @@ class Processor(Observer):
         if not decision.sampled:
             return Ending.sampled_out(decision)
         if self._limit.active:
-            share = self._limit.admit()
-            if share is None:
+            if (share := self._limit.admit()) is None:
                 self._pipeline.books.note("decisions", RATE_LIMIT)
                 return Ending.dropped(RATE_LIMIT)
             request.decision = decision.admitted(share)
@@ -150,13 +135,8 @@ class Processor(Observer):
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
         """Evaluate metrics for feedback, as a new request. None if the request is rejected."""
-        request = Request(
-            key=next(iter(ended.ids), ""),
-            build=lambda: sample,
-            decision=decision,
-            is_final=True,
-            by_feedback=True,
-        )
+        request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
+        request.is_final = request.by_feedback = True
         if (refused := self.admit(request, decision)) is not None:
             self._observers.settle(request, refused)
             return None
@@ -214,19 +194,17 @@ class Processor(Observer):
         evaluation = await self._evaluation_of(request, sample, request.decision)
         if isinstance(evaluation, Ending):
             return evaluation
-        if not await self._keep(request, evaluation):
-            return Ending.dropped("spooled")
-        self._observers.tell("evaluated", request, evaluation)
-        return Ending.of(evaluation)
-
-    async def _keep(self, request: Request, evaluation: Evaluation) -> bool:
-        """Store results before the sinks get them. False if another process has the sample."""
-        entry = request.entry = request.entry or Job(EVALUATE)
+        ending, entry = Ending.of(evaluation), request.entry or Job(EVALUATE)
+        request.entry = entry
         entry.then = self._pipeline.delivery.jobs(evaluation, request.accepted_at)
-        if not self._outbox.is_durable:
-            return True
-        count = "" if request.by_feedback else Ending.of(evaluation).entry
-        return await self._within_patience(self._outbox.done(entry, count, entry.then))
+        if self._outbox.is_durable:
+            # Store the results before the sinks get them.
+            count = "" if request.by_feedback else ending.entry
+            if not await self._within_patience(self._outbox.done(entry, count, entry.then)):
+                # Another process claimed the sample, and publishes the results.
+                return Ending.dropped("spooled")
+        self._observers.tell("evaluated", request, evaluation)
+        return ending
 
     async def _within_patience(self, written: Future[bool]) -> bool:
         if self._outbox.is_stalled:
@@ -273,17 +251,14 @@ class Processor(Observer):
         return replace(blank, outcomes=OutcomeTable(by_rates(scored, decision)), end=end, log=log)
 
 
-async def evaluate_inline(
-    parts: Parts, sample: Sample, chosen: Container[str] | None = None
-) -> Outcomes:
+async def evaluate_inline(parts: Parts, sample: Sample, chosen: Container[str] | None) -> Outcomes:
     """Evaluate the chosen metrics, or all, under the same conditions as in the background."""
     with suppressed(parts.incidents), parts.call_context():
         # A metric requested by name reports its missing input.
         named = chosen is not None
         outcomes = await _score(parts, parts.referenced(sample), chosen, whole=named)
-    return OutcomeTable(
-        {name: one for name, one in outcomes.items() if chosen is None or name in chosen}
-    )
+    kept = {name: one for name, one in outcomes.items() if chosen is None or name in chosen}
+    return OutcomeTable(kept)
 
 
 async def _score(

@@ -109,7 +109,7 @@ def default_rates(config: RagEvalConfig, names: MetricNames) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class TailRule:
-    """A tail rule. Its rate is the inclusion probability of its metrics, as conditions are sure."""
+    """A tail rule. Conditions are deterministic, so its rate is its metrics' probability."""
 
     settings: TailSettings
     ids: Sequence[str]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from rag_eval_hooks.delivery import outbox, outbox_file
-from rag_eval_hooks.delivery.outbox import Consumer, Outbox
+from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, FEEDBACK, Job, OutboxFile, read_counts
 from rag_eval_hooks.incidents import Incidents
 from tests.support.size import fixed_machine
@@ -74,7 +74,7 @@ def _serve(folder: Path, commands: int, answers: int) -> None:
         return True
 
     for name in held:
-        own.consume(name, Consumer(lambda: 5, take))
+        own.consume(name, lambda: 5, take)
     own.start()
     for line in os.fdopen(commands):
         kind, *rest = json.loads(line)
