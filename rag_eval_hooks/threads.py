@@ -177,16 +177,19 @@ class Loop:
     def is_current(self) -> bool:
         return self._thread is threading.current_thread()
 
-    def start(self) -> None:
-        """Start the thread, once. Raises `RuntimeError` if the system cannot start a thread."""
+    def start(self) -> bool:
+        """Start the thread, once. Return False if the system cannot start a thread."""
         if not self._is_started:
             self._is_started = True
             try:
                 threading.Thread(target=self._run, name=self._name, daemon=True).start()
-            except BaseException:
+            except BaseException as error:
                 self._is_started = False
                 self._answer(len(self._asking))
-                raise
+                if not isinstance(error, RuntimeError):
+                    raise
+                self._on_error(error)
+        return self._is_started
 
     def wake(self) -> None:
         with contextlib.suppress(RuntimeError):

@@ -58,8 +58,6 @@ class SinkQueue:
         self._keep_for = limits.SINK_KEEP_SECONDS
         self._most_chars = limits.SINK_QUEUE_CHARS
         self._origin = f"sink {sink.name}"
-        # Not a condition: it is Python code, so a signal handler of the application that raises in
-        # `flush` could leave it locked.
         self._lock = threading.Lock()
         self._loop = Loop(f"rag-eval-hooks-{sink.name}", self._step, self._report)
         # Due time, number and job, without the jobs of the call in flight.
@@ -84,13 +82,12 @@ class SinkQueue:
         with self._lock:
             self.sink.counts["taken"] += 1
             self._chars += chars
-            # A single result may be of any size.
-            is_full = self._chars > self._most_chars and (self._waiting or self._flying)
             if self._closing is not None:
                 self._leave(job, "closed")
-            elif is_full:
+            elif self._chars > self._most_chars and (self._waiting or self._flying):
+                # A single result may be of any size.
                 self._leave(job, _FULL)
-            elif self._start():
+            elif self._loop.start():
                 self._queue(job, now)
             else:
                 self._leave(job, "no thread")
@@ -148,7 +145,7 @@ class SinkQueue:
             if self._closing is not None:
                 return
             self._closing = time.monotonic() + timeout
-            is_started = self._start()
+            is_started = self._loop.start()
         self._loop.wake()
         if not is_started:
             self._close_sink()
@@ -162,13 +159,6 @@ class SinkQueue:
             for job in (*self._take(lambda _: True), *self._flying):
                 if job.state is State.HELD:
                     self._leave(job, "shutdown")
-
-    def _start(self) -> bool:
-        try:
-            self._loop.start()
-        except RuntimeError:
-            return False
-        return True
 
     # The methods below run in the sink's thread.
 

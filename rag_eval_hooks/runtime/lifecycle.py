@@ -20,10 +20,9 @@ _STOP_TIMEOUT: Final = 2.0  # seconds to wait for cancelled work, sinks and judg
 class ExitHook:
     """Finishes waiting samples at exit, within a time limit.
 
-    The first hook runs when the main thread ends. At that time judges can still resolve names and
-    start threads. New samples are still accepted, because other threads may keep serving. The
-    second hook shuts the pipeline down at interpreter exit. Children of `multiprocessing` exit
-    through `os._exit`, which runs no exit hooks, so they get a third hook.
+    The first hook flushes when the main thread ends: judges can still start threads, and other
+    threads may keep serving. The second hook shuts the pipeline down at interpreter exit. Children
+    of `multiprocessing` exit through `os._exit`, which runs no exit hooks, so they get a third.
     """
 
     def __init__(self, pipeline: Pipeline, timeout: float) -> None:
@@ -42,11 +41,8 @@ class ExitHook:
         # During interpreter exit no hook can be registered.
         with contextlib.suppress(RuntimeError):
             atexit.register(self._at_exit)
-            # Private but stable since Python 3.9; concurrent.futures uses it before its threads
-            # end. Without it, the atexit hook does everything.
-            register = getattr(threading, "_register_atexit", None)
-            if register is not None:
-                register(self._at_main_end)
+            # Private but stable since Python 3.9. Without it, the atexit hook does everything.
+            getattr(threading, "_register_atexit", lambda _: None)(self._at_main_end)
         # Loaded only in children of multiprocessing.
         util = sys.modules.get("multiprocessing.util")
         process = sys.modules.get("multiprocessing.process")

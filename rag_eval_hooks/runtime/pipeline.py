@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Container, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -80,9 +79,7 @@ class Pipeline:
         # Create the sinks now, because a sink may reveal a wrong setting.
         self.ready()
         if self.outbox.has_leftovers:
-            with suppress(RuntimeError):
-                # If no thread can start now, recovery starts with the first sample.
-                self.outbox.start(later=True)
+            self.outbox.start(later=True)
 
     def ready(self) -> None:
         if not self.is_ready:
@@ -209,12 +206,8 @@ class Pipeline:
             return "shutdown"
         if not self._clock.is_running:
             self._exit.arm()
-            try:
-                self.outbox.start()
-                self._clock.start()
-            except RuntimeError as error:
-                self.parts.incidents.report("clock", error)
-                return "no_thread"
+            self.outbox.start()
+            return None if self._clock.start() else "no_thread"
         return None
 
     def _hold(self, held: HeldSpan) -> None:

@@ -232,7 +232,9 @@ class Processor(Observer):
         if self._pipeline.remote is None or request.by_feedback:
             return self._parts.telemetry.judged(await self._filled(blank, decision))
         request.is_shipped = True
-        result = await self._pipeline.remote.evaluate(blank, decision, request.accepted_at)
+        result: Evaluation | Ending = await self._pipeline.remote.evaluate(
+            blank, decision, request.accepted_at
+        )
         if isinstance(result, Evaluation):
             # The worker published the result, but the held span and the sinks here still need it.
             return self._parts.telemetry.judged(result)
