@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -97,7 +96,6 @@ def call(way: Way, *given: Any) -> None:
 def test_one_question_is_one_interaction(
     way: Way, with_span: bool, world: World, dice: random.Random, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Question, contexts and answer are those of the request, in its own trace; nothing warns."""
     one = random_request(dice)
     tracer = world.provider.get_tracer("server")
     around = tracer.start_as_current_span("GET /ask") if with_span else nullcontext()
@@ -118,7 +116,6 @@ def test_one_question_is_one_interaction(
 def test_requests_at_once_are_never_mixed(
     way: Way, spans: str, world: World, dice: random.Random
 ) -> None:
-    """A hundred requests at once: each sample is that of one request, and none is missing."""
     tracer = world.provider.get_tracer("server")
     requests = [random_request(dice) for _ in range(100)]
     desk = Desk(*requests)
@@ -143,7 +140,6 @@ def test_requests_at_once_are_never_mixed(
 
 
 def test_nothing_is_joined_that_does_not_belong_together(world: World, dice: random.Random) -> None:
-    """Not a model that saw nothing of the documents, nor one in another trace."""
     one, other = random_request(dice), random_request(dice)
     desk = Desk(one, other)
     desk.retriever.invoke(one.question)
@@ -156,30 +152,9 @@ def test_nothing_is_joined_that_does_not_belong_together(world: World, dice: ran
     assert world.seen() == []
 
 
-def test_with_handlers_alone_it_is_counted_and_said_once(
-    dice: random.Random, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Without capture everywhere nobody knows what was called in between: a way out is named."""
-    world = World()
-    requests = [random_request(dice) for _ in range(3)]
-    desk = Desk(*requests)
-    config: Any = {"callbacks": [RagEvalCallbackHandler(world.evals)]}
-    with caplog.at_level(logging.WARNING):
-        for one in requests:
-            found = desk.retriever.invoke(one.question, config)
-            desk.model.invoke(prompt(one.question, joined(found)), config)
-        assert world.seen() == []
-    assert list(world.evals.stats().incidents.values()) == [3]
-    (line,) = [record.getMessage() for record in caplog.records]
-    assert "enable" in line
-    assert "evals.interaction" in line
-    world.close()
-
-
 def test_joined_documents_are_an_answer_where_their_chain_was_passed_a_handler(
     world: World, dice: random.Random
 ) -> None:
-    """An extractive answer is a sample by its own handler; by capture everywhere it is a step."""
     one = random_request(dice)
     chain = Desk(one).retriever | joined
     chain.invoke(one.question, {"callbacks": [RagEvalCallbackHandler(world.evals)]})

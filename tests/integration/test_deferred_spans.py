@@ -51,7 +51,6 @@ def held(rate: float, then: Callable[[str], str] = str) -> tuple[World, threadin
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])
 def test_redaction_of_content_costs_the_request_nothing(rate: float) -> None:
-    """It runs in another thread, sampled out or evaluated, and may hang: nothing waits for it."""
     threads: set[int] = set()
 
     def redact(text: str) -> str:
@@ -72,7 +71,6 @@ def test_redaction_of_content_costs_the_request_nothing(rate: float) -> None:
 
 
 def test_a_request_after_shutdown_has_its_spans() -> None:
-    """Nothing is evaluated after `shutdown`, but spans are written all the same."""
     world = World()
     world.evals.shutdown()
     world.ask()
@@ -82,7 +80,6 @@ def test_a_request_after_shutdown_has_its_spans() -> None:
 
 
 def test_requests_beyond_the_limit_lose_content_and_are_counted() -> None:
-    """More text than may wait is left off the spans, which are written; each loss is counted."""
     world, go_on = held(0.0)
     long = "word " * 3900
     for number in range(1, 160):
@@ -98,7 +95,6 @@ def test_requests_beyond_the_limit_lose_content_and_are_counted() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_does_not_write_its_parents_spans() -> None:
-    """Spans that wait at a fork are written once, in the parent."""
     world = World(sample_rate=0.0)
     world.ask()
     child = os.fork()

@@ -322,7 +322,6 @@ def test_platform_that_never_takes_a_score_counts_its_loss_with_the_cause(
     begin: Callable[..., Opened],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Given up in time; a wrong key at once. No key stands in logs, counts or texts."""
     caplog.set_level(logging.DEBUG, logger="rag_eval_hooks")
     server = PlatformServer(answer or well)
     one = begin(sink := PLATFORMS[kind](server.url), SINK_SECONDS=0.3, **HASTY)
@@ -343,7 +342,6 @@ def test_platform_that_never_takes_a_score_counts_its_loss_with_the_cause(
 
 
 def test_hanging_platform_bounds_memory_and_counts_every_loss(begin: Callable[..., Opened]) -> None:
-    """The queue rejects results above its limit. Closing counts the results that remain."""
     end = threading.Event()
 
     def answer(request: Request) -> Answer:
@@ -402,7 +400,6 @@ def test_sink_that_asks_for_a_pause_is_left_alone_and_delays_no_other(
 def test_phoenix_sends_known_spans_and_the_others_in_the_end_without_a_span(
     begin: Callable[..., Opened],
 ) -> None:
-    """Phoenix refuses a request with an unknown span and names it: the others are sent at once."""
     taken: dict[int, str] = {}
 
     def answer(request: Request) -> Answer:
@@ -455,7 +452,6 @@ def test_platform_sink_after_failed_constructor_or_shutdown_is_usable_again(kind
 
 
 def test_langfuse_request_matches_its_own_client(begin: Callable[..., Opened]) -> None:
-    """Path, keys and fields of a score are those of the real client's `create_score`."""
     langfuse = pytest.importorskip("langfuse")
     with PlatformServer(well) as server:
         client = langfuse.Langfuse(
@@ -492,15 +488,3 @@ def test_langfuse_request_matches_its_own_client(begin: Callable[..., Opened]) -
     assert exact.keys() == faithful.keys() - {"comment"}
     for key in exact.keys() - {"value", "metadata"}:
         assert isinstance(exact[key], type(model[key]))
-
-
-def test_settings_name_sinks_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    with PlatformServer(well) as server:
-        monkeypatch.setenv("RAG_EVAL_SINKS", f"phoenix:{server.url},langfuse:{server.url}")
-        monkeypatch.setenv("RAG_EVAL_SINK_KEYS", "phoenix=one,langfuse=pk:two")
-        ids: dict[str, Any] = {"trace_id": "a" * 32, "span_id": "b" * 16}
-        with RagEval(metrics=["lexical.source_citation"]) as evals:
-            evals.submit(Sample(question="q", answer="see page 1", **ids))
-            assert evals.flush(300)
-        kinds = {request.headers["authorization"].split()[0] for request in server.requests}
-    assert kinds == {"Basic", "Bearer"}

@@ -91,7 +91,6 @@ def test_doctor_tries_judge_and_receiver_and_writes_nothing(
 
 
 def test_doctor_masks_secrets(judge: JudgeServer, tmp_path: Path) -> None:
-    """Those in settings and in addresses."""
     code, text = doctor(tmp_path, "--set", f"judge_headers=X-Key={KEY}", **openai(judge))
     assert code == 0
     assert "judge_api_key = **********" in text
@@ -141,7 +140,6 @@ def test_doctor_reads_otel_variables_as_the_sdk_does(
 
 
 def test_doctor_names_a_receiver_that_takes_no_span(tmp_path: Path) -> None:
-    """Nothing listens, or the SDK is disabled."""
     for variables, words in (
         ({}, "it is unreachable"),
         ({"OTEL_SDK_DISABLED": "true"}, "OTEL_SDK_DISABLED"),

@@ -118,7 +118,6 @@ def captured(folder: Path, pipeline: str, question: str, *more: str) -> Finished
 def test_every_kind_of_pipeline_is_shown(
     tmp_path: Path, module: str, drawn: Variation, texts: list[str]
 ) -> None:
-    """Question, contexts and answer are those of the request, with the rule that found each."""
     question = drawn.question()
     for kind in EVERY:
         done = captured(tmp_path, f"{module}:{kind}", question, "--json")
@@ -146,7 +145,6 @@ def test_the_page_names_rule_and_remedy(
 
 
 def test_no_sample_has_a_reason(tmp_path: Path, module: str, drawn: Variation) -> None:
-    """A question without a sample ends with code 1, and the output says why and what to set."""
     for kind, *told in (
         ("silent", "no retrieved text was seen", "record_contexts(documents)"),
         ("raising", "LookupError"),
@@ -155,18 +153,3 @@ def test_no_sample_has_a_reason(tmp_path: Path, module: str, drawn: Variation) -
         done = captured(tmp_path, f"{module}:{kind}", drawn.question())
         assert done.code == 1, kind
         assert [text for text in told if text not in done.out] == [], kind
-
-
-def test_wrong_names_are_errors(tmp_path: Path, module: str, drawn: Variation) -> None:
-    """What cannot be imported or asked ends with code 2, naming the option, or file and line."""
-    lines, error = drawn.chance.randint(1, 9), drawn.sentence()
-    (tmp_path / "raises.py").write_text("#\n" * lines + f"raise KeyError({error!r})\n", "utf-8")
-    for name, question, *wants in (
-        (f"{module}:nothing", "Who?", "which has no such name", "--capture"),
-        (module, "Who?", "module:object", "--capture"),
-        (f"{module}:chain", " ", "--question", "--capture"),
-        ("raises:chain", "Who?", f"KeyError: {error!r}", f"raises.py:{lines + 1}"),
-    ):
-        done = captured(tmp_path, name, question)
-        assert done.code == 2, name
-        assert [text for text in wants if text not in done.err] == [], name

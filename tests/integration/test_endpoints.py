@@ -211,7 +211,6 @@ async def test_vectors_come_in_the_order_of_the_texts_and_many_texts_in_parts() 
 
 
 async def test_wrong_or_no_vectors_are_an_error() -> None:
-    """Not exactly one vector per text, of numbers and of one length: no vectors at all."""
     for kind in {*FaultKind} - {FaultKind.REFUSAL, FaultKind.LENGTH, FaultKind.ONLY_PROSE}:
         hangs = kind is FaultKind.HANG
         with JudgeServer(faults=[Fault(kind=kind)]) as server:

@@ -62,7 +62,6 @@ def rows_in(path: Path) -> Counter[str]:
 
 
 def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
-    """The file has each row once, with the scores that `evaluate` gives for its sample."""
     path = data(tmp_path, 40)
     done = evaluate(tmp_path, path, "--metrics", "lexical,ragas")
     assert done.code == 3
@@ -111,18 +110,6 @@ def test_finished_run_evaluates_new_rows_alone(tmp_path: Path) -> None:
     assert sum(rows_in(tmp_path / "d.results.jsonl").values()) == 14
 
 
-def test_rows_that_are_no_samples_end_with_code_1(tmp_path: Path) -> None:
-    """Rows that are no samples are counted and named; the others are evaluated."""
-    path = data(tmp_path, 5)
-    with path.open("a", encoding="utf-8") as file:
-        file.write('{"question": 7}\nno json\n')
-    done = evaluate(tmp_path, path, "--metrics", "lexical")
-    assert done.code == 1
-    assert "5 rows were evaluated" in done.out
-    assert "2 were unreadable" in done.out
-    assert "row 6: No column has a question" in done.err
-
-
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_run_resumes(tmp_path: Path, sign: signal.Signals) -> None:
     """After kills at any moment each row is there once, and no reply that came is paid for again.
@@ -153,7 +140,6 @@ def test_a_killed_run_resumes(tmp_path: Path, sign: signal.Signals) -> None:
 
 
 def test_failed_rows_are_tried_again(tmp_path: Path) -> None:
-    """Rows whose judge failed end with code 1, and the next run evaluates them alone, once."""
     chance, number = random.Random(f"{SEED} failed"), 16
     path, broken = data(tmp_path, number), set(chance.sample(range(number), 5))
     output = tmp_path / "d.results.jsonl"

@@ -155,7 +155,6 @@ def waiting(redis: RedisServer) -> list[dict[str, Any]]:
 
 
 def test_message_is_compressed_json_without_redacted_text(tmp_path: Path) -> None:
-    """Nothing in Redis holds a text of the application in the clear, nor one that is redacted."""
     draw = Variation(1)
     secrets = [f"{draw.name()}@{draw.name()}.example" for _ in range(20)]
     with (
@@ -294,7 +293,6 @@ def test_sample_that_ends_its_workers_is_given_up(tmp_path: Path) -> None:
 def test_workers_evaluate_a_data_set_and_resume(
     redis: RedisServer, worker: WorkerProcess, tmp_path: Path
 ) -> None:
-    """`evaluate --workers celery` gives each row one result, and leaves out rows that have one."""
     draw = Variation(11)
     rows = []
     for _ in range(60):

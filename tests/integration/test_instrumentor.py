@@ -106,7 +106,6 @@ PLAIN = """
 
 
 def test_an_untouched_application_is_evaluated(collector: OtlpCollector, tmp_path: Path) -> None:
-    """A chain, and a plain function that searches a store and calls a model."""
     done = run(tmp_path, collector, PLAIN, RAG_EVAL_METRICS="ragas.faithfulness")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["Cats sleep sixteen hours a day.", "True"]

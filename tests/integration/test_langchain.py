@@ -48,7 +48,6 @@ def attributes(world: World, name: str) -> dict[str, Any]:
 
 
 def test_documents_are_on_the_sample_and_content_is_on_spans_when_asked_for(world: World) -> None:
-    """Ids, scores and scalar metadata of documents, and the run's own metadata and ids."""
     metadata = {"question_id": "Q1", "reference": "ref", "thread_id": "s", "k": 1}
     told: Any = {**config(world), "metadata": metadata, "tags": ["blue"]}
     told["configurable"] = {"user_id": "u"}
@@ -88,7 +87,6 @@ def test_metadata_of_steps_completes_the_roots_and_the_frameworks_is_left_out(wo
 
 @pytest.mark.parametrize("way", ["stream", "ainvoke"])
 def test_the_rag_span_stands_under_the_current_span_and_leaves_it(way: str, world: World) -> None:
-    """An application's own span is the parent, and no callback changes what is current."""
     with world.provider.get_tracer("app").start_as_current_span("request") as outer:
         call(way, plain(), [QUESTION], config(world))
         assert trace.get_current_span() is outer
@@ -121,8 +119,6 @@ def test_an_error_reaches_the_caller_and_is_on_the_span(world: World) -> None:
 def test_a_handler_that_fails_never_reaches_the_application(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error of our own in a callback is counted, logged with its place; the request goes on."""
-
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("bug")
 
@@ -144,7 +140,6 @@ class Watching(BaseCallbackHandler):
 
 @pytest.mark.parametrize("ours_first", [True, False])
 def test_no_handler_misses_a_plain_model(world: World, ours_first: bool) -> None:
-    """In async runs of plain models every other handler gets its events, and so does ours."""
     shown: Any = RunnableLambda(lambda found: f"Use {found[0].page_content}")
     chain = Fixed(documents=[Document(PASSAGES[0])]) | shown | FakeListLLM(responses=["At 07:40."])
     watching = Watching()
@@ -193,7 +188,6 @@ def test_batches_cancelled_in_their_first_tick_leave_nothing_open(
 
 
 def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text beyond the limit is left out and noted; question and answer are always kept."""
     monkeypatch.setattr(limits, "INTERACTION_CHARS", 50_000)
     world = World(max_text_chars=1000)
 
@@ -227,7 +221,6 @@ OPTIONS: dict[str, tuple[Any, Any, Callable[[Sample], Any], Any]] = {
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_one_interaction_may_have_options_of_its_own(world: World, option: str) -> None:
-    """They hold for the calls inside alone, in place of the handler's."""
     value, gives, shown, expected = OPTIONS[option]
     theirs: Any = {"answer": "theirs", "contexts": "theirs", "document_keys": ["theirs"]}
     inner: Any = RunnableLambda(lambda _: gives)
@@ -244,7 +237,6 @@ def test_one_interaction_may_have_options_of_its_own(world: World, option: str) 
 
 
 def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world: World) -> None:
-    """A mistake in a function of the application's costs nothing but a count."""
     broken: dict[str, Any] = {
         "question": lambda inputs: inputs["no such key"],
         "contexts": lambda outputs: 7,
@@ -259,8 +251,6 @@ def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world:
 
 
 def test_contexts_are_recorded_from_inside_a_run(world: World) -> None:
-    """Contexts that no event shows are recorded from inside a run, and nowhere else."""
-
     def ask(question: str) -> str:
         assert record_contexts([PASSAGES[3], (Document(PASSAGES[4], id="d"), 0.5)])
         return str(Chat(reply=lambda _: "Yes, certainly so.").invoke(PASSAGES[4]).content)

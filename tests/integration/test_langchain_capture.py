@@ -243,7 +243,6 @@ class Masking(BaseRetriever):
 
 
 def test_masked_text_does_not_come_back(world: World, drawn: Variation) -> None:
-    """Text that a later step took out is in neither sample, metadata nor spans."""
     secrets = [drawn.sentence(2) for _ in range(3)]
     whole = [f"{drawn.passage()} {secret} {drawn.passage()}" for secret in secrets]
     documents = [Document(text, id=drawn.name(), metadata={"a": drawn.name()}) for text in whole]
@@ -285,7 +284,6 @@ class Response(BaseModel):
 
 @needs_agents
 def test_an_artifact_of_any_form_gives_texts_and_ids(world: World, drawn: Variation) -> None:
-    """The rows of a search client are the contexts, each with its id, not the tool's whole text."""
     found, called, key = {drawn.name(): drawn.passage() for _ in range(2)}, "look", drawn.name()
     rows: Any = [{"id": name, key: text} for name, text in found.items()]
     artifact = Response(matches=rows)

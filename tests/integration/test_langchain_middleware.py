@@ -89,7 +89,6 @@ def test_an_agent_is_captured_once_by_every_way(way: str, sees: str, world: Worl
 
 
 def test_each_turn_of_a_conversation_is_a_request(world: World) -> None:
-    """With the same question, contexts and answer as by a callback."""
     drawn = Variation(run_seed())
     questions = [drawn.question() for _ in range(3)]
     made = agent(world, checkpointer=InMemorySaver())

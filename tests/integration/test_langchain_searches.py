@@ -58,7 +58,6 @@ def asked(search: Search) -> Callable[[str], str]:
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_and_a_model_in_one_function_are_a_sample(name: str, everywhere: World) -> None:
-    """By whatever method it searches; each search once."""
     ask = asked(SEARCHES[name])
     # Without a query and a chain nobody can tell the question from the rest of the prompt.
     said = RunnableLambda(ask).invoke(QUESTION) if name == "by_vector" else ask(QUESTION)
@@ -77,7 +76,6 @@ def test_a_search_and_a_model_in_one_function_are_a_sample(name: str, everywhere
 def test_a_callback_alone_does_not_see_a_search(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The hint tells so, at level WARNING, once."""
     ask = RunnableLambda(asked(SEARCHES["similarity_search"]))
     with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
         for _ in range(3):

@@ -12,7 +12,6 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 
-from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.agents import name_of
@@ -27,18 +26,7 @@ plain_world, world, draw = fixtures.plain_world, fixtures.world, fixtures.draw
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-def test_enable_with_an_option_that_can_never_work_raises(plain_world: World) -> None:
-    wrong: dict[str, Any] = {
-        **{"question": 5, "contexts": "", "answer": ["text"], "root": ""},
-        **{"retrieval_tools": "search", "document_keys": [1], "as_context": "text"},
-    }
-    for option, value in wrong.items():
-        with pytest.raises(ConfigError, match=option):
-            enable(plain_world.evals, **{option: value})
-
-
 def test_instrument_tags_become_metadata(draw: Draw) -> None:
-    """Also beside tags of any other type."""
     tags = {"session_id": "s-1", "user_id": "u-1", "question_id": "q-1", "reference": "At 07:40."}
     odd: Any = {"tags": ["beta"], "tenant": "acme", 1: "x", None: 2, ("a", 1): object()}
     corpus = Corpus(draw)

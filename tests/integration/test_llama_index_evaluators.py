@@ -109,7 +109,6 @@ async def in_their_runner(evals: RagEval, answers: Sequence[str]) -> list[Evalua
 
 
 async def test_ours_in_their_batch_runner() -> None:
-    """A judge that fails gives them no score."""
     due = {
         "The tower was built in 1921.": (1.0, True, False),
         "The tower was built in 1850.": (0.0, False, False),

@@ -13,9 +13,7 @@ from llama_index.core.base.response.schema import AsyncStreamingResponse, Stream
 from llama_index.core.query_engine import CustomQueryEngine
 
 from rag_eval_hooks import Status
-from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks_llama_index import enable
-from rag_eval_hooks_llama_index.handler import Instrumentation
 from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.fixtures import only, opened, samples, texts
 from tests.matrix.llama_index.kit import Corpus, Draw, says
@@ -101,7 +99,6 @@ def test_generator_stays_one_to_its_reader(world: World) -> None:
 
 
 async def test_async_generator_stays_one_to_its_reader(world: World) -> None:
-    """So are `asend` and `athrow`."""
     heard: list[Any] = []
 
     async def made() -> AsyncGenerator[str, Any]:
@@ -139,14 +136,6 @@ def test_dropped_stream_drops_its_generator(world: World) -> None:
     gc.collect()
     assert (gone(), over) == (None, ["over"])
     assert endings(world) == [("one ", Status.CLOSED)]
-
-
-def test_two_evaluators_get_one_answer(world: World, plain_world: World) -> None:
-    registration = Instrumentation(plain_world.evals, CaptureOptions(), watch_streams=True)
-    registration.enable()
-    assert list(stream_of(world, lambda: (word for word in ["one ", "two"]))) == ["one ", "two"]
-    registration.disable()
-    assert endings(world) == endings(plain_world) == [("one two", Status.OK)]
 
 
 def test_stream_that_is_not_watched_has_no_answer(plain_world: World) -> None:

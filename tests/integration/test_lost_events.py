@@ -164,7 +164,6 @@ def verdict(sample: Sample, expected: Sequence[Expected]) -> str:
 
 @pytest.mark.parametrize(("framework", "name", "fault"), size(CASES[run_seed() % 3 :: 3], CASES))
 def test_one_bad_event_gives_no_false_sample(framework: str, name: str, fault: str) -> None:
-    """A sample is right, absent or marked, whatever single event is bad."""
     shape = shape_of(framework, name)
     dice = Random(f"{name} {fault} {run_seed()}")
     way = dice.choice([one for one in shape.ways if one not in UNTOLD])
@@ -185,7 +184,6 @@ def test_one_bad_event_gives_no_false_sample(framework: str, name: str, fault: s
 
 
 def test_a_lost_beginning_is_counted_once() -> None:
-    """Steps of a root whose start was lost are one failed capture and no samples."""
     direct = shape_of("langchain", "retrieve node with direct search")
     world = World()
     with spoiled("langchain", 0, "lost"):

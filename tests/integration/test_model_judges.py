@@ -276,7 +276,6 @@ def test_wrong_argument_of_a_judge_is_named() -> None:
 
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_calls_of_a_function_are_quiet_where_the_evaluator_is(blocking: bool) -> None:
-    """And the text of its error stays its own."""
     marks: list[bool] = []
 
     def ask(_messages: Messages) -> str:

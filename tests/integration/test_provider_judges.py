@@ -42,7 +42,6 @@ def provided(name: str, server: ProviderServer) -> Judge:
 def test_every_provider_gives_the_same_scores_and_tells_usage_and_status(
     name: str, schema: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each provider's own client, over its own wire format."""
     metrics = ("ragas.faithfulness", "ragas.context_recall", "whitepaper.correctness")
     texts: dict[str, Any] = {
         "contexts": list(ONE.chunks),

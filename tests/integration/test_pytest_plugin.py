@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from rag_eval_hooks import RagEval, RagEvalError
 from rag_eval_hooks.results import read
-from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
 from tests.support.optional import require
 from tests.support.scripts import environment
 
@@ -64,7 +61,6 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_failure_says_claim_verdict_and_reason(tmp_path: Path, workers: str) -> None:
-    """A test fails at a lower or missing score, says why, and the report has all samples."""
     report = ("--rag-eval-report", "out/report.html", "--junitxml", "junit.xml")
     done = run_pytest(tmp_path, "-n", workers, *report)
     text = done.stdout + done.stderr
@@ -81,7 +77,6 @@ def test_a_failure_says_claim_verdict_and_reason(tmp_path: Path, workers: str) -
 
 
 def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:
-    """The plugin leaves no file, and costs a session without marked tests nothing."""
     done = run_pytest(tmp_path, "--strict-markers", "-m", "not rag_eval")
     assert "4 deselected" in done.stdout
     assert not list(tmp_path.glob("*.jsonl"))
@@ -90,18 +85,3 @@ def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:
         (sys.executable, "-c", probe), env=environment(), capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
-
-
-def test_assert_scores_in_async_code_needs_no_await() -> None:
-    scores = ScoresInTests(evals=RagEval("lexical"))
-    one = {"question": "q", "answer": "A.", "reference": "A."}
-
-    async def asserted() -> None:
-        assert scores.assert_scores(one, exact_match=0.5)
-        await scores.assert_scores(one, exact_match=0.5)  # type: ignore[misc]
-
-    with pytest.raises(RagEvalError, match="remove await"):
-        asyncio.run(asserted())
-    with pytest.raises(AttributeError, match="no 'submit'; there are assert_scores, close, evalua"):
-        scores.submit(one)
-    scores.close()

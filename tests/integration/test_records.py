@@ -57,7 +57,6 @@ def asked(found: Mapping[str, Any], answer: str) -> tuple[list[str], list[str] |
 
 @pytest.mark.parametrize("form", RECORD_FORMS)
 def test_record_of_a_tool_is_one_context(form: str, drawn: Variation) -> None:
-    """Nested values are not torn out of it, alone and beside what another tool found."""
     record = drawn_record(drawn)
     found = {drawn.name(): RECORD_FORMS[form](record, drawn)}
     found |= {drawn.name(): drawn.passage()} if drawn.chance.random() < 0.5 else {}

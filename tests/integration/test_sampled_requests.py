@@ -43,7 +43,6 @@ def asked(evals: RagEval, *questions: str, **more: Any) -> None:
 
 
 def test_rules_see_traits_of_a_chain(spans: Spans) -> None:
-    """Question, answer, metadata and failure of a request decide; the span tells the rule."""
     rules = [
         {"error": "Timeout", "rate": 1.0, "name": "failed"},
         {"question": "(?i)refund", "rate": 1.0, "name": "refund"},
@@ -71,7 +70,6 @@ def test_rules_see_traits_of_a_chain(spans: Spans) -> None:
 
 
 def test_feedback_finds_a_request_by_trace_and_by_run(spans: Spans) -> None:
-    """The trace's id and the framework's id of the root run name the same request."""
     memory, run_id = MemorySink(), uuid.uuid4()
     with RagEval("lexical", sinks=[memory], tracer_provider=spans.provider) as evals:
         asked(evals, "When?", run_id=run_id)
@@ -84,7 +82,6 @@ def test_feedback_finds_a_request_by_trace_and_by_run(spans: Spans) -> None:
 
 
 def test_the_span_tells_why_it_has_no_scores(spans: Spans) -> None:
-    """Sampled out by rate or by rule, refused by rate limit or budget: status and reason say so."""
     rules = [{"question": "ping", "rate": 0.0, "name": "probes"}, {"question": "b", "rate": 1.0}]
     limited: Any = {"rate_limit": {"minute": 1}, "budget": {"calls_per_day": 0}}
     config = RagEvalConfig(sample_rate=0.0, rules=rules, embedder="none", **limited)

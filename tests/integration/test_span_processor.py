@@ -92,7 +92,6 @@ orders = pytest.mark.parametrize("ours_first", [True, False], ids=["ours first",
 
 @orders
 def test_it_goes_out_once_with_scores_and_all_that_it_had(ours_first: bool) -> None:
-    """The exported span is theirs in every respect, with scores and a link to their trace."""
     world = World(evaluation_span="trace")
     link = Link(SpanContext(1, 2, is_remote=False))
     with world.tracer.start_as_current_span("outer", links=[link]) as outer:
@@ -121,7 +120,6 @@ def test_it_goes_out_once_with_scores_and_all_that_it_had(ours_first: bool) -> N
 
 @orders
 def test_it_is_kept_until_the_scores_are_there(ours_first: bool) -> None:
-    """Nothing goes out before, everything after; other spans are not held up."""
     go = threading.Event()
 
     def wait(_task: object) -> Findings:
@@ -139,7 +137,6 @@ def test_it_is_kept_until_the_scores_are_there(ours_first: bool) -> None:
 
 
 def test_one_too_many_goes_out_as_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number is limited as well, together with spans of ours."""
     monkeypatch.setattr(limits, "HELD_SPANS", 1)
     world = World(latency=600)
     for name in ("first", "second"):
@@ -151,7 +148,6 @@ def test_one_too_many_goes_out_as_overflow(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("how", ["evals", "provider"])
 def test_a_shutdown_loses_nothing(how: str) -> None:
-    """Whichever is shut down first, the span goes out, once."""
     world = World(latency=600)
     world.request(ours_first=how == "evals")
     shutdowns = [lambda: world.evals.shutdown(0), world.provider.shutdown]
@@ -163,7 +159,6 @@ def test_a_shutdown_loses_nothing(how: str) -> None:
 
 @pytest.mark.parametrize(("latency", "told"), [(0.2, "ok"), (600, "timeout")])
 def test_force_flush_waits_for_scores_within_its_time(latency: float, told: str) -> None:
-    """A flush gives the span with scores if they come in time, else without; it never hangs."""
     world = World(latency=latency)
     world.request()
     world.provider.force_flush(120_000 if told == "ok" else 100)
@@ -191,7 +186,6 @@ class _Raising(SpanProcessor):
 
 
 def test_an_inner_processor_that_raises_is_counted_and_harms_no_other() -> None:
-    """The second processor gets the span though the first one raised."""
     world = World(processors=0)
     exporter = InMemorySpanExporter()
     for inner in (_Raising(), SimpleSpanProcessor(exporter)):
@@ -206,7 +200,6 @@ def test_an_inner_processor_that_raises_is_counted_and_harms_no_other() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_exports_it_in_the_parent_only() -> None:
-    """The parent passes on what is kept before it forks; the child starts with nothing."""
     world = World(latency=600)
     world.request()
     pid = os.fork()
@@ -223,7 +216,6 @@ def test_a_fork_exports_it_in_the_parent_only() -> None:
 
 
 def test_many_threads_lose_and_double_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under concurrent requests in both orders each exporter gets every span once, with scores."""
     monkeypatch.setattr(limits, "HELD_SPANS", 10_000)
     world = World(latency=0.01, processors=2)
 

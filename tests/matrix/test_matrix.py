@@ -36,9 +36,3 @@ def test_shape_is_captured_right(shape: Shape, way: str) -> None:
         pytest.skip(shape.missing)
     wrong = check(shape, way)
     assert not wrong, "\n".join(f"{aspect}: {text}" for aspect, text in wrong.items())
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_names_of_shapes_are_unique(framework: str) -> None:
-    names = [(shape.group, shape.name) for shape in shapes(framework)]
-    assert len(names) == len(set(names))
