@@ -26,8 +26,7 @@ from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.score import Cause
 from tests.servers.brain import WordEmbedder, truthful_reply
 from tests.servers.decision_server import DecisionServer, characters
-from tests.servers.judge_server import JudgeServer
-from tests.servers.prefix_cache import PrefixCache
+from tests.servers.judge_server import JudgeServer, PrefixCache
 from tests.support.corpus import EIGHT, samples
 
 TEN = "ten (ragas, nvidia)"

@@ -21,8 +21,7 @@ from rag_eval_hooks.prompts.elements import NOT_QUOTED
 from rag_eval_hooks.sample import Field
 from rag_eval_hooks.score import Cause, NotScored
 from tests.servers.brain import prompt_data
-from tests.servers.judge_server import JudgeServer
-from tests.servers.prefix_cache import PrefixCache
+from tests.servers.judge_server import JudgeServer, PrefixCache
 from tests.servers.samples import (
     AGREEMENTS,
     DECOMPOSE,

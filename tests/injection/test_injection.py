@@ -17,8 +17,7 @@ from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.prompts.prompt import data_block
-from tests.injection.attacks import ATTACKS
-from tests.injection.obedient import HARMLESS, Obedient, attacked, mount, outside
+from tests.injection.obedient import ATTACKS, HARMLESS, Obedient, attacked, mount, outside
 from tests.servers.brain import prompt_data
 from tests.servers.decision_server import DecisionServer, questions_of, text_of
 from tests.servers.samples import VERIFY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,13 +16,43 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from tests.servers.brain import embedding, truthful_reply
 from tests.servers.faults import HTTP_FAULTS, Fault, FaultKind, spoiled, spoiled_vectors
 from tests.servers.loopback import Loopback, Routes
-from tests.servers.prefix_cache import PrefixCache
 
 CHAT = "/v1/chat/completions"
 EMBEDDINGS = "/v1/embeddings"
 JSON = "application/json"
 
 Script = Iterable[str] | Callable[[Mapping[str, Any]], str] | None
+
+
+_BLOCK = 64
+
+
+class PrefixCache:
+    def __init__(self) -> None:
+        self._known: set[bytes] = set()
+
+    def served(self, body: Mapping[str, Any]) -> int:
+        length = 0
+        for end, key in self._blocks(body):
+            if key not in self._known:
+                break
+            length = end
+        return length
+
+    def replied(self, body: Mapping[str, Any]) -> None:
+        self._known |= {key for _end, key in self._blocks(body)}
+
+    @staticmethod
+    def _blocks(body: Mapping[str, Any]) -> list[tuple[int, bytes]]:
+        # A provider puts the schema before the messages.
+        shape = json.dumps(body.get("response_format", ""))
+        text = "\n".join([shape, *(message["content"] for message in body.get("messages", ()))])
+        digest = hashlib.blake2b(digest_size=8)
+        blocks = []
+        for start in range(0, len(text) - _BLOCK + 1, _BLOCK):
+            digest.update(text[start : start + _BLOCK].encode("utf-8", "replace"))
+            blocks.append((start + _BLOCK, digest.digest()))
+        return blocks
 
 
 @dataclass(slots=True)
