@@ -1,7 +1,7 @@
 """A judge that obeys: whatever stands outside the delimiters, it takes for an order.
 
-`mount` mounts attacks on it, and tells which got through. Marks in `attacks.toml` stand for what the
-attacker is thought to know.
+`mount` mounts attacks on it, and tells which got through. Marks in `attacks.toml` stand for what
+the attacker is thought to know.
 """
 
 from __future__ import annotations
