@@ -1,13 +1,65 @@
-"""Records of calls to the judge, embedder and token scorer, for logs, spans and metrics."""
+"""Records of calls to the judge, embedder and token scorer, and their usage."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self, TypeVar
+
+K = TypeVar("K")
 
 _MAX_LOGGED: Final = 500
 """Maximum number of calls in the log. Later calls are only counted."""
+_BYTES_PER_TOKEN: Final = 3
+"""UTF-8 bytes per token in estimates. Real tokens are usually longer, so the budget holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Judge calls with their tokens and cost. Metrics share a call in equal parts.
+
+    Attributes:
+        calls: Number of judge requests, including retries. Embedding requests do not count, because
+            many samples share them.
+        input_tokens: Tokens of prompts and embedded texts as the endpoint reported; 0 if
+            unreported.
+        output_tokens: Tokens of replies as the endpoint reported; 0 if unreported.
+        cost: Cost in the price table's currency, or None if the model has no price.
+    """
+
+    calls: float = 0.0
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+    cost: float | None = None
+
+    def __add__(self, other: Self) -> Self:
+        """Return the sum. If one cost is unknown, the sum has the other cost."""
+        cost = other.cost if self.cost is None else self.cost + (other.cost or 0.0)
+        return type(self)(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            cost,
+        )
+
+    def share(self, parts: int) -> Self:
+        """Return one of `parts` equal parts of this usage."""
+        if parts == 1:
+            return self
+        read, written = self.input_tokens / parts, self.output_tokens / parts
+        cost = None if self.cost is None else self.cost / parts
+        return type(self)(self.calls / parts, read, written, cost)
+
+
+def total_by_key(one: Mapping[K, Usage], other: Mapping[K, Usage]) -> Mapping[K, Usage]:
+    added = {key: one[key] + used if key in one else used for key, used in other.items()}
+    return {**one, **added}
+
+
+def tokens(text: str) -> int:
+    """Estimate the number of tokens in a text. The estimate tends to be too high."""
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
 class Operation(StrEnum):
@@ -22,7 +74,6 @@ class CallOutcome(StrEnum):
     OK = "ok"
     """A reply arrived, readable or not."""
     RATE_LIMITED = "rate_limited"
-    """The endpoint rejected the call because of its rate limit."""
     TIMEOUT = "timeout"
     REFUSED = "refused"
     """The endpoint rejected this call as invalid."""
@@ -34,19 +85,15 @@ class CallOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A model that receives calls.
-
-    Attributes:
-        name: Kind and model, such as `openai:gpt-4o-mini`.
-        operation: Purpose of the calls.
-        provider: Provider name in OpenTelemetry's GenAI conventions, or None if unknown.
-        local: Whether the model runs on this machine, in the evaluator.
-    """
+    """A model that receives calls."""
 
     name: str
+    """Kind and model, such as `openai:gpt-4o-mini`."""
     operation: Operation = Operation.CHAT
     provider: str | None = None
+    """Name in OpenTelemetry's GenAI conventions."""
     local: bool = False
+    """Whether the model runs on this machine, in the evaluator."""
 
     @property
     def model(self) -> str:

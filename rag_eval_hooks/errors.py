@@ -117,10 +117,7 @@ class ConfigError(RagEvalError, ValueError):
     def unknown(
         cls, field: str, got: str, known: Iterable[str], *, listed: str = ""
     ) -> ConfigError:
-        """Return the error for an unknown name, with the most similar known name.
-
-        `listed` says where the reader finds all names, if an error is too short to list them.
-        """
+        """Return the error for an unknown name. `listed` says where the reader finds all names."""
         names = sorted(known)
         wants = f"a name listed by {listed}" if listed else f"one of {', '.join(names)}"
         near = nearest(got, names)
@@ -265,28 +262,19 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
 
 
 class JudgeError(RagEvalError):
-    """A judge or embedder returned no usable reply.
-
-    The findings are missing, with the cause `judge_failed`.
-    """
+    """A judge or embedder returned no usable reply. The findings are missing as `judge_failed`."""
 
 
 class JudgeTimeout(JudgeError):
-    """A judge or embedder timed out. The findings are missing, with the cause `timeout`."""
+    """A judge or embedder timed out. The findings are missing as `timeout`."""
 
 
 class BudgetError(JudgeError):
-    """The budget is spent, so the call was not sent.
-
-    The findings are missing, with the cause `over_budget`.
-    """
+    """The budget is spent, so the call was not sent. The findings are missing as `over_budget`."""
 
 
 class JudgeUnavailable(JudgeError):
-    """The judge failed too often, so no call was sent.
-
-    The findings are missing, with the cause `judge_unavailable`.
-    """
+    """The judge failed too often, so no call was sent: `judge_unavailable`."""
 
 
 class RedactionError(RagEvalError):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from rag_eval_hooks.calls import Usage, total_by_key
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Unavailable
-from rag_eval_hooks.usage import Usage, total_by_key
 
 T = TypeVar("T")
 

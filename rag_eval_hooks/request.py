@@ -142,9 +142,8 @@ class Request:
     decision: Decision | None = None
     """None before sampling, or if requests of this status are not evaluated."""
     is_final: bool = False
-    """Whether another process or feedback made the decision, which is then final."""
+    """Whether another process or feedback made the decision."""
     by_feedback: bool = False
-    """Whether feedback requested this evaluation after the request."""
     is_shipped: bool = False
     """Whether a worker on another machine evaluates the request."""
     accepted: bool = False
@@ -154,7 +153,7 @@ class Request:
     evaluated: frozenset[str] = frozenset()
     """Metrics that feedback must not request again."""
     is_recovered: bool = False
-    """Whether the request comes from the spool of an earlier process."""
+    """Whether another process left the request in the spool."""
     entry: Any = None
     sampling_key: str | None = None
     """Replaces `key` for the sampler if the request was sampled at its start."""

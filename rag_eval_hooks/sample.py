@@ -181,11 +181,7 @@ class Sample:
 
 
 def sample_of(method: str, value: Any, given: Mapping[str, Any]) -> Sample:
-    """Return the sample of a call that takes a sample, a mapping, or keyword fields.
-
-    Raises:
-        InputError: The call has both or neither, or a field is unknown or invalid.
-    """
+    """Return the sample of a call that takes a sample, a mapping, or keyword fields."""
     if value is not None and given:
         shown = f"Got {', '.join(given)}."
         raise InputError(f"{method}() takes a sample or keyword fields, not both.", shown)
@@ -238,11 +234,7 @@ def _check_ids(sample: Sample) -> None:
 
 
 def texts_of(name: str, values: Any) -> tuple[str, ...]:
-    """Return labels or ids as a tuple of texts. One text becomes a tuple of one text.
-
-    Raises:
-        InputError: The value is neither a text nor a sequence.
-    """
+    """Return one or several labels or ids as a tuple of texts."""
     if isinstance(values, str):
         return (values,)
     check_type(name, values, Iterable, "a list of texts")

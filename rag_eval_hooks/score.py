@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.errors import InputError, check_number, check_type, member, wrong_type
-from rag_eval_hooks.usage import Usage
 
 
 class Cause(StrEnum):
@@ -183,11 +183,7 @@ class Scale:
             raise InputError("The low end of a scale must be below its high end.", ends)
 
     def score(self, value: float, **details: Any) -> Score:
-        """Return a score for a number on this scale. Other arguments are fields of `Score`.
-
-        Raises:
-            ValueError: The number is outside the scale.
-        """
+        """Return a score for a number on this scale. Other arguments are fields of `Score`."""
         return Score(value=value, normalized=self.normalize(value), **details)
 
     def normalize(self, value: float) -> float:
@@ -209,8 +205,7 @@ UNIT = Scale(0.0, 1.0)
 def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
     """Return an outcome's id: 32 hex digits derived from sample, metric, judge and versions.
 
-    With the id as primary key, a store never has an outcome twice, even if a process crashes
-    between the write and the acknowledgment.
+    With the id as primary key, a store never has an outcome twice, even after a crash.
     """
     made_by = (outcome.annotator, outcome.version) if isinstance(outcome, Score) else ()
     return _digest([sample_id, metric_id, *made_by])
@@ -245,11 +240,7 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
-    """Return the outcome from the output of `outcome_to_dict`. Unknown keys are ignored.
-
-    Raises:
-        ValueError: A field is missing, out of range or of the wrong type.
-    """
+    """Return the outcome from the output of `outcome_to_dict`. Unknown keys are ignored."""
     scores, absences = _adapters()
     if "not_scored" in data:
         return absences.validate_python({**data, "cause": data["not_scored"]})

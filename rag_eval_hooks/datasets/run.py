@@ -10,6 +10,7 @@ from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoo
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.datasets.data_rows import ROW_KEY, DataRow
 from rag_eval_hooks.delivery.jsonl import JsonlSink
 from rag_eval_hooks.errors import ConfigError
@@ -19,7 +20,6 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.read import read
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcomes, Score
-from rag_eval_hooks.usage import Usage
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Asks the pipeline a question with metadata. The pipeline's handler captures the sample."""

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from rag_eval_hooks.calls import tokens
 from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.findings import (
     EMBEDDED,
@@ -37,7 +38,6 @@ from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.prompts import ABOUT, SPECS, with_bases
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.usage import tokens
 
 _logger = logging.getLogger("rag_eval_hooks")
 Source: TypeAlias = Judge | Embedder | TokenScorer

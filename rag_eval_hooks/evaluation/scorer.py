@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.evaluation.collect import (
     RATINGS,
     RELEVANCE,
@@ -51,7 +52,6 @@ from rag_eval_hooks.score import (
     Score,
     Unavailable,
 )
-from rag_eval_hooks.usage import Usage
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's sample rate excluded this sample")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)

@@ -9,10 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias
 
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.calls.call_context import Tally, in_call_context
-from rag_eval_hooks.usage import Usage
 
 Vector: TypeAlias = "array[float]"
 _MOST_VECTORS: Final = 4096  # in the cache; the least recently used is evicted first

@@ -13,7 +13,7 @@ from functools import reduce
 from itertools import chain
 from typing import Any, ClassVar, Final, TypeVar, cast
 
-from rag_eval_hooks.calls import Caller
+from rag_eval_hooks.calls import Caller, Usage, tokens
 from rag_eval_hooks.errors import InputError, JudgeError, wrong_type
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support
 from rag_eval_hooks.incidents import place_of
@@ -32,7 +32,6 @@ from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import ABOUT, SPECS, Ask, Reading, ReplyError, Unit
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
-from rag_eval_hooks.usage import Usage, tokens
 
 T = TypeVar("T")
 

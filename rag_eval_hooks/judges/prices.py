@@ -16,9 +16,9 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.usage import Usage
 
 _logger = logging.getLogger("rag_eval_hooks")
 

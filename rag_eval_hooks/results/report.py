@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any, Final
 
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.datasets.data_rows import ROW_KEY
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
@@ -22,7 +23,6 @@ from rag_eval_hooks.results.summary import (
     checked_rows,
     summarise,
 )
-from rag_eval_hooks.usage import Usage
 
 _MOST_GROUPS: Final = 12
 _BUILT_IN_KEYS: Final = ("workflow", "reason", "version")

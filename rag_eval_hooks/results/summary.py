@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, TypeAlias
 
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.errors import ConfigError, check_type
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.metric_options import MetricOptions
@@ -20,7 +21,6 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import Estimate, mean_of, rare_variance
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 from rag_eval_hooks.text.folding import toml_of
-from rag_eval_hooks.usage import Usage
 
 CLASS: Final = "graphrag.answer_class"
 DATA: Final = toml_of("rules.toml", __package__ or "")

@@ -14,7 +14,7 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.calls import Call, Caller
+from rag_eval_hooks.calls import Call, Caller, Usage
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.call_limits import BreakerState, Gate
 from rag_eval_hooks.result import Evaluation
@@ -22,7 +22,6 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 from rag_eval_hooks.telemetry.rag_span import context_of
-from rag_eval_hooks.usage import Usage
 
 __all__ = ["MetricRecorder"]
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample, Score
-from rag_eval_hooks.calls import Caller
+from rag_eval_hooks.calls import Caller, Usage
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
 from rag_eval_hooks.delivery.sink import Rejected
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout
@@ -34,7 +34,6 @@ from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIEmbedder, OpenAIJudge
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.score import Cause
-from rag_eval_hooks.usage import Usage
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import EMBEDDINGS, JudgeServer
 from tests.servers.samples import ONE, TRUTH, found, spent

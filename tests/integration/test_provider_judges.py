@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import NotScored, RagEval, RagEvalConfig
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.judges import Judge, choose_judge
 from rag_eval_hooks.score import Cause
-from rag_eval_hooks.usage import Usage
 from rag_eval_hooks_langchain import LangChainJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.provider_server import AZURE, ProviderServer

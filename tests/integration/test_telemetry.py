@@ -21,9 +21,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from rag_eval_hooks import Field, Metric, RagEval, Sample
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.score import UNIT, Outcome, Outcomes
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
-from rag_eval_hooks.usage import Usage
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.servers.judge_server import JudgeServer
 from tests.support.evaluation import record_request

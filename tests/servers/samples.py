@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Support, Verdict
 from rag_eval_hooks.score import NotScored
-from rag_eval_hooks.usage import Usage
 from tests.support.judge_task import JudgeTask
 
 F = Finding

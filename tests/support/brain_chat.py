@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.calls.call_context import call_context
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import Prompt
-from rag_eval_hooks.usage import Usage
 from tests.servers.brain import asked_groups, truthful_reply
 from tests.servers.samples import VERIFY
 

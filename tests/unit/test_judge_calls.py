@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks.backoff import pause_after
-from rag_eval_hooks.calls import Caller, CallOutcome
+from rag_eval_hooks.calls import Caller, CallOutcome, Usage
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeUnavailable
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls import call_limits
@@ -24,7 +24,6 @@ from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls, in_call_
 from rag_eval_hooks.judges.calls.call_limits import Breaker, BreakerState, CallLimits, Gate
 from rag_eval_hooks.judges.calls.failures import answers, outcome_of, requested_pause
 from rag_eval_hooks.judges.prices import Price, Prices
-from rag_eval_hooks.usage import Usage
 
 
 class StatusError(Exception):

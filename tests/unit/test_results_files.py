@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import NotScored, Outcome, Sample, Score
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import make_report, read, to_frame
 from rag_eval_hooks.results.render import as_html, as_markdown, as_text
 from rag_eval_hooks.results.report import as_json
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import UNIT, Cause, result_id
-from rag_eval_hooks.usage import Usage
 from tests.support.command_line import Finished, run_command
 from tests.support.optional import require
 from tests.support.results import START, any_outcome, evaluation, write_results

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rag_eval_hooks import NotScored, Sample, Score
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import read
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Cause
-from rag_eval_hooks.usage import Usage
 from tests.support.optional import require
 from tests.support.results import evaluation, write_results
 from tests.viewers.browser import page, screenshot

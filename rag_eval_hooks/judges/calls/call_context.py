@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from opentelemetry import context
 
-from rag_eval_hooks.calls import Call, Caller, CallLog, CallOutcome, Operation
+from rag_eval_hooks.calls import Call, Caller, CallLog, CallOutcome, Operation, Usage, tokens
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.incidents import without_exit
 from rag_eval_hooks.judges.calls.call_limits import CallLimits, Gate
@@ -28,7 +28,6 @@ from rag_eval_hooks.judges.calls.failures import (
 )
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import ReplyError
-from rag_eval_hooks.usage import Usage, tokens
 
 if TYPE_CHECKING:
     from rag_eval_hooks.judges.calls.budget import Budget, Reservation
