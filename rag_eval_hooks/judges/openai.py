@@ -62,10 +62,7 @@ class OpenAIChat(ChatAdapter):
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
         user = prompt.user if mode is OutputMode.JSON_SCHEMA else prompt.user_with_shape
-        messages = [
-            {"role": "system", "content": prompt.system},
-            {"role": "user", "content": user},
-        ]
+        messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": user}]
         body = {"model": self._model, "messages": messages, **_output_fields(prompt, mode)}
         if temperature is not None:
             body["temperature"] = temperature

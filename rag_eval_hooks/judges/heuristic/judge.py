@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.findings import (
-    ChunkRelevance,
-    Finding,
-    Findings,
-    Stance,
-    Support,
-    Verdict,
-)
+from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Stance, Support, Verdict
 from rag_eval_hooks.judges.calibration import Calibration
 from rag_eval_hooks.judges.heuristic.chunks import Chunks, Sentence, SplitText, terms
 from rag_eval_hooks.judges.heuristic.claims import claims

@@ -16,13 +16,7 @@ from rag_eval_hooks.judges.heuristic.chunks import (
     terms,
 )
 from rag_eval_hooks.judges.heuristic.claims import PATTERNS, claims
-from rag_eval_hooks.text.folding import (
-    fold,
-    folded_tokens,
-    is_content,
-    tokens,
-    word_set,
-)
+from rag_eval_hooks.text.folding import fold, folded_tokens, is_content, tokens, word_set
 from rag_eval_hooks.text.key_terms import Searched
 from rag_eval_hooks.text.measures import agree
 from rag_eval_hooks.text.refusals import refusal
