@@ -28,14 +28,12 @@ Positions: TypeAlias = dict[Finding, list[int]]  # items for the second judge; n
 class Cascade:
     """Asks a cheap judge first, and an LLM only where the first judge is unsure.
 
-    The second judge receives unsure verdicts and verdicts with a warning. It also receives a random
-    fraction of the sure verdicts, which measures how often the two judges agree. It makes every
-    finding that the first judge cannot make. If the second judge fails, only its items lack a
-    verdict.
+    The second judge receives unsure verdicts, verdicts with a warning, and a random fraction of the
+    sure verdicts, which measures how often the two judges agree. It makes every finding that the
+    first judge cannot make. If the second judge fails, only its items lack a verdict.
 
-    `Support.judge` names the judge of each verdict. `Support.sent_on` is the probability that the
-    cascade asked the second judge. To estimate the agreement, weight verdicts by the inverse of
-    `sent_on`.
+    `Support.judge` names the judge of each verdict. To estimate the agreement, weight verdicts by
+    the inverse of `Support.sent_on`, the probability that the cascade asked the second judge.
 
     Example:
         ```python
@@ -47,9 +45,6 @@ class Cascade:
         second: A better judge, or its name. Its verdict replaces the first judge's verdict.
         floor: Probability in [0, 1] of asking the second judge about a sure verdict. A hash of
             question and item decides, so that equal samples get equal verdicts.
-
-    Raises:
-        ConfigError: `floor` is outside [0, 1].
     """
 
     annotator_kind = AnnotatorKind.LLM

@@ -27,13 +27,11 @@ _TextPair = tuple[str, str]
 class SentenceEmbedder(LocalModel[str, Vector]):
     """Embeds texts with a sentence-transformers model, in a child process or on a thread.
 
-    The model loads once, on first use. If loading fails, every later call fails immediately. Texts
-    of concurrent callers share a batch.
+    The model loads once, on first use. Texts of concurrent callers share a batch.
 
     Args:
-        model: Name on the Hugging Face hub, or path of a folder with a saved model.
-        process: Whether to run the model in a child process. `auto` means wherever a process can
-            start.
+        model: Name on the Hugging Face hub, or path of a folder with a saved model. process:
+        Whether to run the model in a child process. `auto` means wherever a process can start.
 
     Raises:
         ImportError: The extra `embeddings` is not installed.
@@ -50,11 +48,7 @@ class SentenceEmbedder(LocalModel[str, Vector]):
         self._cache = VectorCache(model)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector of length 1 per text, in order.
-
-        Raises:
-            JudgeError: The model cannot be loaded, failed on these texts, or is closed.
-        """
+        """Return one vector of length 1 per text, in order, or raise `JudgeError`."""
         return await self._cache.embed(texts, self.run_all)
 
 
@@ -78,24 +72,20 @@ def _load_embedder(source: str) -> Callable[[Sequence[str]], list[Vector]]:
 class BertScorer(LocalModel[_TextPair, TokenScore]):
     """Computes BERTScore: precision, recall and F1 over tokens matched by contextual embeddings.
 
-    Scores equal those of `bert_score.score` without idf weights. The model loads once, on first
-    use, in a child process or on a separate thread. Pairs of concurrent callers share a batch.
-    Source: Zhang et al., BERTScore, ICLR 2020.
+    Scores equal those of `bert_score.score` without idf weights (Zhang et al., BERTScore, ICLR
+    2020). The model loads once, on first use. Pairs of concurrent callers share a batch.
 
     Args:
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
-        layer: Number of the layer whose embeddings are compared; 0 is the model's input. The
-            default is bert-score's best layer. A model that bert-score does not know needs this
-            argument.
+        layer: Number of the layer whose embeddings are compared; 0 is the model's input. A model
+            that bert-score does not know needs this argument.
         rescale_with_baseline: Rescale scores so that unrelated texts score about 0. Scores can then
             be negative.
-        process: Whether to run the model in a child process. `auto` means wherever a process can
-            start.
+        process: Whether to run the model in a child process; `auto`: where a process can start.
 
     Raises:
         ImportError: The extra `bertscore` is not installed.
-        ConfigError: A value is invalid, the model has no baseline, or `process` is true and no
-            process can start here.
+        ConfigError: A value is invalid, the model has no baseline, or no process can start here.
     """
 
     def __init__(
@@ -121,13 +111,7 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         super().__init__(model, caller, load, process, size=_PAIRS)
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
-        """Return precision, recall and F1 of a candidate against a reference, each at most 1.
-
-        A text without tokens, such as a blank text, scores 0.
-
-        Raises:
-            JudgeError: The model cannot be loaded, failed on this pair, or is closed.
-        """
+        """Return precision, recall and F1, at most 1 each; 0 if blank. May raise `JudgeError`."""
         if not (candidate.strip() and reference.strip()):
             return TokenScore(0.0, 0.0, 0.0)
         (found,) = await self.run_all([(candidate, reference)])

@@ -55,26 +55,20 @@ class LLMJudge(ModelJudge):
     """Makes findings with a language model.
 
     Each finding has its own calls, which show the model only the texts that the finding's
-    definition allows. So no verdict depends on another finding. All calls about a sample's contexts
-    start with the same schema, system text and contexts. A provider's prompt cache can serve this
-    prefix from the second call on.
+    definition allows. All calls about a sample's contexts start with the same schema, system text
+    and contexts. A provider's prompt cache can serve this prefix from the second call on.
 
-    The judge parses a reply item by item. The judge asks again about invalid items and names the
-    problem. An item that stays invalid has no verdict. A call covers at most ten claims. Contexts
-    longer than `verify_tokens` are verified in groups. A claim is unsure if only several groups
-    together state it. Calls for ratings always show all contexts.
+    The judge parses a reply item by item, and asks again about invalid items with the problem
+    named.
 
     Args:
         chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
         attempts: Maximum number of requests for one item.
-        stagger: Send the first call about a sample's contexts before the other calls. The other
-            calls wait up to five seconds for the first reply, to benefit from the prompt cache.
+        stagger: Let other calls wait up to five seconds for the first reply, for the prompt cache.
         verify_tokens: Maximum tokens of contexts per verification, at three UTF-8 bytes per token.
+            Longer contexts are verified in groups.
         memo: Stores valid replies for reuse, or None.
-        prices: Adds costs to the usage, or None. A reply from the memo costs nothing.
-
-    Raises:
-        ConfigError: An option has an invalid value.
+        prices: Adds costs to the usage, or None.
     """
 
     version = PROMPTS_VERSION
@@ -209,17 +203,15 @@ class CallableJudge(LLMJudge):
         ```
 
     Args:
-        function: Takes a list of messages and returns the reply's text. The messages are a system
-            and a user message, each with `role` and `content`. An async function runs in the
-            evaluator's event loop, any other function on a thread. If the function raises, the
-            findings are `judge_failed`; the exception's message is never shown.
-        name: Scores name the judge `callable:<name>`. The default is the function's name.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. `memo`
-            needs `name`, because the memo stores replies by name.
+        function: Takes a system and a user message, each with `role` and `content`, and returns the
+            reply's text. An async function runs in the evaluator's event loop, any other function
+            on a thread. If the function raises, the findings are `judge_failed`.
+        name: Scores name the judge `callable:<name>`. The default is the function's name. `memo`
+            needs a name, because the memo stores replies by name.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`.
 
     Raises:
-        ConfigError: The function does not take exactly one argument, a value is invalid, or `memo`
-            has no `name`.
+        ConfigError: The function does not take exactly one argument, or a value is invalid.
     """
 
     def __init__(

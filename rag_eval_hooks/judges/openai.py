@@ -127,11 +127,7 @@ class OpenAIEmbedder:
         self._cache = VectorCache(self.name)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, in order. All vectors have the same length.
-
-        Raises:
-            JudgeError: The request timed out, or the reply lacks a finite vector for a text.
-        """
+        """Return one vector per text, in order, all of the same length, or raise `JudgeError`."""
         return await self._cache.embed(texts, self._made)
 
     async def aclose(self) -> None:

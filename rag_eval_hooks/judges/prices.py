@@ -55,15 +55,10 @@ class Prices:
     """Price tables by model, for the cost of calls.
 
     Args:
-        table: A mapping with `currency` (any text, default USD) and `models`. `models` maps a
-            pattern to `input` and `output`, the prices of a million tokens. A pattern is a model's
-            name with the wildcards `*`, `?` and `[...]`. An exact name wins, then the first match.
-        base_url: Endpoint of the models. If `genai-prices` knows the endpoint's provider,
-            `genai-prices` supplies prices for models missing in a USD table. None means that only
-            the table is used.
-
-    Raises:
-        ConfigError: An entry of the table is invalid.
+        table: A mapping with `currency` (default USD) and `models`, which maps a model's name or a
+            pattern (`*`, `?`, `[...]`) to `input` and `output`, the prices of a million tokens. An
+            exact name wins, then the first match. An invalid entry raises `ConfigError`.
+        base_url: Endpoint of the models, for the list prices of `genai-prices`, or None.
     """
 
     def __init__(

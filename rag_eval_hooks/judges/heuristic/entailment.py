@@ -34,18 +34,13 @@ Judged: TypeAlias = tuple[float, float, float]  # entailment, neutrality, contra
 class Entailer(LocalModel[_TextPair, Judged]):
     """Returns probabilities that a text entails, is neutral to, or contradicts a claim.
 
-    Never downloads a model.
-
     Args:
         model: `minilm` for the adapter in this package, the path of a folder, or the name of a
-            model in the Hugging Face cache. The model must classify text pairs with one to three
-            labels.
-        process: Whether to run the model in a child process. `auto` means wherever a process can
-            start.
+            cached model with one to three labels. A model is never downloaded.
+        process: Whether to run the model in a child process; `auto`: where a process can start.
 
     Raises:
-        ImportError: The extra `entailment` is missing or, for models other than `minilm`, the extra
-            `nli`.
+        ImportError: The extra `entailment` (for `minilm`) or `nli` is missing.
         ConfigError: `process` is true, but no process can start here.
     """
 
