@@ -30,8 +30,8 @@ class SentenceEmbedder(LocalModel[str, Vector]):
     The model loads once, on first use. Texts of concurrent callers share a batch.
 
     Args:
-        model: Name on the Hugging Face hub, or path of a folder with a saved model. process:
-        Whether to run the model in a child process. `auto` means wherever a process can start.
+        model: Name on the Hugging Face hub, or path of a folder with a saved model.
+        process: Whether to run the model in a child process; `auto`: where a process can start.
 
     Raises:
         ImportError: The extra `embeddings` is not installed.
