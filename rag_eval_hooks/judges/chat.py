@@ -71,10 +71,6 @@ class ChatAdapter(ModelAdapter, ABC):
         self._modes = modes
         self._mode, self._temperature = 0, temperature
 
-    @property
-    def output_mode(self) -> OutputMode:
-        return self._modes[self._mode]
-
     async def complete(self, prompt: Prompt) -> str:
         mode, temperature = self._mode, self._temperature
         while True:

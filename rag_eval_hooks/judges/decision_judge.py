@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
+from operator import mul
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from rag_eval_hooks.errors import ConfigError, check_count
@@ -159,8 +160,7 @@ class DecisionJudge(ModelJudge):
     def _content(self, ask: Ask, answers: Sequence[Answer]) -> Any:
         spec, first = ask.spec, answers[0]
         if ask.kind is Finding.GEVAL:
-            correctness, completeness, consistency = (_mean(spec.levels, one) for one in answers)
-            return GEval(correctness, completeness, consistency)
+            return GEval(*(sum(map(mul, spec.levels, one)) / sum(one) for one in answers))
         if spec.levels:
             level = spec.levels[first.index(max(first))]
             value = level if spec.unit is Unit.TEMPLATE else {"value": level}
@@ -248,7 +248,3 @@ def _support(ask: Ask, verdict: Verdict, answers: Sequence[Answer]) -> Support:
         probability=verdict.probability,
         partly=frozenset(chunks if is_part else ()),
     )
-
-
-def _mean(levels: Sequence[float], answer: Answer) -> float:
-    return sum(level * p for level, p in zip(levels, answer, strict=True)) / sum(answer)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
+from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.calls import Usage
@@ -35,7 +35,8 @@ class VectorCache:
         texts: Sequence[str],
         make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[Vector]]],
     ) -> list[list[float]]:
-        keys = {text: _hash(text) for text in texts}
+        coded = {text: text.encode("utf-8", "surrogatepass") for text in texts}
+        keys = {text: blake2b(code, digest_size=16).digest() for text, code in coded.items()}
         recalled = {text: self._vectors.pop(key, None) for text, key in keys.items()}
         missing = [text for text, vector in recalled.items() if vector is None]
         found = {text: vector for text, vector in recalled.items() if vector is not None}
@@ -64,7 +65,3 @@ async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[
     if not all(map(is_finite, vectors)):
         raise JudgeError(f"{embedder.name} returned a vector with a number that is not finite")
     return vectors, tally.usage
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -98,9 +98,7 @@ class Endpoint:
     ) -> Any:
         """Post JSON to a path below the base URL, and return the reply's JSON.
 
-        Raises:
-            openai.APIStatusError: The HTTP status is 400 or above.
-            ValueError: The reply is not JSON, or longer than 4 MB after decoding.
+        Raises the client's error, or `ValueError` for a reply that is too long or not JSON.
         """
         reply = await self._sent(path, document, meter)
         used = field(reply, "usage")

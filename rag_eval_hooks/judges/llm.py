@@ -91,10 +91,6 @@ class LLMJudge(ModelJudge):
         self._attempts = attempts
         self._stagger = Stagger() if stagger else None
 
-    @property
-    def output_mode(self) -> OutputMode | None:
-        return getattr(self._model, "output_mode", None)
-
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
         """Return the number of calls if every reply is valid."""
         calls = [SPECS[kind].call for kind in wanted & SPECS.keys()]

@@ -120,12 +120,9 @@ def obstacle() -> str | None:
 
 def _interpreter() -> str | None:
     # Where Python is embedded, `sys.executable` is the host program.
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    for path in map(Path, (sys.executable or "", f"{sys.exec_prefix}/bin/python{version}")):
-        is_python = any(word in path.name.lower() for word in ("python", "pypy"))
-        if is_python and os.access(path, os.X_OK):
-            return str(path)
-    return None
+    path = Path(sys.executable or "")
+    is_python = any(word in path.name.lower() for word in ("python", "pypy"))
+    return str(path) if is_python and os.access(path, os.X_OK) else None
 
 
 class ModelProcess(Generic[I, R]):

@@ -182,12 +182,11 @@ def stem(token: str) -> str:
 
 
 FUNCTION_WORDS: Final = WORDS["function"]  # normalized function words by language code
-_FUNCTION_WORDS: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
 
 
 def language(words: Sequence[str]) -> str | None:
     """Return the code of the language with the most function words, at least two, or None."""
-    found = _FUNCTION_WORDS.intersection(words)
+    found = frozenset(words)
     counts = {code: len(found & known) for code, known in FUNCTION_WORDS.items()}
     *_, second, most = sorted(counts, key=counts.__getitem__)
     return most if counts[most] > max(1, counts[second]) else None

@@ -56,14 +56,13 @@ def keywords(text: str) -> list[Keyword]:
     # A phrase that splits a token, such as next to a stray combining mark, could never match.
     written = Searched(every)
     folded = (fold(phrase) for phrase in phrases(text) if written.holds_words(tokens(phrase)))
-    words = (token for token in every if _is_keyword(token))
+    words = (
+        token
+        for token in every
+        if token not in STOP_WORDS
+        and (has_cjk(token) or sum(map(str.isalpha, token)) >= _MIN_LETTERS)
+    )
     return list(dict.fromkeys([*folded, *numbers(text), *words]))
-
-
-def _is_keyword(token: str) -> bool:
-    if token in STOP_WORDS:
-        return False
-    return has_cjk(token) or sum(c.isalpha() for c in token) >= _MIN_LETTERS
 
 
 class Searched:

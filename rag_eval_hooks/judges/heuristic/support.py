@@ -58,7 +58,8 @@ def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> ClaimRead
     lacking = _Lacking.of(claim, chunks, question)
     support = _ruling(claim, chunks, lacking)
     found = _features(claim, chunks, lacking, near, support.verdict)
-    probability = _probability(found) if claim.terms else 0.5
+    odds = _MODEL["base"] + math.fsum(map(mul, _MODEL["weights"], found)) if claim.terms else 0.0
+    probability = 1.0 / (1.0 + math.exp(-odds))
     if not support.sure and probability >= _SURE and len(claim.chain) >= _LONG:
         support = _resembling(claim, chunks, near) or support
     elif support.verdict is ClaimVerdict.CONTRADICTED:
@@ -194,8 +195,3 @@ def _features(
         math.log1p(len(claim.chain)),
         float(stated) - float(verdict is ClaimVerdict.CONTRADICTED),
     ]
-
-
-def _probability(features: Sequence[float]) -> float:
-    odds = _MODEL["base"] + math.fsum(map(mul, _MODEL["weights"], features))
-    return 1.0 / (1.0 + math.exp(-odds))
