@@ -66,10 +66,10 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
     return None if denied and not strict else Alignment(others, denied)
 
 
-def anchors(claim: Sentence, code: str) -> Sequence[str]:
+def anchors(claim: Sentence, code: str) -> frozenset[str]:
     """Return words that a sentence needs before `align` can match."""
     needed = _needed(claim.items(code), (), code)
-    return [VALUE if isinstance(item, Measure) else item for item in needed]
+    return frozenset(VALUE if isinstance(item, Measure) else item for item in needed)
 
 
 def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
@@ -43,7 +43,7 @@ LEXICONS: Final = {
 """Lexicons by language code. Languages without an entry have an empty lexicon."""
 BREAKS: Final = (",", ";", "&")
 DENIAL: Final = "!"
-VALUE: Final = "#"  # stands for any `Measure` when sentences are looked up
+VALUE: Final = "#"  # stands for any `Measure`
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
 _WHOLE: Final = {"cannot": "not", "wo": "will", "ca": "can"}
@@ -75,15 +75,10 @@ class Sentence:
         self.words: Sequence[str] = folded_tokens(fold(text))
         self.chain = [term for word in self.words if (term := _term_of(word))]
         self.terms = frozenset(self.chain)
+        self.pairs = frozenset(pairwise(self.words))
+        self.language = language(self.words)
         self._items: dict[str, Sequence[Item]] = {}
-
-    @cached_property
-    def pairs(self) -> frozenset[tuple[str, str]]:
-        return frozenset(pairwise(self.words))
-
-    @cached_property
-    def language(self) -> str | None:
-        return language(self.words)
+        self._kinds: dict[str, frozenset[str]] = {}
 
     @cached_property
     def measures(self) -> Sequence[Measure]:
@@ -109,6 +104,12 @@ class Sentence:
                 at = measure.end
             self._items[code] = [*found, *_words(self.text[at:], LEXICONS[code])]
         return self._items[code]
+
+    def kinds(self, code: str) -> frozenset[str]:
+        if code not in self._kinds:
+            kinds = (VALUE if isinstance(one, Measure) else one for one in self.items(code))
+            self._kinds[code] = frozenset(kinds)
+        return self._kinds[code]
 
     def _capitalized(self) -> Iterator[str]:
         short = len(self.text.split()) <= _BARE
@@ -158,27 +159,16 @@ class SplitText:
         self.text = text
         bare = (strip_marker(one) for one in sentences(_TAG.sub(" ", text)))
         self.sentences: Sequence[Sentence] = [Sentence(one) for one in bare if one]
-        self._by_item: dict[str, defaultdict[str, list[Sentence]]] = {}
-
-    @cached_property
-    def index(self) -> Mapping[str, Sequence[int]]:
-        index: defaultdict[str, list[int]] = defaultdict(list)
+        self.words = [word for one in self.sentences for word in one.words]
+        self.language = language(self.words)
+        self.index: dict[str, list[int]] = {}
         for at, sentence in enumerate(self.sentences):
             for term in sentence.terms:
-                index[term].append(at)
-        return dict(index)
+                self.index.setdefault(term, []).append(at)
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
         return frozenset().union(*(one.pairs for one in self.sentences))
-
-    @cached_property
-    def words(self) -> Sequence[str]:
-        return [word for one in self.sentences for word in one.words]
-
-    @cached_property
-    def language(self) -> str | None:
-        return language(self.words)
 
     @cached_property
     def measures(self) -> Sequence[Measure]:
@@ -191,16 +181,6 @@ class SplitText:
     @cached_property
     def casefolded(self) -> str:
         return "\n".join(one.text.casefold() for one in self.sentences)
-
-    def candidates(self, words: Sequence[str], code: str) -> Sequence[Sentence]:
-        """Return the sentences that contain the rarest item. `VALUE` matches any value."""
-        if code not in self._by_item:
-            self._by_item[code] = defaultdict(list)
-            for one in self.sentences:
-                for word in {VALUE if isinstance(x, Measure) else x for x in one.items(code)}:
-                    self._by_item[code][word].append(one)
-        found = (self._by_item[code].get(word, ()) for word in words)
-        return min(found, key=len, default=())
 
     @cached_property
     def _heads(self) -> frozenset[str]:

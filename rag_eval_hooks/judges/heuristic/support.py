@@ -125,7 +125,8 @@ def _aligned(
     claim: Sentence, chunks: Chunks, code: str
 ) -> Sequence[tuple[int, Sentence, Alignment]]:
     wanted = anchors(claim, code)
-    every = [(at, one) for at, chunk in enumerate(chunks) for one in chunk.candidates(wanted, code)]
+    places = ((at, one) for at, chunk in enumerate(chunks) for one in chunk.sentences)
+    every = [(at, one) for at, one in places if wanted <= one.kinds(code)]
     pairs = every if len(every) <= _MOST_COMPARED else ()
     return [(at, one, found) for at, one in pairs if (found := align(claim, one, code)) is not None]
 
