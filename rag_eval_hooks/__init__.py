@@ -19,7 +19,7 @@ from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.evaluation.own_metrics import Criterion, evaluator_metric
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.judges.base import Embedder, Judge
+from rag_eval_hooks.judges import Embedder, Judge
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Context, Sample, Status

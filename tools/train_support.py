@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from rag_eval_hooks.judges.heuristic.chunks import Chunks, Sentence, SplitText, terms
-from rag_eval_hooks.judges.heuristic.claims import claims
+from rag_eval_hooks.judges.heuristic.reference import claims
 from rag_eval_hooks.judges.heuristic.support import FEATURES, ClaimReading, read
 from rag_eval_hooks.text.sentences import sentences
 

@@ -23,7 +23,7 @@ from rag_eval_hooks.findings import (
     made,
 )
 from rag_eval_hooks.incidents import Incidents, in_words, without_exit
-from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
+from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.judges.calls.call_context import (
     OUT_OF_TIME,
     call_context,

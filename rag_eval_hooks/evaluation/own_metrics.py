@@ -13,7 +13,7 @@ from typing import Any
 from rag_eval_hooks.errors import ConfigError, InputError, check_number, check_type, kind_of
 from rag_eval_hooks.findings import Finding, Findings, made
 from rag_eval_hooks.incidents import place_of
-from rag_eval_hooks.judges.base import Judge
+from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
 from rag_eval_hooks.metrics.formulas import claim_rows, sure_ones, unsure
 from rag_eval_hooks.sample import Context, Sample

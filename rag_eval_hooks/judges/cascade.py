@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import Judge
+from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
 from rag_eval_hooks.judges.model_judge import findings_by
 from rag_eval_hooks.prompts import ABOUT

@@ -22,8 +22,8 @@ from rag_eval_hooks.findings import (
     Verdict,
 )
 from rag_eval_hooks.judges.decision_model import Answer, DecisionEndpoint, DecisionModel, Question
-from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
+from rag_eval_hooks.judges.heuristic.reference import claims
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.model_judge import (
     Answers,

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges import Embedder
 from rag_eval_hooks.judges.calls.call_context import Tally, in_call_context
 
 Vector: TypeAlias = "array[float]"

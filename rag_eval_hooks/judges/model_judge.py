@@ -17,7 +17,7 @@ from rag_eval_hooks.calls import Caller, Usage, tokens
 from rag_eval_hooks.errors import InputError, JudgeError, wrong_type
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support
 from rag_eval_hooks.incidents import place_of
-from rag_eval_hooks.judges.base import Judge
+from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.calls.call_context import (
     OUT_OF_TIME,
     Tally,

@@ -19,7 +19,7 @@ import rag_eval_hooks.judges.heuristic
 import rag_eval_hooks.redaction
 import rag_eval_hooks.text
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.judges.heuristic.claims import claims
+from rag_eval_hooks.judges.heuristic.reference import claims
 from rag_eval_hooks.text.folding import collapse_runs, tokens
 from rag_eval_hooks.text.key_terms import entities, keywords
 from rag_eval_hooks.text.measures import measures

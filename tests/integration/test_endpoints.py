@@ -24,7 +24,7 @@ from rag_eval_hooks.delivery.sink import Rejected
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges import Embedder
 from rag_eval_hooks.judges.calls import call_limits
 from rag_eval_hooks.judges.calls.budget import Budget
 from rag_eval_hooks.judges.calls.call_context import Meter, Tally, in_call_context

@@ -14,7 +14,7 @@ import pytest
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, TokenScore, made
-from rag_eval_hooks.judges.base import Embedder, TokenScorer
+from rag_eval_hooks.judges import Embedder, TokenScorer
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
 from rag_eval_hooks.judges.hugging_face import BertScorer, SentenceEmbedder

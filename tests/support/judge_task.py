@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.base import Judge
+from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.prompts import Ask
 from rag_eval_hooks.sample import Context, Sample
 

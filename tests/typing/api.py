@@ -16,7 +16,7 @@ from rag_eval_hooks.delivery.sink import FeedbackSink
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.findings import Support
-from rag_eval_hooks.judges.base import TokenScorer
+from rag_eval_hooks.judges import TokenScorer
 from rag_eval_hooks.judges.hugging_face import BertScorer, SentenceEmbedder
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.redaction.redactor import Match

@@ -26,7 +26,7 @@ from rag_eval_hooks.judges.calibration import (
     fitted,
 )
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
-from rag_eval_hooks.judges.heuristic.claims import claims
+from rag_eval_hooks.judges.heuristic.reference import claims
 from rag_eval_hooks.sample import Sample
 from tests.support.scripts import run_script
 from tests.support.size import size

@@ -16,7 +16,7 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import may_be_file
 from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import Embedder, Judge
+from rag_eval_hooks.judges import Embedder, Judge
 from rag_eval_hooks.judges.calls.call_context import call_context, in_call_context
 from rag_eval_hooks.judges.prices import Price, prices_of
 from rag_eval_hooks.score import AnnotatorKind

@@ -12,10 +12,10 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Stance, Support, Verdict
 from rag_eval_hooks.judges.calibration import Calibration
 from rag_eval_hooks.judges.heuristic.chunks import Chunks, Sentence, SplitText, terms
-from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.entailment import Entailer, with_entailment
 from rag_eval_hooks.judges.heuristic.reference import (
     agrees,
+    claims,
     classification,
     direct_relevance,
     indistinct,

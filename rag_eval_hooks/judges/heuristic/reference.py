@@ -1,9 +1,9 @@
-"""Compares answer and reference by rules, and rates directness by rules."""
+"""Splits texts into claims, compares answer and reference, and rates directness, by rules."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rag_eval_hooks.findings import Verdict
@@ -15,11 +15,21 @@ from rag_eval_hooks.judges.heuristic.chunks import (
     closest,
     terms,
 )
-from rag_eval_hooks.judges.heuristic.claims import PATTERNS, claims
-from rag_eval_hooks.text.folding import fold, folded_tokens, is_content, tokens, word_set
+from rag_eval_hooks.text.folding import (
+    compiled,
+    content_tokens,
+    distinct,
+    fold,
+    folded_tokens,
+    is_content,
+    tokens,
+    toml_of,
+    word_set,
+)
 from rag_eval_hooks.text.key_terms import Searched
 from rag_eval_hooks.text.measures import agree
 from rag_eval_hooks.text.refusals import refusal
+from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 
 _AGREED: Final = 0.55  # least fraction of a claim's terms that answer and reference share
 _BARE: Final = 6  # terms; a text this short is a bare answer
@@ -33,6 +43,57 @@ _FOOTNOTE: Final = re.compile(r"(?<=[a-z]{4})\d{1,2}(?=[\s.,;:)]|$)")
 _SUPERSCRIPT: Final = re.compile(r"[\u00b9\u00b2\u00b3\u2070-\u2079]")
 _ASIDE: Final = re.compile(r"\([^()]*\)")
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+PATTERNS: Final = compiled(toml_of("claims.toml", __package__))
+_HEADING, _OPENING, _CITATION = map(PATTERNS.__getitem__, ("heading", "opening", "citation"))
+_JOINTS = frozenset(";；,")  # noqa: RUF001 - the second is Chinese
+_MIN_CLAUSE = 3  # content words; a shorter clause is not a claim
+
+
+def claims(text: str) -> tuple[str, ...]:
+    """Return the distinct claims of a text, one per sentence or clause, in order.
+
+    Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences about missing
+    information are not claims. List markers, citations and openings such as "Based on the
+    passages," are removed. A text that looks like a heading alone, such as "Cornish heath", is one
+    claim.
+    """
+    found = distinct(_claims(text, headings=False)) or distinct(_claims(text, headings=True))
+    return tuple(found)
+
+
+def _claims(text: str, *, headings: bool) -> Iterator[str]:
+    for sentence in sentences(text):
+        if is_question(sentence) or (_HEADING.match(sentence) and not headings):
+            continue
+        body = _bare(sentence)
+        if not headings and _HEADING.match(body):
+            continue
+        if PATTERNS["talk"].match(body) or PATTERNS["no_answer"].search(body):
+            continue
+        yield from _clauses(body)
+
+
+def _bare(sentence: str) -> str:
+    body = strip_marker(sentence)
+    if PATTERNS["citing"].search(body):
+        body = _CITATION.sub("", body)
+    while (shorter := _OPENING.sub("", body, count=1)) != body and shorter.strip(" .!"):
+        body = shorter
+    return body.strip()
+
+
+def _clauses(sentence: str) -> list[str]:
+    """Split a sentence into clauses. Join a very short clause to the previous clause."""
+    if _JOINTS.isdisjoint(sentence):
+        return [sentence.strip()]
+    cuts = [0, *(cut for match in PATTERNS["clause"].finditer(sentence) for cut in match.span())]
+    clauses: list[tuple[int, int, int]] = []  # start, end, content words
+    for start, end in zip(cuts[::2], [*cuts[1::2], len(sentence)], strict=True):
+        size = len(content_tokens(sentence[start:end]))
+        if clauses and min(size, clauses[-1][2]) < _MIN_CLAUSE:
+            start, size = clauses[-1][0], clauses.pop()[2] + size
+        clauses.append((start, end, size))
+    return [sentence[start:end].strip() for start, end, _ in clauses]
 
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
