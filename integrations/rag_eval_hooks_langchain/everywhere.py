@@ -6,15 +6,14 @@ retriever. A search inside a retriever reports only its `k`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
-import sys
-import threading
+import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import wraps
 from types import FrameType
 from typing import Any, Unpack
 
@@ -34,8 +33,6 @@ from rag_eval_hooks_langchain.surroundings import (
     current_run_id,
     key_of,
 )
-
-__all__ = ["disable", "enable", "record_contexts"]
 
 _SEARCH = re.compile(r"a?(search|(similarity|max_marginal_relevance)_search\w*)")
 _OTHER = (
@@ -117,7 +114,7 @@ def record_contexts(documents: Any) -> bool:
         Whether a handler or a block recorded the documents.
     """
     run_id = current_run_id()
-    ours = [h for h in current_handlers() if isinstance(h, RagEvalCallbackHandler)]
+    ours = [one for one in current_handlers() if isinstance(one, RagEvalCallbackHandler)]
     if run_id is not None and ours:
         for handler in ours:
             handler.on_custom_event(CONTEXTS_EVENT, documents, run_id=run_id)
@@ -127,10 +124,7 @@ def record_contexts(documents: Any) -> bool:
         scope.contexts(documents)
     if run_id is None and not scopes:
         told = f"record_contexts() recorded nothing outside of a run, at {place_of_caller()}. "
-        told += "Call it in a step of a chain, or inside evals.interaction(question)."
-        if threading.current_thread() is not threading.main_thread():
-            told += " In another thread, call the function by contextvars.copy_context().run."
-        warn_once(told)
+        warn_once(f"{told}Call it in a step of a chain, or inside evals.interaction(question).")
     return bool(scopes)
 
 
@@ -149,25 +143,18 @@ def _watch(kind: type, handler: RagEvalCallbackHandler) -> None:
 
 
 def _reporting(method: Callable[..., Any], handler: RagEvalCallbackHandler) -> Callable[..., Any]:
-    signature = inspect.signature(method)
+    reported = functools.partial(_reported, handler, inspect.signature(method))
 
-    def arguments(*args: Any, **kwargs: Any) -> Mapping[str, Any]:
-        with suppress(TypeError):
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            return {**bound.arguments, **bound.kwargs}
-        return {}
-
-    @wraps(method)
-    def search(store: VectorStore, *args: Any, **kwargs: Any) -> Any:
-        with _reported(handler, store, arguments(store, *args, **kwargs)) as found:
-            found.append(method(store, *args, **kwargs))
+    @functools.wraps(method)
+    def search(*args: Any, **kwargs: Any) -> Any:
+        with reported(args, kwargs) as found:
+            found.append(method(*args, **kwargs))
         return found[0]
 
-    @wraps(method)
-    async def asearch(store: VectorStore, *args: Any, **kwargs: Any) -> Any:
-        with _reported(handler, store, arguments(store, *args, **kwargs)) as found:
-            found.append(await method(store, *args, **kwargs))
+    @functools.wraps(method)
+    async def asearch(*args: Any, **kwargs: Any) -> Any:
+        with reported(args, kwargs) as found:
+            found.append(await method(*args, **kwargs))
         return found[0]
 
     return asearch if inspect.iscoroutinefunction(method) else search
@@ -175,28 +162,33 @@ def _reporting(method: Callable[..., Any], handler: RagEvalCallbackHandler) -> C
 
 @contextmanager
 def _reported(
-    handler: RagEvalCallbackHandler, store: VectorStore, asked: Mapping[str, Any]
+    handler: RagEvalCallbackHandler,
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Iterator[list[Any]]:
     """Report a search and its documents, unless another retrieval contains the search."""
     found: list[Any] = []
-    if _inside.get() or not asked:
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:
+        bound = None
+    if bound is None or _inside.get():
         yield found
         return
+    bound.apply_defaults()
+    asked, name = {**bound.arguments, **bound.kwargs}, type(args[0]).__name__
     token = _inside.set(True)
     try:
         if (caller := _caller()) is not None:
-            _note_top_k(handler, caller, asked)
+            _note_top_k(handler, caller, asked.get("k"))
             yield found
             return
-        run_id, name = uuid.uuid4(), type(store).__name__
+        run_id, metadata = uuid.uuid4(), {"ls_vector_store_provider": name}
+        parent_id = getattr(current_manager(), "parent_run_id", None)
+        told = {"name": name, "metadata": metadata, "top_k": asked.get("k")}
         handler.on_retriever_start(
-            None,
-            asked.get("query"),
-            run_id=run_id,
-            parent_run_id=getattr(current_manager(), "parent_run_id", None),
-            name=name,
-            metadata={"ls_vector_store_provider": name},
-            top_k=asked.get("k"),
+            None, asked.get("query"), run_id=run_id, parent_run_id=parent_id, **told
         )
         try:
             yield found
@@ -208,21 +200,18 @@ def _reported(
         _inside.reset(token)
 
 
-def _note_top_k(
-    handler: RagEvalCallbackHandler, retriever: FrameType, asked: Mapping[str, Any]
-) -> None:
+def _note_top_k(handler: RagEvalCallbackHandler, retriever: FrameType, top_k: Any) -> None:
     manager = retriever.f_locals.get("run_manager")
     run = handler.evals.recorder.get(key_of(getattr(manager, "run_id", None)))
     if run is not None:
-        run.facts = {**run.facts, **facts_of({semconv.GEN_AI_RETRIEVAL_TOP_K: asked.get("k")})}
+        run.facts = {**run.facts, **facts_of({semconv.GEN_AI_RETRIEVAL_TOP_K: top_k})}
 
 
 def _caller() -> FrameType | None:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    """Return the frame of the retriever or other LangChain method that searches, if any."""
+    for frame, _ in traceback.walk_stack(None):
         name = frame.f_code.co_name
         is_langchain = str(frame.f_globals.get("__name__")).startswith("langchain")
         if name in _RETRIEVERS or (name in _OTHER_USES and is_langchain):
             return frame
-        frame = frame.f_back
     return None

@@ -19,20 +19,6 @@ from rag_eval_hooks.capture.records import Interaction, Origin
 from rag_eval_hooks.capture.rows import rows_in
 from rag_eval_hooks.sample import Status
 
-__all__ = [
-    "ChainState",
-    "begin_step",
-    "is_interrupt",
-    "is_step",
-    "only_steers",
-    "outermost",
-    "resume_at",
-    "resumes",
-    "state_of",
-    "unseen_documents",
-    "with_graph_events",
-]
-
 _START = "__start__"
 """First step of every graph in old versions."""
 
@@ -43,8 +29,6 @@ class ChainState:
     given: Any = None
     # The output is a state, which may contain entries of earlier runs.
     is_graph: bool = False
-    # The input continues a request.
-    is_continuing: bool = False
     # The run continues a request whose start this process did not see.
     is_resuming: bool = False
     # The run is a step of an outermost graph with a thread. The graph's input continues the thread.

@@ -40,8 +40,6 @@ from rag_eval_hooks_langchain.surroundings import (
 )
 from rag_eval_hooks_langchain.vocabulary import class_name, start_facts
 
-__all__ = ["CONTEXTS_EVENT", "FRAMEWORK", "RagEvalCallbackHandler"]
-
 CONTEXTS_EVENT = "rag_eval.contexts"
 """Name of a custom event whose data are documents for the model."""
 FRAMEWORK = "langchain"
@@ -216,11 +214,11 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             return
         run.state = state = ChainState()
         read = self._reader.input_of_chain
-        if run.outermost or run.parent is None:
+        if (run.outermost or run.parent is None) and graphs.resumes(inputs):
+            read, state.is_resuming = self._reader.input_of_resumed, True
+        elif run.outermost or run.parent is None:
             read = self._reader.input_of_root
-            state.is_resuming = state.is_continuing = graphs.resumes(inputs)
-            if not state.is_resuming:
-                self._choose_question(run, inputs)
+            self._choose_question(run, inputs)
         else:
             graphs.begin_step(self._recorder, run, event)
             if state.shows_state and state.is_pulled and state.is_earlier is not None:

@@ -16,8 +16,6 @@ from rag_eval_hooks.judges.decision_judge import DecisionJudge, DecisionOptions
 from rag_eval_hooks.judges.decision_model import DecisionModel, Questions
 from rag_eval_hooks_langchain.langchain_judge import unseen
 
-__all__ = ["LangChainDecisionJudge"]
-
 _QUESTIONS: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Question])
 
 

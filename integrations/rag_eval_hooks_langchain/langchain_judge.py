@@ -29,8 +29,6 @@ from rag_eval_hooks.judges.chat import (
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
-__all__ = ["LangChainChat", "LangChainJudge"]
-
 _Model: TypeAlias = Runnable[Any, Any]
 _METHODS: Final[Mapping[OutputMode, str]] = {
     OutputMode.JSON_SCHEMA: "json_schema",

@@ -27,8 +27,6 @@ from rag_eval_hooks_langchain.surroundings import (
     key_of,
 )
 
-__all__ = ["RagEvalMiddleware"]
-
 _RunId = Annotated[UUID, UntrackedValue, PrivateStateAttr]
 
 

@@ -42,8 +42,6 @@ from rag_eval_hooks_langchain.graphs import (
     unseen_documents,
 )
 
-__all__ = ["Reader"]
-
 
 class Reader(BaseReader):
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
@@ -55,11 +53,13 @@ class Reader(BaseReader):
 
     def input_of_root(self, run: Run, inputs: Any) -> None:
         state_of(run).given = inputs
-        if state_of(run).is_continuing:
-            self._note_given_documents(run, state_update(inputs))
-        elif not (isinstance(inputs, dict) and list(inputs.items()) == [("input", "")]):
-            # A streamed chain starts with a blank input.
+        # A streamed chain starts with a blank input.
+        if not (isinstance(inputs, dict) and list(inputs.items()) == [("input", "")]):
             self.whole_input(run, inputs)
+
+    def input_of_resumed(self, run: Run, inputs: Any) -> None:
+        state_of(run).given = inputs
+        self._note_given_documents(run, state_update(inputs))
 
     def whole_input(self, run: Run, inputs: Any) -> None:
         """Record the entire input of an outermost run, if the question is still unknown."""
@@ -75,8 +75,13 @@ class Reader(BaseReader):
         state.given = inputs
         if graph is None:
             return
-        if state.shows_state:
-            self._note_state(run, graph, inputs)
+        if state.shows_state and not graph.query:
+            if state.is_pulled:
+                # The input of an entrypoint is the graph's input.
+                read = self._question_in if isinstance(inputs, str) else self._question_in_state
+                self._recorder.question(graph, read(graph, inputs))
+            if state.is_earlier is not None and not graph.query and state_of(graph).is_resuming:
+                self._recorder.kept(graph, texts_in_state(inputs))
         if state.is_earlier is None:
             return
         values = entries(inputs) or {}
@@ -86,15 +91,6 @@ class Reader(BaseReader):
             values = {k: v for k, v in values.items() if not _is_conversation(v, v)}
         texts = [value for value in values.values() if isinstance(value, str | list)]
         self._note_texts(run, texts, Origin.EARLIER if state.is_earlier else Origin.STEP)
-
-    def _note_state(self, step: Run, graph: Run, given: Any) -> None:
-        if not graph.query and state_of(step).is_pulled:
-            # The input of an entrypoint is the graph's input.
-            read = self._question_in if isinstance(given, str) else self._question_in_state
-            self._recorder.question(graph, read(graph, given))
-        is_first = state_of(step).is_earlier is not None
-        if is_first and not graph.query and state_of(graph).is_resuming:
-            self._recorder.kept(graph, texts_in_state(given))
 
     def _question_in(self, run: Run, value: Any) -> str | None:
         text = self._chosen_text("question", run, value, question_of)
@@ -115,7 +111,7 @@ class Reader(BaseReader):
 
         `streamed` is the run's input, which a stream reports only at its end.
         """
-        state = state_of(run)
+        state, graph = state_of(run), run.parent
         given = streamed[0] if streamed else state.given
         if run.outermost:
             if streamed and not state.is_resuming:
@@ -125,12 +121,15 @@ class Reader(BaseReader):
             self._note_answer(run, outputs, given)
         if not (state.is_graph or state.is_resuming):
             self._note_found(run, outputs, given)
-        self._note_written(run, outputs, given)
+        if run.checkpoint is not None and graph is not None and graph.parent is None:
+            written = fresh(entries(state_update(outputs)) or {}, given)
+            if graph.state is not None and any(map(lone_text, written.values())):
+                graph.state.written = written
         self._note_choice(run, outputs)
         run.state = None
 
     def _note_answer(self, run: Run, outputs: Any, given: Any) -> None:
-        interaction, choice = run.interaction, self.options_of(run).answer
+        interaction, state = run.interaction, state_of(run)
         if run.parent is None and not interaction.passed and holds_documents(outputs):
             # A run that returns a list of documents retrieves for an outer run.
             run.kind = RunKind.RETRIEVER
@@ -139,25 +138,20 @@ class Reader(BaseReader):
             answer = answer_of(outputs, given, lambda text: _is_said(interaction, text))
         self._recorder.answer(run, answer)
         others = () if answer else other_answers(outputs, given)
-        is_told = answer is not None or state_of(run).is_graph
-        found = None if is_told else as_json(outputs)
-        last = () if choice is not None else written_texts(state_of(run).written, outputs)
+        found = None if answer is not None or state.is_graph else as_json(outputs)
+        is_chosen = self.options_of(run).answer is not None
+        last = () if is_chosen else written_texts(state.written, outputs)
         self._recorder.alternatives(run, others, found, last)
 
     def _note_found(self, run: Run, outputs: Any, given: Any) -> None:
         is_step, keys = state_of(run.parent).is_graph, self._keys(run)
         # A step that empties a list before any retrieval may only reset the state.
-        resets = is_step and self.options_of(run).document_keys is None
-        resets = resets and not _has_retrieved_before(run)
+        may_reset = is_step and self.options_of(run).document_keys is None
+        resets = may_reset and not _has_retrieved_before(run)
         # Outside graph steps, tool messages come from earlier turns.
         found = documents_in(outputs, given, keys=keys, artifacts=is_step, resets=resets)
         self._note_lists(run, found)
-        if run.outermost:
-            return
-        if isinstance(given, list) and not given and isinstance(outputs, str):
-            # A step turns an empty list into a fixed text.
-            run.interaction.step_texts.add(hash(outputs))
-        else:
+        if not run.outermost:
             self._note_texts(run, _new_values(outputs, given, keys if found else ()), Origin.STEP)
 
     def _note_texts(self, run: Run, values: Iterable[Any], origin: Origin) -> None:
@@ -175,17 +169,10 @@ class Reader(BaseReader):
         lists: Iterable[tuple[Context, ...]],
         origin: Origin = Origin.DOCUMENTS,
         *,
-        is_named: bool | None = None,
+        named: bool | None = None,
     ) -> None:
         for contexts in lists:
-            self._recorder.documents(run, contexts, origin, named=is_named)
-
-    def _note_written(self, run: Run, outputs: Any, given: Any) -> None:
-        graph = run.parent
-        if run.checkpoint is not None and graph is not None and graph.parent is None:
-            values = fresh(entries(state_update(outputs)) or {}, given)
-            if graph.state is not None and any(map(lone_text, values.values())):
-                graph.state.written = values
+            self._recorder.documents(run, contexts, origin, named=named)
 
     def query(self, run: Run, query: Any) -> None:
         asked = question_of(query)
@@ -233,23 +220,19 @@ class Reader(BaseReader):
         text = output.text if is_message else output
         self._recorder.for_span(run, result=text if isinstance(text, str) else None)
         self._note_choice(run, output)
+        named = self.is_named_tool(run)
         if found := documents_in(output, keys=self._keys(run)):
             self._note_lists(run, found)
             return
-        self._note_tool_text(run, output, is_named=self.is_named_tool(run))
-
-    def _note_tool_text(self, run: Run, output: Any, *, is_named: bool | None) -> None:
-        message = _message_of(output)
-        content = message.content if isinstance(message, Message) else message
+        content = message = _message_of(output)
         if isinstance(message, Message):
-            content = message.text if is_distinctive_text(message.text) else content
-        if isinstance(content, str):
+            content = message.text if is_distinctive_text(message.text) else message.content
+        if isinstance(content, str) and named is not False:
             rows = list(rows_in(getattr(output, "artifact", None)))
-            held = (c.text in content for contexts in rows for c in contexts)
-            if is_named is not False and any(held):
+            if any(context.text in content for contexts in rows for context in contexts):
                 self._note_lists(run, rows)
                 return
-        self._note_lists(run, rows_in(content), Origin.TEXT, is_named=is_named)
+        self._note_lists(run, rows_in(content), Origin.TEXT, named=named)
 
 
 def _has_retrieved_before(run: Run) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, cast
 from uuid import UUID
@@ -17,17 +17,6 @@ from opentelemetry import trace
 from opentelemetry.trace import Span
 
 from rag_eval_hooks.capture import Run
-
-__all__ = [
-    "AMBIENT",
-    "InlineUnlessWithheld",
-    "ask_ambient",
-    "current_handlers",
-    "current_manager",
-    "current_run_id",
-    "key_of",
-    "vendor_span",
-]
 
 
 def key_of(run_id: Any) -> Hashable | None:
@@ -134,23 +123,19 @@ def vendor_span(root: Run) -> tuple[bool, Span | None]:
     """
     if not isinstance(root.id, int):
         return False, None
-    spans = list(_vendor_spans(UUID(int=root.id)))
-    is_active = bool(spans) or _is_langfuse_current(root)
-    return is_active, next((span for span in spans if span is not None), None)
-
-
-def _vendor_spans(run_id: UUID) -> Iterator[Span | None]:
+    is_active, run_id = _is_langfuse_current(root), UUID(int=root.id)
     # Instrumentors add their handler to every manager.
     for handler in (*BaseCallbackManager([]).inheritable_handlers, *current_handlers()):
         # A proxy reports the class of its target.
         kind: type = handler.__class__
-        if (look_up := _look_up(kind)) is not None:
-            try:
-                span = look_up(handler, run_id)
-            except (AttributeError, LookupError, TypeError):
-                # Another version stores its spans elsewhere.
-                span = None
-            yield span if isinstance(span, Span) else None
+        if (look_up := _look_up(kind)) is None:
+            continue
+        is_active = True
+        # Another version stores its spans elsewhere.
+        with contextlib.suppress(AttributeError, LookupError, TypeError):
+            if isinstance(span := look_up(handler, run_id), Span):
+                return True, span
+    return is_active, None
 
 
 @functools.lru_cache(maxsize=256)

@@ -12,14 +12,13 @@ from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.prompt_values import PromptValue
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.capture import facts
 from rag_eval_hooks.capture.copied import FormattedPrompt, Message, Update, content_text
-from rag_eval_hooks.capture.facts import facts_of, finish_reasons, first, request_facts
+from rag_eval_hooks.capture.facts import facts_of, first, request_facts
 from rag_eval_hooks.capture.records import Facts
 from rag_eval_hooks.capture.snapshots import Copier, Form
 from rag_eval_hooks.context import scalars, score_in
 from rag_eval_hooks.sample import Context
-
-__all__ = ["class_name", "form_of", "reply_facts", "reply_text", "start_facts", "tool_calls"]
 
 _MAX_METADATA = 200
 """Maximum number of copied metadata entries per document."""
@@ -121,60 +120,43 @@ def tool_calls(reply: Generation | None) -> Sequence[Mapping[str, Any]]:
 
 def reply_facts(replies: Sequence[Generation]) -> Facts:
     """Return model, tokens and id of the first reply, and all finish reasons."""
-    reasons = {semconv.GEN_AI_FINISH_REASONS: finish_reasons(map(_endings, replies))}
-    reply = next(iter(replies), None)
-    if not isinstance(reply, ChatGeneration):
-        return facts_of(reasons)
-    message: BaseMessage = reply.message
-    described = message.response_metadata
-    usage: Mapping[str, Any] = getattr(message, "usage_metadata", None) or {}
-    return facts_of(
-        {
-            semconv.GEN_AI_RESPONSE_MODEL: described.get("model_name") or described.get("model"),
-            semconv.GEN_AI_RESPONSE_ID: described.get("id") or _provider_id(message.id),
-            semconv.GEN_AI_INPUT_TOKENS: usage.get("input_tokens"),
-            semconv.GEN_AI_OUTPUT_TOKENS: usage.get("output_tokens"),
-            **reasons,
-        }
-    )
-
-
-def _endings(reply: Generation) -> Sequence[Any]:
-    message = getattr(reply, "message", None)
-    return (getattr(message, "response_metadata", None), reply.generation_info)
-
-
-def _provider_id(message_id: str | None) -> str | None:
-    return None if str(message_id).startswith(_LANGCHAIN_IDS) else message_id
+    messages = [getattr(reply, "message", None) for reply in replies]
+    described = [getattr(message, "response_metadata", None) for message in messages]
+    choices = zip(described, (reply.generation_info for reply in replies), strict=True)
+    message = next(iter(messages), None)
+    name = getattr(message, "id", None)
+    provider_id = {} if str(name).startswith(_LANGCHAIN_IDS) else {"id": name}
+    usage = getattr(message, "usage_metadata", None)
+    return facts.reply_facts([*described[:1], usage, provider_id], list(choices))
 
 
 def start_facts(
     kind: str, name: str, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
 ) -> Facts:
     metadata = event.get("metadata") or {}
-    facts: Mapping[str, Any]
+    values: Mapping[str, Any]
     if kind == "model":
         asked = event.get("invocation_params") or {}
-        facts = {
+        values = {
             semconv.GEN_AI_PROVIDER_NAME: metadata.get("ls_provider"),
             semconv.GEN_AI_REQUEST_MODEL: metadata.get("ls_model_name")
             or first([asked], ("model", "model_name")),
             **request_facts([asked, metadata, (serialized or {}).get("kwargs")]),
         }
     elif kind == "tool":
-        facts = {
+        values = {
             semconv.GEN_AI_TOOL_NAME: name,
             semconv.GEN_AI_TOOL_TYPE: "function",
             semconv.GEN_AI_TOOL_CALL_ID: event.get("tool_call_id"),
         }
     elif kind == "retriever":
         store = metadata.get("ls_vector_store_provider")
-        facts = {
+        values = {
             semconv.GEN_AI_DATA_SOURCE_ID: str(store or name),
             semconv.GEN_AI_RETRIEVAL_TOP_K: event.get("top_k"),
         }
     else:
         is_agent = metadata.get("ls_integration") == "langchain_create_agent"
         agent = metadata.get("lc_agent_name") or (name if is_agent else None)
-        facts = {semconv.GEN_AI_AGENT_NAME: agent}
-    return facts_of(facts)
+        values = {semconv.GEN_AI_AGENT_NAME: agent}
+    return facts_of(values)

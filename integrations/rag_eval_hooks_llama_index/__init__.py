@@ -62,13 +62,13 @@ def enable(
     choices = CaptureOptions.of("enable()", {"question": question, **options})
     checked(evals)
     for registration in _registrations():
-        if registration.evals is evals and registration.options == (choices, watch_streams):
-            return registration
         if registration.evals is not evals:
             advice = "only one RagEval per process can be enabled"
             evals.incidents.mistake("enable() replaces another RagEval", advice)
             registration.evals.recorder.enabled.clear()
-    disable()
+        elif registration.options == (choices, watch_streams):
+            return registration
+        registration.disable()
     registration = Instrumentation(evals, choices, watch_streams=watch_streams)
     registration.enable()
     return registration

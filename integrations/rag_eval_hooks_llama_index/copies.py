@@ -16,17 +16,6 @@ from rag_eval_hooks.capture.text_forms import fold, is_distinctive
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index.vocabulary import NodeContext
 
-__all__ = [
-    "answer_of",
-    "is_no_question",
-    "nodes_in",
-    "only",
-    "question_of",
-    "retrieved",
-    "texts_in",
-    "tool_texts",
-]
-
 _QUESTION_KEYS = (
     *("question", "query", "query_str", "str_or_query_bundle", "query_bundle", "message"),
     *("user_msg", "user_msg_str", "user_input", "input", "chat_history", "messages"),

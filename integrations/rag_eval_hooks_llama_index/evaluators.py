@@ -17,8 +17,6 @@ from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, AnnotatorKind, Cause, NotScored, Outcome, Scale
 
-__all__ = ["SuiteEvaluator", "llama_index_metric"]
-
 _ALWAYS = frozenset({Field.QUESTION, Field.CONTEXTS, Field.ANSWER})
 
 

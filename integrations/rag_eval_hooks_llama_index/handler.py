@@ -29,7 +29,7 @@ from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
 from rag_eval_hooks.capture.facts import field
 from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.suppress import paused
-from rag_eval_hooks_llama_index import models, workflows
+from rag_eval_hooks_llama_index import vocabulary, workflows
 from rag_eval_hooks_llama_index.reader import Reader
 from rag_eval_hooks_llama_index.spans import (
     Call,
@@ -37,11 +37,10 @@ from rag_eval_hooks_llama_index.spans import (
     SpanParents,
     is_written_by_framework,
     openinference_span,
+    start_facts,
 )
 from rag_eval_hooks_llama_index.streams import follow_stream
 from rag_eval_hooks_llama_index.workflows import FlowState
-
-__all__ = ["Instrumentation"]
 
 _FRAMEWORK = "llama_index"
 _OTHER = (
@@ -141,7 +140,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         if self._parents.ignores(call) or not self._may_begin(call):
             return None
         tags = active_instrument_tags.get() if tags is None else tags
-        metadata, labels = models.metadata_of(tags), models.labels_of(tags)
+        metadata, labels = vocabulary.metadata_of(tags), vocabulary.labels_of(tags)
         run = recorder.start(call.id, None, kind, call.name, metadata, labels)
         if run is not None and run.outermost:
             run.interaction.is_joinable = _FRAMEWORK in recorder.by_hand.everywhere
@@ -161,7 +160,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         """Note what a run is, and copy its arguments."""
         reader, defer, role, given = self._reader, self._reader.defer, call.role, call.arguments
         self._evals.instrumentors.note(run, openinference_span)
-        run.facts = models.start_facts(run, call)
+        run.facts = start_facts(run, call)
         run.joins = role is Role.SYNTHESIS
         if role is Role.WORKFLOW:
             run.state = FlowState(workflows.is_given_input(given))
@@ -276,7 +275,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
                 is_chat = isinstance(event, LLMChatStartEvent)
                 given = event.messages if is_chat else event.prompt
                 self._reader.defer(run, "model called", self._reader.prompt, given)
-                run.facts = {**run.facts, **models.model_facts(event.model_dict, event.span_id)}
+                run.facts = {**run.facts, **vocabulary.model_facts(event.model_dict, event.span_id)}
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report("capture model called", error)
             self._recorder.lost(event.span_id)

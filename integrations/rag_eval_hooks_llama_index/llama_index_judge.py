@@ -12,16 +12,13 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.capture.facts import field, first
+from rag_eval_hooks.capture.facts import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt
-from rag_eval_hooks_llama_index.models import INPUT_TOKENS, OUTPUT_TOKENS
-
-__all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
 
 
 class LlamaIndexChat(ChatAdapter):

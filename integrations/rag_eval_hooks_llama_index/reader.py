@@ -17,7 +17,7 @@ from rag_eval_hooks.capture.snapshots import Opaque, Record
 from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks_llama_index import models
+from rag_eval_hooks_llama_index import vocabulary
 from rag_eval_hooks_llama_index.copies import (
     answer_of,
     is_no_question,
@@ -36,8 +36,6 @@ from rag_eval_hooks_llama_index.vocabulary import (
     is_of_framework,
 )
 
-__all__ = ["Reader"]
-
 _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
 _MAX_ALONE = 10_000
 """Maximum number of remembered nodes that were retrieved outside any call."""
@@ -54,7 +52,7 @@ class Reader(BaseReader):
         self._asked_as: dict[str, tuple[str, ...]] = {}
 
     def tool_arguments(self, run: Run, given: Mapping[str, Any]) -> None:
-        self._recorder.for_span(run, arguments=models.arguments_text(given))
+        self._recorder.for_span(run, arguments=vocabulary.arguments_text(given))
 
     def query(self, run: Run, given: Mapping[str, Any], role: Role) -> None:
         if role is Role.RETRIEVAL:
@@ -114,7 +112,7 @@ class Reader(BaseReader):
             run.interaction.lists = []
             return
         if run.kind is RunKind.TOOL and self._recorder.span_content:
-            self._recorder.for_span(run, result=models.result_text(result))
+            self._recorder.for_span(run, result=vocabulary.result_text(result))
         self._note_choice(run, result)
         self._note_documents(run, result, role, given or {}, state or {})
         if streams or role is Role.WRITER:
@@ -262,7 +260,7 @@ class Reader(BaseReader):
             self._recorder.prompt(run, [message.text for message in given], roles)
 
     def reply(self, run: Run, response: Any) -> None:
-        calls = models.tool_calls_of(response)
+        calls = vocabulary.tool_calls_of(response)
         arguments = [one["arguments"] for one in calls]
-        self._recorder.reply(run, models.reply_facts(response), arguments)
+        self._recorder.reply(run, vocabulary.reply_facts(response), arguments)
         self._recorder.for_span(run, tool_calls=calls)

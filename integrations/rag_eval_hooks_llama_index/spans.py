@@ -25,15 +25,14 @@ from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Event, Workflow
 from opentelemetry.trace import Span
 
+from rag_eval_hooks import semconv
 from rag_eval_hooks.capture import Recorder, Run
 from rag_eval_hooks.capture.bounded import remember
-from rag_eval_hooks.capture.facts import field
-from rag_eval_hooks.capture.records import RunKind
+from rag_eval_hooks.capture.facts import facts_of, field, first, request_facts
+from rag_eval_hooks.capture.records import Facts, RunKind
 from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_llama_index.streams import current_stream
 from rag_eval_hooks_llama_index.workflows import FlowState
-
-__all__ = ["Call", "Role", "SpanParents", "is_written_by_framework", "openinference_span"]
 
 _ID_CHARS = 37
 """Length of the dash and UUID at the end of every span id."""
@@ -129,6 +128,31 @@ class Call(NamedTuple):
         """The event that a workflow's step receives, or None."""
         event = self.arguments.get("ev")
         return event if isinstance(event, Event) else None
+
+
+def start_facts(run: Run, call: Call) -> Facts:
+    role, instance = call.role, call.instance
+    if role is Role.MODEL:
+        return request_facts([instance])
+    facts: dict[str, Any] = {}
+    if role is Role.RETRIEVAL:
+        facts[semconv.GEN_AI_DATA_SOURCE_ID] = type(instance).__name__
+        facts[semconv.GEN_AI_RETRIEVAL_TOP_K] = getattr(instance, "similarity_top_k", None)
+    elif role is Role.TOOL:
+        facts[semconv.GEN_AI_TOOL_NAME] = field(instance.metadata, "name")
+        facts[semconv.GEN_AI_TOOL_TYPE] = "function"
+    elif role is Role.EMBEDDING:
+        facts[semconv.GEN_AI_REQUEST_MODEL] = instance.model_name
+    elif role is Role.WORKFLOW:
+        # The first agent of a team names the run.
+        facts[semconv.GEN_AI_AGENT_NAME] = first([instance], ("name", "root_agent"))
+    call_id = getattr(call.event, "tool_id", None)
+    if run.kind is RunKind.TOOL:
+        # The enclosing step of the agent has the id.
+        steps = itertools.takewhile(lambda outer: outer.kind is not RunKind.TOOL, run.ancestors())
+        ids = (outer.facts.get(semconv.GEN_AI_TOOL_CALL_ID) for outer in steps)
+        call_id = next(filter(None, ids), None)
+    return facts_of({**facts, semconv.GEN_AI_TOOL_CALL_ID: call_id})
 
 
 @functools.lru_cache(maxsize=4096)

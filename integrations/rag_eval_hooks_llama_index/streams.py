@@ -23,8 +23,6 @@ from rag_eval_hooks.capture.records import status_after
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_llama_index.vocabulary import STREAMING
 
-__all__ = ["current_stream", "follow_stream"]
-
 _WRITER = StreamingAgentChatResponse.__name__
 _REACT = "ReActAgent"
 _THOUGHT, _ANSWER = "Thought", "Answer:"

@@ -1,13 +1,14 @@
-"""Copies LlamaIndex's objects within limits, in the application's thread."""
+"""Copies LlamaIndex's objects within limits, and reads their span attributes."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -31,12 +32,15 @@ from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import Context as WorkflowContext
 from llama_index.core.workflow import Event, Workflow
 
+from rag_eval_hooks import semconv
+from rag_eval_hooks.capture import facts
 from rag_eval_hooks.capture.copied import Message
+from rag_eval_hooks.capture.facts import facts_of, field, first
+from rag_eval_hooks.capture.readings import as_json
+from rag_eval_hooks.capture.records import Facts
 from rag_eval_hooks.capture.snapshots import Copier, Form, Opaque, Record
-from rag_eval_hooks.context import scalars
+from rag_eval_hooks.context import READABLE_MAPPING, scalars
 from rag_eval_hooks.sample import Context
-
-__all__ = ["STREAMING", "NodeContext", "Reply", "form_of", "is_of_framework"]
 
 STREAMING = (StreamingResponse, AsyncStreamingResponse)
 _RESPONSES = (*STREAMING, Response, PydanticResponse, AgentChatResponse, StreamingAgentChatResponse)
@@ -48,7 +52,7 @@ _OPAQUE = Opaque()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContext(Context):
     # A copy with its metadata, if the prompt shows metadata.
-    node: BaseNode | None = field(default=None, compare=False, repr=False)
+    node: BaseNode | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def shown(self) -> str:
@@ -153,3 +157,61 @@ _FORMS: tuple[tuple[type | tuple[type, ...], Form], ...] = (
     (CompletionResponse, lambda copier, reply, _: Message("assistant", copier.of(reply.text))),
     ((BaseComponent, WorkflowContext, Workflow), _opaque),
 )
+
+
+def model_facts(described: Mapping[str, Any], span_id: str | None) -> Facts:
+    """Return provider and model from a model's settings, and whether the call streams.
+
+    `span_id` contains the class and method of the call.
+    """
+    method = str(span_id).partition("-")[0].rpartition(".")[2]
+    streams = method.removeprefix("a").startswith("stream")
+    provider = str(described.get("class_name") or "").lower().removesuffix("_llm")
+    return facts_of(
+        {
+            semconv.GEN_AI_PROVIDER_NAME: provider or None,
+            semconv.GEN_AI_REQUEST_MODEL: first([described], ("model", "model_name")),
+            semconv.GEN_AI_REQUEST_STREAM: streams or None,
+        }
+    )
+
+
+def reply_facts(response: Any) -> Facts:
+    raw = field(response, "raw")
+    holders = [field(response, "additional_kwargs"), raw, field(raw, "usage")]
+    choices = ([choice, raw] for choice in field(raw, "choices") or (None,))
+    return facts.reply_facts(holders, choices)
+
+
+def tool_calls_of(response: Any) -> list[dict[str, Any]]:
+    blocks = getattr(getattr(response, "message", None), "blocks", None) or ()
+    return [
+        {"id": block.tool_call_id, "name": block.tool_name, "arguments": block.tool_kwargs}
+        for block in blocks
+        if getattr(block, "block_type", None) == "tool_call"
+    ]
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str | None:
+    flat = {**arguments, **(arguments.get("kwargs") or {})}
+    flat.pop("kwargs", None)
+    return as_json({key: one for key, one in flat.items() if not isinstance(one, Opaque)})
+
+
+def result_text(result: Any) -> str | None:
+    if isinstance(result, Opaque):
+        return None
+    return result.text if isinstance(result, Message) else str(result)
+
+
+def metadata_of(tags: Any) -> dict[str, Any]:
+    held = tags.items() if isinstance(tags, READABLE_MAPPING) else ()
+    named = {str(key): value for key, value in held}
+    return {k: v for k, v in named.items() if not k.startswith("llamaindex.") and k != "tags"}
+
+
+def labels_of(tags: Any) -> tuple[str, ...]:
+    labels = tags.get("tags") if isinstance(tags, READABLE_MAPPING) else None
+    if isinstance(labels, list | tuple | set | frozenset):
+        return tuple(map(str, labels))
+    return () if labels is None else (str(labels),)

@@ -9,8 +9,6 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.workflow import Context, Event
 
-__all__ = ["FlowState", "is_given_input", "live_fields", "state_of"]
-
 
 @dataclass(slots=True)
 class FlowState:

@@ -10,7 +10,15 @@ from urllib.parse import urlsplit
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.records import Facts
 
-__all__ = ["facts_of", "field", "finish_reasons", "first", "request_facts"]
+__all__ = [
+    "INPUT_TOKENS",
+    "OUTPUT_TOKENS",
+    "facts_of",
+    "field",
+    "first",
+    "reply_facts",
+    "request_facts",
+]
 
 _ENDPOINTS: Final = (
     "base_url",
@@ -20,6 +28,8 @@ _ENDPOINTS: Final = (
     "anthropic_api_url",
     "endpoint_url",
 )
+INPUT_TOKENS: Final = ("input_tokens", "prompt_tokens", "prompt_eval_count")
+OUTPUT_TOKENS: Final = ("output_tokens", "completion_tokens", "eval_count")
 _FINISHES: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _PORTS: Final = {"http": 80, "https": 443}
 _SCALARS = (str, int, float, bool)
@@ -58,15 +68,24 @@ def _server(url: Any) -> Facts:
     return facts_of({semconv.SERVER_ADDRESS: host, semconv.SERVER_PORT: port if host else None})
 
 
-def finish_reasons(replies: Iterable[Sequence[Any]]) -> tuple[str, ...]:
-    """Return the finish reasons of several replies.
+def reply_facts(holders: Sequence[Any], choices: Iterable[Sequence[Any]]) -> Facts:
+    """Return model, id, tokens and finish reasons of a model's reply.
 
     Args:
-        replies: For each reply, the mappings or objects that may contain its finish reason.
+        holders: Mappings or objects that describe the reply, in order of priority.
+        choices: For each choice, the mappings or objects that may contain its finish reason.
     """
-    found = (first(holders, _FINISHES) for holders in replies)
-    plain = (one.value if isinstance(one, Enum) else one for one in found)
-    return tuple(one for one in plain if isinstance(one, str) and one)
+    found = (first(choice, _FINISHES) for choice in choices)
+    reasons = (one.value if isinstance(one, Enum) else one for one in found)
+    return facts_of(
+        {
+            semconv.GEN_AI_RESPONSE_MODEL: first(holders, ("model_name", "model")),
+            semconv.GEN_AI_RESPONSE_ID: first(holders, ("id",)),
+            semconv.GEN_AI_FINISH_REASONS: tuple(r for r in reasons if isinstance(r, str) and r),
+            semconv.GEN_AI_INPUT_TOKENS: first(holders, INPUT_TOKENS),
+            semconv.GEN_AI_OUTPUT_TOKENS: first(holders, OUTPUT_TOKENS),
+        }
+    )
 
 
 def first(holders: Iterable[Any], names: Sequence[str]) -> Any:
