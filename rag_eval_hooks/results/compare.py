@@ -1,9 +1,8 @@
 """Compares two runs: differences of means with intervals, and samples whose score fell.
 
 A difference combines two estimates by inverse variance. The first is the mean difference of samples
-that both runs have (paired), with Student's t interval. The second is the difference of the means
-of all other samples, with an interval built from the two means' intervals (Zou and Donner, MOVER,
-2008).
+that both runs have (paired). The second is the difference of the means of all other samples, whose
+variance follows from the two means' intervals (Zou and Donner, MOVER, 2008).
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeAlias
+from statistics import pvariance
+from typing import Final, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
@@ -39,6 +39,8 @@ _LEAST_PAIRS: Final = 5
 """Minimum number of pairs for which the variance of the differences is reliable."""
 _Pair: TypeAlias = tuple[Evaluation | None, Evaluation | None]
 _Scored: TypeAlias = tuple[Evaluation, Score]
+_Difference: TypeAlias = tuple[float, float, float]
+"""Difference of normalized means, its variance, and the degrees of freedom."""
 
 
 class Trend(StrEnum):
@@ -168,32 +170,6 @@ def _pairs(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> Iterato
         yield from ((row, None) for row in rest)
 
 
-class _Difference(NamedTuple):
-    """Difference of normalized means, with standard error and interval."""
-
-    mean: float
-    deviation: float | None = None
-    freedom: float = math.inf
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def of(cls, mean: float, variance: float, freedom: float) -> _Difference:
-        if not math.isfinite(variance):
-            return cls(mean)
-        deviation = math.sqrt(variance)
-        half = t_quantile(freedom) * deviation
-        return cls(mean, deviation, freedom, mean - half, mean + half)
-
-    @property
-    def trend(self) -> Trend:
-        if self.low is None or self.high is None:
-            return Trend.UNCLEAR
-        if self.low <= 0.0 <= self.high:
-            return Trend.SAME if self.low == self.high else Trend.UNCLEAR
-        return Trend.BETTER if self.mean > 0 else Trend.WORSE
-
-
 def _change(
     metric: str, group: str | None, pairs: Iterable[_Pair], scale: tuple[float, float]
 ) -> Change | None:
@@ -207,24 +183,31 @@ def _change(
     else:
         rest = [pair for pair in rest if None in pair]
     apart = _mean(old for old, _ in rest), _mean(new for _, new in rest)
-    found = _combined(_paired(both, alone=None in apart), _unpaired(*apart))
+    gain, variance, freedom = _combined(_paired(both, alone=None in apart), _unpaired(*apart))
     slope, offset = scale
-    ends = [None if end is None else end * slope + 0.0 for end in (found.low, found.high)]
-    low, high = ends if slope >= 0 else reversed(ends)
+    is_known = math.isfinite(variance)
+    half = t_quantile(freedom) * math.sqrt(variance) if is_known else math.inf
+    low, high = sorted(end * slope + 0.0 for end in (gain - half, gain + half))
     return Change(
         metric=metric,
         group=group,
         base=base.scaled(slope, offset),
         new=now.scaled(slope, offset),
-        difference=found.mean * slope + 0.0,
-        low=low,
-        high=high,
-        gain=found.mean,
-        deviation=found.deviation,
-        freedom=found.freedom,
+        difference=gain * slope + 0.0,
+        low=low if is_known else None,
+        high=high if is_known else None,
+        gain=gain,
+        deviation=math.sqrt(variance) if is_known else None,
+        freedom=freedom,
         pairs=len(both),
-        trend=found.trend,
+        trend=_trend(gain, half),
     )
+
+
+def _trend(gain: float, half: float) -> Trend:
+    if abs(gain) > half:
+        return Trend.BETTER if gain > 0 else Trend.WORSE
+    return Trend.SAME if half == 0.0 else Trend.UNCLEAR
 
 
 def _scored(row: Evaluation | None, metric: str) -> _Scored | None:
@@ -243,38 +226,36 @@ def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Differe
     gains = [new.normalized - old.normalized for (_, old), (_, new) in both]
     weights = [weight_of(old) * weight_of(new) for (_, old), (_, new) in both]
     moments = Moments(len(both), weights, sessions_of([row for _, (row, _) in both]))
-    mean, variance = moments.mean(gains), moments.covariance(gains, gains)
+    variance = moments.covariance(gains, gains)
     if any(gains) or not alone:
         # A few equal gains have no variance, but up to three may be exceptions.
         values = [one.normalized for pair in both for _, one in pair]
-        spread = math.fsum((value - math.fsum(values) / len(values)) ** 2 for value in values)
-        variance = max(variance, 3 * spread / len(values) / len(both) ** 2)
-    return _Difference.of(mean, variance, moments.effective_clusters - 1)
+        variance = max(variance, 3 * pvariance(values) / len(both) ** 2)
+    return moments.mean(gains), variance, moments.effective_clusters - 1
 
 
 def _unpaired(base: Estimate | None, new: Estimate | None) -> _Difference | None:
     if base is None or new is None:
         return None
-    mean = new.mean - base.mean
     if base.low is None or base.high is None or new.low is None or new.high is None:
-        return _Difference(mean)
-    low = mean - math.hypot(new.mean - new.low, base.high - base.mean)
-    high = mean + math.hypot(new.high - new.mean, base.mean - base.low)
-    return _Difference(mean, (high - low) / 2 / t_quantile(math.inf), math.inf, low, high)
+        return new.mean - base.mean, math.inf, math.inf
+    below = math.hypot(new.mean - new.low, base.high - base.mean)
+    above = math.hypot(new.high - new.mean, base.mean - base.low)
+    deviation = (below + above) / 2 / t_quantile(math.inf)
+    return new.mean - base.mean, deviation**2, math.inf
 
 
-def _combined(paired: _Difference | None, rest: _Difference | None) -> _Difference:
-    parts = [one for one in (paired, rest) if one is not None]
-    known = [one for one in parts if one.deviation is not None]
+def _combined(*parts: _Difference | None) -> _Difference:
+    given = [one for one in parts if one is not None]
+    known = [one for one in given if math.isfinite(one[1])]
     if len(known) < 2:
-        return (known or parts)[0]
-    precisions = [1.0 / max((one.deviation or 0.0) ** 2, 1e-12) for one in known]
-    variance = 1.0 / math.fsum(precisions)
-    shares = [precision * variance for precision in precisions]
-    mean = math.fsum(share * one.mean for share, one in zip(shares, known, strict=True))
+        return (known or given)[0]
+    precisions = [1.0 / max(variance, 1e-12) for _, variance, _ in known]
+    shares = [precision / math.fsum(precisions) for precision in precisions]
+    mean = math.fsum(share * one[0] for share, one in zip(shares, known, strict=True))
     # Satterthwaite: each part contributes its share of the variance.
-    freedom = 1.0 / max(1e-9, sum(s**2 / one.freedom for s, one in zip(shares, known, strict=True)))
-    return _Difference.of(mean, variance, freedom)
+    freedom = 1.0 / max(1e-9, sum(s**2 / one[2] for s, one in zip(shares, known, strict=True)))
+    return mean, 1.0 / math.fsum(precisions), freedom
 
 
 def _regressions(pairs: Iterable[_Pair]) -> Iterator[Regression]:
