@@ -19,23 +19,12 @@ import pytest
 if TYPE_CHECKING:
     from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
 
-__all__ = [
-    "pytest_addoption",
-    "pytest_collection_modifyitems",
-    "pytest_configure",
-    "pytest_sessionfinish",
-    "rag_eval",
-]
-
 _OPTION, _MARKER = "--rag-eval-report", "rag_eval"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("rag-eval-hooks").addoption(
-        _OPTION,
-        metavar="FILE",
-        help="write a report of all evaluated samples: .html, .md, .json or .txt",
-    )
+    told = "write a report of all evaluated samples: .html, .md, .json or .txt"
+    parser.getgroup("rag-eval-hooks").addoption(_OPTION, metavar="FILE", help=told)
 
 
 def _results(config: pytest.Config) -> Path | None:
@@ -45,11 +34,9 @@ def _results(config: pytest.Config) -> Path | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and start an empty results file that xdist workers share."""
-    config.addinivalue_line(
-        "markers", f"{_MARKER}: set on every test that uses the fixture {_MARKER}"
-    )
-    results = _results(config)
-    if results is not None and not hasattr(config, "workerinput"):
+    told = f"{_MARKER}: set on every test that uses the fixture {_MARKER}"
+    config.addinivalue_line("markers", told)
+    if (results := _results(config)) and not hasattr(config, "workerinput"):
         results.parent.mkdir(parents=True, exist_ok=True)
         results.unlink(missing_ok=True)
 
@@ -63,12 +50,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    results = _results(session.config)
-    if results is None or hasattr(session.config, "workerinput") or not results.exists():
-        return
-    from rag_eval_hooks.cli.main import main
+    results, is_worker = _results(session.config), hasattr(session.config, "workerinput")
+    if results and results.exists() and not is_worker:
+        from rag_eval_hooks.cli.main import main
 
-    main(["report", str(results), "-o", str(session.config.getoption(_OPTION))])
+        main(["report", str(results), "-o", str(session.config.getoption(_OPTION))])
 
 
 @pytest.fixture(scope="session")

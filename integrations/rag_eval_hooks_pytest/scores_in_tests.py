@@ -17,8 +17,6 @@ from rag_eval_hooks.results.summary import scale_of_metric, slope_of
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcome, Outcomes
 
-__all__ = ["ScoresInTests"]
-
 _MOST_TEXT = 4000
 
 
@@ -50,16 +48,13 @@ class ScoresInTests(PublicNames):
         "faithfulness=0.8)"
     )
     def assert_scores(self, sample: Sample | Mapping[str, Any], **limits: float) -> Outcomes:
-        """Assert that scores reach their limits.
+        """Assert that scores reach their limits, and return the outcomes by metric id.
 
         Args:
             sample: The sample, or a mapping that `RagEval.evaluate` accepts.
             **limits: Limit by metric, on the metric's own scale. A name is a metric id or the part
                 after its dot: `faithfulness=0.8`, or `**{"graphrag.score": 70}`. If lower values
                 are better, the limit is a maximum.
-
-        Returns:
-            The outcomes by metric id.
 
         Raises:
             AssertionError: A score misses its limit or does not exist. The message has each claim,
@@ -92,13 +87,13 @@ def _metric(name: str, outcomes: Mapping[str, Outcome], sample: Sample) -> str:
     found = [metric for metric in outcomes if metric.partition(".")[2] == name]
     # Suites share names; a bare name belongs to RAGAS.
     found = [metric for metric in found if metric.startswith("ragas.")] or found
-    if len(found) != 1:
-        for one in ALL_METRICS:
-            if name in (one.id, one.id.partition(".")[2]) and (lacks := one.missing(sample)):
-                wants = f"a metric whose inputs the sample has; it lacks {', '.join(lacks)}"
-                raise ConfigError("assert_scores", name, wants)
-        raise ConfigError.unknown("assert_scores", name, found or outcomes)
-    return found[0]
+    if len(found) == 1:
+        return found[0]
+    for one in ALL_METRICS:
+        if name in (one.id, one.id.partition(".")[2]) and (lacks := one.missing(sample)):
+            wants = f"a metric whose inputs the sample has; it lacks {', '.join(lacks)}"
+            raise ConfigError("assert_scores", name, wants)
+    raise ConfigError.unknown("assert_scores", name, found or outcomes)
 
 
 def _failure(metric: str, outcome: Outcome, limit: float) -> Iterator[str]:

@@ -49,11 +49,7 @@ def _cut(text: str) -> tuple[str, Cuts]:
 
 
 def time_of(text: str, now: datetime | None = None) -> datetime:
-    """Parse `24h`, `7d`, `today`, or an ISO date and time, in UTC.
-
-    Raises:
-        ValueError: The text is not a time.
-    """
+    """Parse `24h`, `7d`, `today`, or an ISO date and time, in UTC."""
     now = now or datetime.now(UTC)
     if text == "today":
         return now.replace(hour=0, minute=0, second=0, microsecond=0)

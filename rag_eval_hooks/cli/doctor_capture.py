@@ -25,12 +25,7 @@ _SHOWN: Final = 160
 def show_capture(
     name: str, question: str | None, given: Mapping[str, str], *, as_json: bool
 ) -> int:
-    """Ask a pipeline one question, print the captured sample, and return the exit code.
-
-    Raises:
-        UsageError: The question is missing.
-        ConfigError: The pipeline does not exist or is not callable, or a setting is invalid.
-    """
+    """Ask a pipeline one question, print the captured sample, and return the exit code."""
     if question is None or not question.strip():
         raise UsageError("--capture needs --question TEXT, such as a question of your users.")
     pipeline, output, problem = named_object(name, "--capture"), None, None

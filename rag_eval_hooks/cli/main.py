@@ -66,9 +66,6 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
-    Args:
-        argv: Arguments without the program's name. The default is the process's arguments.
-
     Returns:
         The exit code. 0: success. 1: a gate failed, or a row has no result. 2: wrong use, or a
         missing package. 3: a metric has no value. 130: interrupted. 141: the reader of the output

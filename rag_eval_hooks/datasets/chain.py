@@ -56,10 +56,8 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
 
     A LangChain runnable receives the question, or the input that its schema requires. A LlamaIndex
     engine is queried, and an agent is run. Any other object is called with the question, and every
-    imported framework is captured. Capture stops after the block.
-
-    Raises:
-        ConfigError: The object cannot be called with a question.
+    imported framework is captured. Capture stops after the block. An object that takes no question
+    is a `ConfigError`.
     """
     if callable(getattr(pipeline, "invoke", None)):
         yield _runnable(pipeline, evals)

@@ -214,15 +214,8 @@ def _lines(file: IO[str]) -> Iterator[str]:
 def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any]]:
     """Yield number and value of each non-blank line. A `.gz` file is decompressed.
 
-    The value of a line that is not JSON is a `BadLine`.
-
-    Args:
-        path: The file.
-        errors: What to do with bytes that are not UTF-8, as in `open`.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: A line is too long, or a byte is not UTF-8.
+    The value of a line that is not JSON is a `BadLine`. `errors` is as in `open`. An overlong line
+    raises a ValueError.
     """
     with _opened(path, errors) as file:
         for number, line in enumerate(_lines(file), start=1):

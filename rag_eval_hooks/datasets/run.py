@@ -146,8 +146,7 @@ def run_dataset(
 
     `run` must be a sink of `evals`, whose sample rate is 1. With `ask`, up to `concurrency`
     questions are with the observed pipeline at once. Without `ask`, the rows' own answers are
-    evaluated. The function calls `progress` after each row. After an interrupt, rows in flight
-    finish before `run_dataset` raises.
+    evaluated. After an interrupt, rows in flight finish before `run_dataset` raises.
     """
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:

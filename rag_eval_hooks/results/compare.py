@@ -105,17 +105,12 @@ def compare(
     """Compare a new run with a base run.
 
     Samples pair by `question_id` or, without one, by question. Repeated questions pair in order. If
-    a metric has fewer than five pairs, all its samples are unpaired.
-
-    Args:
-        base: Results before the change.
-        new: Results after the change.
-        by: Key for additional comparisons by group, such as `workflow`.
-        allow_different_judges: Whether to compare scores of different judges or prompts.
+    a metric has fewer than five pairs, all its samples are unpaired. `by` names a key, such as
+    `workflow`, for additional comparisons by group.
 
     Raises:
-        ConfigError: The runs used different judges or prompts for a metric, or no sample has the
-            key.
+        ConfigError: The runs used different judges or prompts for a metric and
+            `allow_different_judges` is false, or no sample has the key.
     """
     before, after = (list(map(without_texts, checked_rows(rows))) for rows in (base, new))
     check_key([*before, *after], by)

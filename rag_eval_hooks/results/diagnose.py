@@ -27,11 +27,8 @@ _UNDEFINED: Final = 0.999
 def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluation]:
     """Return the results that have a score or a risk, worst first.
 
-    Args:
-        rows: The results.
-        metric: The metric to rank by. By default, faithfulness decides, then its risk, then the
-            mean of all scores. A sample with undecided faithfulness ranks by its risk. A sample
-            with undefined faithfulness ranks just before samples with a perfect score.
+    By default, faithfulness decides, then its risk, then the mean of all scores. A sample with
+    undecided faithfulness ranks by its risk, or else just before samples with a perfect score.
     """
     rows = checked_rows(rows)
     known = {name: None for row in rows for name in row.outcomes}
@@ -74,8 +71,7 @@ def select(
             time.
         until: Accept only requests before this time.
         where: Required value for each key, as in `summarise`. `tag` matches any tag of the sample.
-        metrics: Metric ids or suites to keep. Results without any such metric are excluded. None
-            keeps all metrics.
+        metrics: Metric ids or suites to keep, by default all.
     """
     conditions, chosen = list(where), set(metrics)
     for row in rows:
@@ -146,12 +142,7 @@ def diagnose(
     """Return the rules that samples match: faults before good signs, frequent rules first.
 
     Good signs are omitted if a screening judge made the scores or if more than a tenth of the
-    samples are undefined.
-
-    Args:
-        rows: The results.
-        cuts: Low and high bounds by metric id. Other metrics use `CUTS`.
-        rules: The rules. The default is `standard_rules()`.
+    samples are undefined. `cuts` are low and high bounds by metric id; other metrics use `CUTS`.
     """
     known, earlier, found = list(rows), list[tuple[ScoreRule, set[int]]](), []
     for rule in sorted(rules or standard_rules(), key=lambda rule: rule.rest):

@@ -2,12 +2,9 @@
 
 A mean of values in [0, 1] is Hajek's ratio estimator (1971), weighted by the inverse inclusion
 probability. Its linearized variance follows Sarndal, Swensson and Wretman, Model Assisted Survey
-Sampling (1992), section 5.7. The variance is computed over clusters, such as sessions, and each
-residual is corrected for its leverage.
-
-The interval is Wilson's (1927) for a proportion with this variance (Korn and Graubard, 1998), so
-that the interval stays in [0, 1]. The interval uses Student's t unless the values are proportions
-of an unweighted sample without clusters.
+Sampling (1992), section 5.7, over clusters such as sessions, with residuals corrected for leverage.
+The interval is Wilson's (1927) for a proportion with this variance (Korn and Graubard, 1998). It
+uses Student's t unless the values are proportions of an unweighted sample without clusters.
 """
 
 from __future__ import annotations
@@ -127,8 +124,7 @@ def mean_of(
     """Return the mean of values in [0, 1], such as flags, or None without values.
 
     `weights` are inverse inclusion probabilities, equal by default. `clusters` name each value's
-    group, such as a session. Values in a group depend on each other. By default each value is its
-    own cluster.
+    group of dependent values, such as a session; by default each value is its own.
     """
     if not values:
         return None
@@ -148,9 +144,9 @@ def mean_of(
 def rare_variance(weights: Sequence[float]) -> float:
     """Return the variance that rare strata may hide, or 0 without rare strata.
 
-    The samples with one inclusion probability form a stratum. A stratum is rare if fewer than ten
-    samples represent more than 5 % of the traffic. By chance, a rare stratum may contain only equal
-    values. So the function adds half a success and half a failure (Agresti and Coull, 1998).
+    Samples with one inclusion probability form a stratum. If few samples stand for much traffic,
+    they may be equal by chance, so half a success and half a failure are added (Agresti and Coull,
+    1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}
@@ -176,8 +172,7 @@ def predicted_mean(
     Args:
         judged: The judge's value for each unlabelled sample, in [0, 1].
         labelled: Pairs of label and judge's value for the labelled samples.
-        weights: Inverse inclusion probability of each value in `judged`. The default is equal
-            weights.
+        weights: Inverse inclusion probability of each value in `judged`, equal by default.
         label_weights: Inverse inclusion probability of each pair in `labelled`.
 
     Returns:
@@ -204,9 +199,8 @@ def predicted_mean(
 def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
     """Return the two-sided quantile of Student's t for `alpha`.
 
-    Uses Hill's expansion (1970, CACM algorithm 396). From two degrees of freedom on, the relative
-    error is below 4e-4. Between one and two, interpolation is at most 4 % too high. Below one, the
-    quantile is that of one degree.
+    Hill's expansion (1970, CACM algorithm 396), with a relative error below 4e-4. Between one and
+    two degrees of freedom, interpolation is at most 4 % too high. Below one, one degree counts.
     """
     n, normal = max(freedom, 1.0), NormalDist().inv_cdf(alpha / 2)
     if n > 1e6:

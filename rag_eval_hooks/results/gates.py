@@ -32,14 +32,10 @@ _SIGNS: Final = {
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
-    """Return the drops that should fail a build.
+    """Return the drops of more than `margin` of a normalized mean, which should fail a build.
 
     Holm's method tests all differences together. If nothing really changed, at most one build in
     twenty fails.
-
-    Args:
-        comparison: The comparison of two runs.
-        margin: Accepted drop of a normalized mean.
     """
     tests = [
         (-one.gain / one.deviation, one.freedom, one) for one in comparison.changes if one.deviation
@@ -103,13 +99,8 @@ def failed_conditions(
     """Return the reasons to fail a build. A metric without a score is also a reason.
 
     Holm's method tests all conditions together. If no true mean meets its condition, at most one
-    build in twenty fails. A single condition fails the build if the entire 95 % interval meets it.
-
-    Args:
-        conditions: Conditions that the samples must confirm statistically.
-        metrics: Summaries of the new run.
-        by_point: Conditions tested on the mean alone, without its interval.
-        alpha: Error rate of the intervals, 0 to 1.
+    build in twenty fails (`alpha`). A single condition fails the build if the entire 95 % interval
+    meets it. Conditions in `by_point` are tested on the mean alone, without its interval.
 
     Raises:
         ConfigError: A condition names a metric without results.
@@ -206,11 +197,7 @@ class AlertSink:
         self._opener = build_opener(_NoRedirects)
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Add one evaluation. Post an alert if the mean of its group crossed a threshold.
-
-        Raises:
-            OSError: The webhook rejects the alert or cannot be reached.
-        """
+        """Add one evaluation, and post an alert if the mean of its group crossed a threshold."""
         now, row = evaluation.end / 1e9, without_texts(evaluation)
         key = group_key(row, self._by)
         # The latest groups are last.

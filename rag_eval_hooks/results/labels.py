@@ -38,12 +38,11 @@ def read_labels(path: Path) -> Labels:
     """Read labels from a file of JSON lines.
 
     A line has a sample's id, a metric and a value on the metric's scale. A line may also be a
-    result, for example from a better judge. A result labels all its scores and matches a sample by
-    `question_id` or, without one, by question. Labels of single claims are skipped.
+    result, for example from a better judge, which matches a sample by `question_id` or by question.
+    Labels of single claims are skipped.
 
     Raises:
         ConfigError: A line is not a label.
-        OSError: The file cannot be read.
     """
     labels: dict[tuple[str, str], float] = {}
     for found in lines_of(path, _labels_of, _WANTS):
@@ -52,12 +51,7 @@ def read_labels(path: Path) -> Labels:
 
 
 def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> Iterator[T]:
-    """Apply `read` to the JSON of each non-blank line.
-
-    Raises:
-        ConfigError: A line is not JSON, or `read` rejects the line.
-        OSError: The file cannot be read.
-    """
+    """Apply `read` to the JSON of each non-blank line. A rejected line is a `ConfigError`."""
     for number, line in json_lines(Path(path), "replace"):
         try:
             if isinstance(line, BadLine):
@@ -86,8 +80,7 @@ def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:
 def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
     """Return the mean of each metric with at least `LEAST_LABELS` labels.
 
-    The labelled samples must be a random part of the scored samples. Weights are inverse inclusion
-    probabilities.
+    The labelled samples must be a random part of the scored samples.
     """
     found = (_labelled(metric, rows, labels) for metric in dict.fromkeys(m for _, m in labels))
     return [one for one in found if one is not None]

@@ -67,9 +67,8 @@ def without_texts(row: Evaluation) -> Evaluation:
 def read(*sources: Source | Iterable[Source]) -> Results:
     """Return the evaluations from files, spools or data frames. Reads them lazily.
 
-    Args:
-        *sources: Files of JSON lines (plain or gzip), Parquet files, spools, folders of files, and
-            data frames from `to_frame`. A rotated file includes its earlier parts.
+    Sources are files of JSON lines (plain or gzip), Parquet files, spools, folders of files, and
+    data frames from `to_frame`. A rotated file includes its earlier parts.
 
     Raises:
         FileNotFoundError: A path does not exist.
@@ -170,12 +169,8 @@ def _of_frame(frame: pd.DataFrame) -> Iterator[Any]:
 def to_frame(rows: Iterable[Evaluation]) -> pd.DataFrame:
     """Convert results to a data frame. `frame.to_parquet(path)` writes a file that `read` accepts.
 
-    The columns are the metadata keys, the metrics, `time`, `evaluated`, `question`, `answer`,
-    `reference`, `passed` and `result`. A metric's column has values on the metric's scale, or is
-    empty without a score. `result` is the entire result as JSON.
-
-    Raises:
-        ImportError: pandas is not installed.
+    The columns are the metadata keys, the metrics (on their own scales), `time`, `evaluated`,
+    `question`, `answer`, `reference`, `passed` and `result`, the entire result as JSON.
     """
     import pandas as pd
 

@@ -36,11 +36,7 @@ _COLORS: Final = {"supported": "good-c", "contradicted": "bad-c", "not_stated": 
 
 
 def as_text(markdown: str, width: int = _WIDTH) -> str:
-    """Render Markdown for a terminal with `width` columns.
-
-    Raises:
-        ImportError: rich is not installed.
-    """
+    """Render Markdown for a terminal with `width` columns. Needs rich."""
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.markdown import Markdown, TableElement
     from rich.table import Table
@@ -69,11 +65,8 @@ def as_markdown(
 ) -> str:
     """Render a report as Markdown, for example for a pull request.
 
-    Args:
-        report: The report.
-        worst: Number of worst samples to show.
-        tables: Whether to show tables in addition to samples.
-        groups: Whether to include tables by group.
+    Shows the `worst` samples, and tables in total and by group unless `tables` or `groups` is
+    false.
     """
     values = {"with_tables": tables, "with_groups": groups, "worst": report.worst[:worst]}
     return _rendered("report.md.j2", report=report, **values)
@@ -161,8 +154,8 @@ def _explained(row: Evaluation) -> list[str]:
 def as_html(report: ResultReport) -> str:
     """Render a report as one HTML file.
 
-    The page contains the question, scores and rules of every sample as plain data. Other texts and
-    explanations are compressed in blocks, which the page unpacks when a reader opens a sample.
+    The page has the question, scores and rules of every sample as plain data. The rest of a sample
+    is in compressed blocks, which the page unpacks when a reader opens the sample.
     """
     ranked = {id(row) for row in report.worst}
     rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]

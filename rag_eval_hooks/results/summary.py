@@ -1,8 +1,6 @@
 """Summarizes results by metric and group: means, labels, and causes of missing scores.
 
-The tables have the layout of the document "GraphRAG Evaluation Metrics". It groups by method and
-question type, and shows best, worst and mean score, the distribution of grades, and the counts of
-classes.
+The tables have the layout of the document "GraphRAG Evaluation Metrics".
 """
 
 from __future__ import annotations
@@ -112,11 +110,7 @@ def _value(row: Evaluation, by: str) -> object:
 
 
 def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
-    """Return results as a list.
-
-    Raises:
-        InputError: The value is not a sequence of results, for example a file's path.
-    """
+    """Return results as a list. Anything else, such as a file's path, is an `InputError`."""
     wanted = "results, such as the return value of read(path)"
     check_type("rows", rows, Iterable, wanted)
     found = list(rows)
@@ -126,11 +120,7 @@ def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
 
 
 def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
-    """Raise if no result has the key.
-
-    Raises:
-        ConfigError: No result has the key. The message lists the available keys.
-    """
+    """Raise a `ConfigError` with the available keys if no result has the key."""
     if isinstance(by, str) and rows and all(group_key(row, by) is None for row in rows):
         known = {str(key) for row in rows for key in row.sample.metadata}
         raise ConfigError.unknown(name, by, {"reason", "day", "version", *_KEYS, *known})
