@@ -118,7 +118,7 @@ class Destination:
         raise NotImplementedError
 
     def open(self, timeout: float) -> None:
-        """Prepare for sending. Called once, first. `timeout` limits one request, in seconds."""
+        """Prepare for sending. Called first. `timeout` limits one request, in seconds."""
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         """Deliver a batch in order of arrival. Must be idempotent.
@@ -128,8 +128,7 @@ class Destination:
         """
         raise NotImplementedError
 
-    def close(self) -> None:
-        """Flush and release resources. Called once, after `send`."""
+    def close(self) -> None: ...
 
 
 class UserSink(Destination):
@@ -162,14 +161,13 @@ class UserSink(Destination):
         self._timeout = timeout
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
-        for payload in payloads:
-            call = self._sink.feedback if isinstance(payload, Feedback) else self._deliver
-            pending = call(payload)
-            if inspect.isawaitable(pending):
-                self._runner = self._runner or asyncio.Runner()
-                error = self._runner.run(_error_of(pending, self._timeout))
-                if error is not None:
-                    raise error
+        (payload,) = payloads
+        call = self._sink.feedback if isinstance(payload, Feedback) else self._deliver
+        pending = call(payload)
+        if inspect.isawaitable(pending):
+            self._runner = self._runner or asyncio.Runner()
+            if (error := self._runner.run(_error_of(pending, self._timeout))) is not None:
+                raise error
         return {}
 
     def close(self) -> None:

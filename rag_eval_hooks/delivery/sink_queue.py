@@ -6,7 +6,7 @@ import heapq
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from rag_eval_hooks.backoff import pause_after
@@ -131,13 +131,16 @@ class SinkQueue:
             self._waiting = [(min(due, now), number, job) for due, number, job in self._waiting]
             heapq.heapify(self._waiting)
             jobs = [*self._flying, *(job for *_, job in self._waiting)]
-        while self._is_awaited(jobs):
+        while True:
+            with self._lock:
+                is_down, jobs = self._is_down, [job for job in jobs if job.state is State.HELD]
+                if all(job.is_stored and (is_down or job.sends) for job in jobs):
+                    return True
             if (left := now + timeout - time.monotonic()) <= 0:
                 return False
             # A hanging call never answers.
             self._loop.ask(min(_POLL, left))
             self.check()
-        return True
 
     def begin_close(self, timeout: float) -> None:
         """Accept no more results, and retry waiting results once within `timeout` seconds."""
@@ -190,22 +193,18 @@ class SinkQueue:
             job.is_last = last
         try:
             if not self._is_open:
-                self._open()
+                self.sink.open(self._timeout)
+                self._is_open = True
             return self.sink.send([job.payload for job in jobs], last=last)
         except BaseException as raised:  # noqa: BLE001 - the sink's edge: even an exit ends here
             error = raised
-            if self.sink.retries and not isinstance(error, SendError):
+            if not self._is_open:
+                error = RetryLater(type(error).__name__)
+            elif self.sink.retries and not isinstance(error, SendError):
                 # A client's own error, which the same results would cause again.
                 error = Rejected(type(error).__name__, is_for_all=False)
             is_shared = len(jobs) > 1 and isinstance(error, SendError) and not error.is_for_all
             return dict.fromkeys(range(len(jobs)), _ALONE if is_shared else error)
-
-    def _open(self) -> None:
-        try:
-            self.sink.open(self._timeout)
-        except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
-            raise RetryLater(type(error).__name__) from None
-        self._is_open = True
 
     # Callers of the methods below hold the lock.
 
@@ -237,12 +236,10 @@ class SinkQueue:
                     self._end(job, "sent")
                 else:
                     self._fail(job, error, now)
-        is_outage = len(failures) == len(self._flying) and not any(
-            isinstance(one, SendError) and not isinstance(one, RetryLater)
-            for one in failures.values()
-        )
+        classified = [one for one in failures.values() if isinstance(one, SendError)]
+        outages = len(failures) - sum(not isinstance(one, RetryLater) for one in classified)
+        self._failures = self._failures + 1 if outages == len(self._flying) else 0
         self._flying, self._is_overdue = [], False
-        self._failures = self._failures + 1 if is_outage else 0
         if self._is_down:
             pause = pause_after(self._failures - _DOWN + 1)
             self._paused_until = max(self._paused_until, now + pause)
@@ -282,11 +279,10 @@ class SinkQueue:
 
     def _await_span(self, job: Job, now: float) -> None:
         job.is_alone = False
-        if job.is_last:
-            if self._closing is None:
-                self._end(job, "lost", job.reason)
-            else:
-                self._leave(job, job.reason)
+        if job.is_last and self._closing is None:
+            self._end(job, "lost", job.reason)
+        elif job.is_last:
+            self._leave(job, job.reason)
         elif self._closing is not None:
             self._queue(job, now)
         else:
@@ -312,14 +308,6 @@ class SinkQueue:
         self._waiting = [entry for entry in self._waiting if entry[2] not in taken]
         heapq.heapify(self._waiting)
         return list(taken)
-
-    def _is_awaited(self, jobs: Iterable[Job]) -> bool:
-        with self._lock:
-            is_down = self._is_down
-            return any(
-                job.state is State.HELD and not (job.is_stored and (is_down or job.sends))
-                for job in jobs
-            )
 
     def _leave(self, job: Job, reason: str) -> None:
         self._end(job, "spooled" if self._outbox.release(job) else "lost", reason)

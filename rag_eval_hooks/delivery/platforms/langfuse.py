@@ -24,12 +24,10 @@ class LangfuseSink(PlatformSink):
         url: URL of Langfuse, such as `https://cloud.langfuse.com`.
         public_key: The project's public key.
         secret_key: The project's secret key; never printed.
-        content: Whether comments may quote the application's texts. None uses the setting
-            `capture_content`.
+        content: Whether comments may quote texts. None uses `capture_content`.
 
     Raises:
         ConfigError: The URL contains credentials.
-        ImportError: The extra `platforms` is not installed.
     """
 
     def __init__(

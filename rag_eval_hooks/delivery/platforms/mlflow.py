@@ -29,11 +29,7 @@ class MlflowSink(PlatformSink):
     Args:
         url: URL of the tracking server, such as `http://localhost:5000`.
         token: The server's token, if required; never printed.
-        content: Whether rationales may quote the application's texts. None uses the setting
-            `capture_content`.
-
-    Raises:
-        ImportError: The extra `platforms` is not installed.
+        content: Whether rationales may quote texts. None uses `capture_content`.
     """
 
     batch_size = _REQUESTS

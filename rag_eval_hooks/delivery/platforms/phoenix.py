@@ -20,11 +20,7 @@ class PhoenixSink(PlatformSink):
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.
         api_key: The server's key, if required; never printed.
-        content: Whether explanations may quote the application's texts. None uses the setting
-            `capture_content`.
-
-    Raises:
-        ImportError: The extra `platforms` is not installed.
+        content: Whether explanations may quote texts. None uses `capture_content`.
     """
 
     def __init__(
@@ -37,16 +33,17 @@ class PhoenixSink(PlatformSink):
         try:
             self._post(payloads, sync=True)
         except SpanUnknown as error:
-            spans = [str(one.sample.span_id) for one in payloads]
-            unknown = [n for n, span in enumerate(spans) if span in error.answer]
-            if not unknown and not (last and len(payloads) == 1):
+            names = [str(one.sample.span_id) for one in payloads]
+            unknown = {n for n, name in enumerate(names) if name in error.answer}
+            if not unknown and last and len(payloads) == 1:
+                unknown = {0}
+            if not unknown:
                 raise
-            if last:
-                self._post([payloads[n] for n in unknown] or payloads, sync=False)
-            known = [one for n, one in enumerate(payloads) if n not in unknown]
-            if unknown and known:
+            if known := [one for n, one in enumerate(payloads) if n not in unknown]:
                 self._post(known, sync=True)
-            return {} if last else {n: SpanUnknown() for n in unknown}
+            if not last:
+                return {n: SpanUnknown() for n in unknown}
+            self._post([payloads[n] for n in unknown], sync=False)
         return {}
 
     def _post(self, batch: Sequence[Evaluation], *, sync: bool) -> None:

@@ -19,16 +19,13 @@ from rag_eval_hooks.score import Score
 from rag_eval_hooks.telemetry.evaluation_span import score_details
 
 _CONNECTIONS: Final = 96
-_RETRIED: Final = (408, 425, 429)
-_REFUSED_KEY: Final = (401, 403)
 
 
 class PlatformSink(Destination):
     """Sends scores to a platform's JSON API, in the background. A subclass implements `send`.
 
-    With a spool, scores stay on disk until the platform accepts them. Spooled scores are sent only
-    to the URL for which they were stored. The spool stores a hash of the URL. The sink moves
-    credentials in the URL to a header, because the HTTP client logs URLs.
+    With a spool, scores stay on disk until the platform accepts them. The spool stores a hash of
+    the URL, and scores are sent only to this URL. Credentials in the URL become a header.
 
     Args:
         name: Name of the platform in counts and logs.
@@ -66,9 +63,8 @@ class PlatformSink(Destination):
         self._headers = {**(headers or {}), **({"authorization": f"Bearer {key}"} if key else {})}
         self._client: Any = None
         self._wants_content, self._content = content, False
-        self._no_span = 0
         self._user: Callable[[], Any] = lambda: None
-        self._process = 0
+        self._process = self._no_span = 0
 
     def claim(self, user: Callable[[], Any], *, content: bool) -> None:
         """Reserve the sink until its dispatcher is closed or garbage-collected."""
@@ -131,10 +127,10 @@ class PlatformSink(Destination):
         status = response.status_code
         if status == 404:
             raise SpanUnknown(response.text)
-        if status in _RETRIED or status >= 500:
+        if status in (408, 425, 429) or status >= 500:
             raise RetryLater(f"HTTP {status}", _seconds(response.headers.get("retry-after")))
         if not 200 <= status < 300:
-            raise Rejected(f"HTTP {status}", is_for_all=status in _REFUSED_KEY)
+            raise Rejected(f"HTTP {status}", is_for_all=status in (401, 403))
         try:
             return response.json() if response.content else None
         except ValueError:
