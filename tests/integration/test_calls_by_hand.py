@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.retrievers import BaseRetriever
 
-from rag_eval_hooks_langchain import RagEvalCallbackHandler, disable, enable
+from rag_eval_hooks_langchain import disable, enable
 from tests.matrix.langchain.kit import Chat, joined, prompt_text
 from tests.matrix.world import World
 from tests.support.hand_requests import Request, as_request, random_request
@@ -150,18 +150,6 @@ def test_nothing_is_joined_that_does_not_belong_together(world: World, dice: ran
     with tracer.start_as_current_span("second"):
         desk.model.invoke(prompt(other.question, other.documents[0]))
     assert world.seen() == []
-
-
-def test_joined_documents_are_an_answer_where_their_chain_was_passed_a_handler(
-    world: World, dice: random.Random
-) -> None:
-    one = random_request(dice)
-    chain = Desk(one).retriever | joined
-    chain.invoke(one.question, {"callbacks": [RagEvalCallbackHandler(world.evals)]})
-    extracted = Request(one.question, one.documents, "\n\n".join(one.documents))
-    assert captured(world) == [extracted]
-    chain.invoke(one.question, {})
-    assert captured(world) == [extracted]
 
 
 @pytest.mark.parametrize(("reading", "is_late"), [(invoke, True), (astream, False)])

@@ -10,9 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import (
     Cascade,
@@ -31,7 +28,9 @@ from rag_eval_hooks.score import Cause
 from tests.servers.decision_server import DecisionServer
 from tests.servers.samples import GRADE, LONG_VERIFY, VERIFY, spent, verdicts
 from tests.support.corpus import EIGHT, planted, samples
+from tests.support.evaluation import record_request
 from tests.support.judge_task import JudgeTask
+from tests.support.otel import Spans
 from tests.support.size import size
 
 KINDS = ("openai-decisions", "systemone")
@@ -150,23 +149,13 @@ def test_budget_memo_and_undecidable_metrics_are_as_for_every_judge() -> None:
 
 
 def test_request_is_a_decision_span() -> None:
-    spans = InMemorySpanExporter()
-    tracers = TracerProvider()
-    tracers.add_span_processor(SimpleSpanProcessor(spans))
-    with (
-        DecisionServer() as server,
-        evals_of(
-            server,
-            "openai-decisions:gpt-6-luna",
-            tracer_provider=tracers,
-            **{"trace_judge": True, "evaluation_span": "child"},
-        ) as evals,
-    ):
-        with evals.interaction("Where?") as request:
-            request.contexts(["Here."])
-            request.answer("Here.")
-        assert evals.flush(300)
-    (told,) = [one.attributes or {} for one in spans.get_finished_spans() if "decis" in one.name]
+    spans, shown = Spans(), {"trace_judge": True, "evaluation_span": "child"}
+    with DecisionServer() as server:
+        name = "openai-decisions:gpt-6-luna"
+        with evals_of(server, name, tracer_provider=spans.provider, **shown) as evals:
+            record_request(evals)
+            assert evals.flush(300)
+    (told,) = [one.attributes or {} for one in spans.all() if "decis" in one.name]
     assert told["openinference.span.kind"] == "DECISION"
     assert told["gen_ai.operation.name"] == "decision"
     assert (told["decision.system"], told["decision.provider"]) == ("openai", "openai")

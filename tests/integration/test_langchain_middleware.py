@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import create_retriever_tool, tool
 
 import rag_eval_hooks_langchain
 from rag_eval_hooks_langchain import disable, enable
-from tests.matrix.langchain.kit import QUESTION, Chat, joined, store, top
+from tests.matrix.langchain.agents import asks, pick, said, searching
+from tests.matrix.langchain.kit import QUESTION, SEARCH, Chat, base, top
 from tests.matrix.world import World
 from tests.support.langchain_requests import config, only, texts
 from tests.support.variation import Variation, run_seed
@@ -23,33 +24,14 @@ agents = pytest.importorskip("langchain.agents")
 middleware = pytest.importorskip("langchain.agents.middleware")
 InMemorySaver = pytest.importorskip("langgraph.checkpoint.memory").InMemorySaver
 
-ANSWER = "It leaves at 07:40, as the north quay's board says."
+
+SEARCHING = create_retriever_tool(base(), SEARCH, "Searches.")
 
 
-def calls(name: str, query: str) -> AIMessage:
-    picked = {"name": name, "args": {"query": query}, "id": "c1", "type": "tool_call"}
-    return AIMessage("", tool_calls=[picked])
-
-
-def reply(messages: list[BaseMessage]) -> AIMessage:
-    last = messages[-1]
-    return calls("search", last.text) if isinstance(last, HumanMessage) else AIMessage(ANSWER)
-
-
-@tool(response_format="content_and_artifact")
-def search(query: str) -> tuple[str, Any]:
-    """Search the handbook."""
-    found = store().as_retriever(search_kwargs={"k": 2}).invoke(query)
-    return joined(found), found
-
-
-def agent(world: World, *more: Any, says: Any = reply, tools: Any = (search,), **how: Any) -> Any:
+def agent(world: World, says: Any = None, tools: Any = (SEARCHING,), **how: Any) -> Any:
     ours = rag_eval_hooks_langchain.RagEvalMiddleware(world.evals)
-    return agents.create_agent(Chat(reply=says), list(tools), middleware=[*more, ours], **how)
-
-
-def ask(question: str = QUESTION) -> dict[str, Any]:
-    return {"messages": [("user", question)]}
+    model = searching() if says is None else Chat(reply=says)
+    return agents.create_agent(model, list(tools), middleware=[ours], **how)
 
 
 async def read(stream: Any) -> list[Any]:
@@ -57,11 +39,11 @@ async def read(stream: Any) -> list[Any]:
 
 
 WAYS: dict[str, Callable[[Any, Any], Any]] = {
-    "invoke": lambda made, told: made.invoke(ask(), told),
-    "stream": lambda made, told: list(made.stream(ask(), told, stream_mode="messages")),
-    "ainvoke": lambda made, told: asyncio.run(made.ainvoke(ask(), told)),
+    "invoke": lambda made, told: made.invoke(asks(QUESTION), told),
+    "stream": lambda made, told: list(made.stream(asks(QUESTION), told, stream_mode="messages")),
+    "ainvoke": lambda made, told: asyncio.run(made.ainvoke(asks(QUESTION), told)),
     "astream_events": lambda made, told: asyncio.run(
-        read(made.astream_events(ask(), told, version="v2"))
+        read(made.astream_events(asks(QUESTION), told, version="v2"))
     ),
 }
 
@@ -80,11 +62,11 @@ def test_an_agent_is_captured_once_by_every_way(way: str, sees: str, world: Worl
     finally:
         disable()
     sample = only(world)
-    assert (sample.question, sample.answer, sample.session_id) == (QUESTION, ANSWER, "s")
+    assert (sample.question, sample.answer, sample.session_id) == (QUESTION, said(QUESTION), "s")
     assert texts(sample) == top()
     assert world.disorder({}) == ""
     names = sorted(span.name for span in world.exporter.get_finished_spans())
-    found = ["execute_tool search", "invoke_agent ferry", "retrieval InMemoryVectorStore"]
+    found = [f"execute_tool {SEARCH}", "invoke_agent ferry", "retrieval InMemoryVectorStore"]
     assert names == ["chat scripted", "chat scripted", *found]
 
 
@@ -94,7 +76,7 @@ def test_each_turn_of_a_conversation_is_a_request(world: World) -> None:
     made = agent(world, checkpointer=InMemorySaver())
     for thread, how in (("one", {}), ("two", config(world))):
         for question in questions:
-            made.invoke(ask(question), {**how, "configurable": {"thread_id": thread}})
+            made.invoke(asks(question), {**how, "configurable": {"thread_id": thread}})
     seen = [one.sample for one in world.seen()]
     assert [one.question for one in seen] == sorted(questions * 2)
     for one, other in zip(seen[::2], seen[1::2], strict=True):
@@ -111,7 +93,7 @@ def assert_cancelled(world: World) -> None:
 
 
 def test_a_reader_who_leaves_a_stream_cancels_the_request(world: World) -> None:
-    stream = agent(world).stream(ask(), stream_mode="updates")
+    stream = agent(world).stream(asks(QUESTION), stream_mode="updates")
     for _ in range(3):
         next(stream)
     stream.close()
@@ -125,11 +107,11 @@ def test_an_agent_in_a_tool_of_an_agent_is_part_of_it(world: World) -> None:
     @tool
     def expert(query: str) -> str:
         """Ask the expert who searches."""
-        return str(inner.invoke(ask(query))["messages"][-1].content)
+        return str(inner.invoke(asks(query))["messages"][-1].content)
 
     def outer(messages: list[BaseMessage]) -> AIMessage:
         last = messages[-1]
-        return calls("expert", QUESTION) if last.type == "human" else AIMessage(last.text)
+        return pick(("expert", QUESTION)) if last.type == "human" else AIMessage(last.text)
 
-    agent(world, says=outer, tools=[expert]).invoke(ask())
-    assert (only(world).question, only(world).answer) == (QUESTION, ANSWER)
+    agent(world, says=outer, tools=[expert]).invoke(asks(QUESTION))
+    assert (only(world).question, only(world).answer) == (QUESTION, said(QUESTION))

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.example_selectors import SemanticSimilarityExampleSelector
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from rag_eval_hooks_langchain import disable, enable
 from tests.matrix.langchain.kit import (
-    PASSAGES,
     QUESTION,
     Bags,
     answer_to,
@@ -113,17 +111,3 @@ def test_a_class_that_is_defined_later_is_seen_and_its_errors_reach_the_caller(
         Broken(Bags()).similarity_search()  # type: ignore[call-arg]
     everywhere.evals.flush(300)
     assert everywhere.evals.stats().dropped == {"error": 1}
-
-
-def test_examples_for_a_prompt_are_no_contexts(everywhere: World) -> None:
-    kept = InMemoryVectorStore(Bags())
-    kept.add_texts([PASSAGES[4]], metadatas=[{"said": PASSAGES[4]}])
-    selector = SemanticSimilarityExampleSelector(vectorstore=kept, k=1)
-
-    def ask(question: str) -> str:
-        shown = selector.select_examples({"asked": question})[0]["said"]
-        found = store().similarity_search(question, k=2)
-        return str(reader(question).invoke(f"{shown}\n{joined(found)}").content)
-
-    RunnableLambda(ask).invoke(QUESTION)
-    assert texts(only(everywhere)) == top()

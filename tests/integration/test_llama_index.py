@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 
 from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index import fixtures
-from tests.matrix.llama_index.agents import name_of
+from tests.matrix.llama_index.agents import called, name_of
 from tests.matrix.llama_index.chats import chat_over
 from tests.matrix.llama_index.engines import corpora_with_tools
 from tests.matrix.llama_index.fixtures import only, samples
@@ -85,16 +84,9 @@ def test_condensed_question_is_metadata(draw: Draw) -> None:
     assert "retrieval_queries" not in sample.metadata
 
 
-def picked(tool: Any, corpus: Corpus, call_id: str) -> ChatMessage:
-    given = {"input": corpus.question}
-    made = {"tool_id": call_id, "tool_name": name_of(tool), "tool_kwargs": given}
-    return ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [made]})
-
-
 def test_tools_of_an_agent_have_ids_of_calls_and_queries_that_are_no_question(draw: Draw) -> None:
     corpora, tools, _ = corpora_with_tools(draw, 3)
-    ids = {name_of(tool): draw.name() for tool in tools}
-    calls = [picked(t, c, ids[name_of(t)]) for t, c in zip(tools, corpora, strict=True)]
+    calls = [called(tool, corpus) for tool, corpus in zip(tools, corpora, strict=True)]
     agent = FunctionAgent(tools=tools, llm=in_turn(draw.sentence(), *calls))
 
     async def run() -> None:
@@ -106,6 +98,7 @@ def test_tools_of_an_agent_have_ids_of_calls_and_queries_that_are_no_question(dr
     assert metadata["retrieval_queries"]
     spans = [dict(span.attributes or {}) for span in draw.world.exporter.get_finished_spans()]
     shown = [one for one in spans if "gen_ai.tool.name" in one]
+    ids = {name_of(tool): f"call-{name_of(tool)}" for tool in tools}
     assert {one["gen_ai.tool.name"]: one.get("gen_ai.tool.call.id") for one in shown} == ids
 
 

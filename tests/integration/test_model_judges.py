@@ -120,6 +120,7 @@ class Caller(Plain):
 
     def _message(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
         tool = kwargs["tools"][0]
+        assert not re.search(r'"enum": \[[0-9]', json.dumps(tool))
         args = json.loads(reply_to(str(messages[-1].content), tool))
         call = {"name": tool["function"]["name"], "args": args, "id": "1"}
         return AIMessage("", tool_calls=[call])
@@ -331,16 +332,8 @@ async def test_langchain_judge_reads_the_messages_of_each_provider() -> None:
 
 
 async def test_tools_of_langchain_have_no_enums_of_numbers() -> None:
-    asked: list[Any] = []
-
-    class Gemini(Caller):
-        def _message(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
-            asked.append(kwargs["tools"])
-            return super()._message(messages, kwargs)
-
-    await GRADE.by(LangChainJudge(Gemini()))
-    assert asked
-    assert not re.search(r'"enum": \[[0-9]', json.dumps(asked))
+    """Gemini refuses them, as the model here does."""
+    assert isinstance((await GRADE.by(LangChainJudge(Caller()))).accuracy_ratings, tuple)
 
 
 class Watcher(BaseCallbackHandler):

@@ -184,7 +184,7 @@ async def test_auto_is_a_thread_where_no_process_can_be_started(
         make(process=True)
 
 
-async def test_callers_at_once_share_a_batch_and_wait_for_loading(make: Make) -> None:
+async def test_callers_at_once_share_a_batch_and_wait_for_loading() -> None:
     batches: list[list[str]] = []
 
     def slow_load() -> Any:
@@ -200,14 +200,8 @@ async def test_callers_at_once_share_a_batch_and_wait_for_loading(make: Make) ->
 
     model: LocalModel[str, str] = LocalModel("slow", CALLER, slow_load, False)
     start = time.monotonic()
-
-    async def warm() -> float:
-        await model.warm_up()
-        return time.monotonic() - start
-
-    cancelled = asyncio.create_task(model.run_all(["never"]))
-    waits = await asyncio.gather(warm(), warm(), warm())
-    assert min(waits) >= 0.2
+    await asyncio.gather(model.warm_up(), model.warm_up())
+    assert time.monotonic() - start >= 0.2
     found = asyncio.gather(*(model.run_all(["same", f"own {n}"]) for n in range(5)))
     assert await found == [["SAME", f"OWN {n}"] for n in range(5)]
     assert len(batches) <= 4
@@ -216,9 +210,6 @@ async def test_callers_at_once_share_a_batch_and_wait_for_loading(make: Make) ->
     )
     assert isinstance(results[0], JudgeError)
     assert results[1] == ["GOOD"]
-    with pytest.raises(JudgeError, match="SystemExit"):
-        await make(process=False).run(["exit"])
-    assert await cancelled == ["NEVER"]
     await model.aclose()
 
 

@@ -9,10 +9,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.trace import SpanKind, StatusCode
 
 from rag_eval_hooks import RagEval, RagEvalConfig
-from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.sample import Context
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
+from tests.support.evaluation import record_request
 from tests.support.otel import Spans
 
 
@@ -27,15 +26,7 @@ def asked(spans: Spans, server: JudgeServer, **config: Any) -> None:
         tracer_provider=provider,
     ) as evals:
         with provider.get_tracer("app").start_as_current_span("GET /ask"):
-            root = evals.recorder.start(1, None, RunKind.CHAIN, "help")
-            assert root is not None
-            root.query, root.text = "How long is the crossing?", "The crossing takes 55 minutes."
-            run = evals.recorder.start(2, 1, RunKind.RETRIEVER, "store")
-            assert run is not None
-            found = [Context(text="By ship the crossing takes 55 minutes.")]
-            evals.recorder.documents(run, found)
-            evals.recorder.end(run)
-            evals.recorder.end(root)
+            record_request(evals, workflow="help")
         assert evals.flush(300)
 
 

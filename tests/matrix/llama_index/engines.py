@@ -278,27 +278,6 @@ def answer_that_is_no_text(draw: Draw) -> Asked:
 
 
 @shape(GROUP)
-def several_questions(draw: Draw) -> Asked:
-    """A function asks several questions: each is a request of its own, as `root` names it."""
-    corpora = [Corpus(draw) for _ in range(draw.chance.randint(2, 4))]
-    answers = [draw.answer() for _ in corpora]
-    engines = [c.engine(says(answer)) for c, answer in zip(corpora, answers, strict=True)]
-    questions = [corpus.question for corpus in corpora]
-    as_pairs, is_given = draw.one_of(True, False), draw.one_of(True, False)
-
-    def handle(asked: Any = None) -> Any:
-        texts = questions if asked is None else asked
-        said = [engine.query(text) for engine, text in zip(engines, texts, strict=True)]
-        return dict(zip(texts, said, strict=True)) if as_pairs else said
-
-    return Asked(
-        lambda: spanned(handle)(*[questions] * is_given),
-        also=[c.asked(None, answer) for c, answer in zip(corpora, answers, strict=True)],
-        options={"root": "RetrieverQueryEngine"},
-    )
-
-
-@shape(GROUP)
 def chosen_by_options(draw: Draw) -> Asked:
     """Question, contexts and answer that `enable` was told to take, by names or functions."""
     corpus, given = Corpus(draw), draw.passages(2)

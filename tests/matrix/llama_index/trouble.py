@@ -153,14 +153,6 @@ def messages_of(question: str, nodes: Sequence[Any]) -> list[ChatMessage]:
     return [ChatMessage(role="user", content=f"Notes:\n{texts}\nQuestion: {question}\nAnswer:")]
 
 
-def complete(question: str, nodes: Sequence[Any], model: Scripted) -> None:
-    model.complete(str(messages_of(question, nodes)[0].content))
-
-
-def stream_chat(question: str, nodes: Sequence[Any], model: Scripted) -> None:
-    assert list(model.stream_chat(messages_of(question, nodes)))
-
-
 def synthesize(question: str, nodes: Sequence[Any], model: Scripted) -> None:
     get_response_synthesizer(llm=model).synthesize(question, list(nodes))
 
@@ -172,7 +164,7 @@ async def achat(question: str, nodes: Sequence[Any], model: Scripted) -> None:
 @shape(GROUP)
 def one_by_one(draw: Draw) -> Asked:
     corpus, answer = Corpus(draw, draw.chance.randint(1, 4)), draw.answer()
-    call, model = draw.one_of(complete, stream_chat, synthesize, achat), says(answer)
+    call, model = draw.one_of(synthesize, achat), says(answer)
     tracer, question = draw.world.provider.get_tracer("server"), corpus.question
     place = draw.one_of(
         contextlib.nullcontext,
