@@ -106,16 +106,6 @@ def test_feedback_finds_the_worker_that_has_its_request(tmp_path: Path) -> None:
         assert sorted(lines) == ["ready\n", *expected]
 
 
-def test_invalid_feedback_is_counted_and_not_raised(make: Make) -> None:
-    evals = make()
-    evals.submit(one := sample())
-    wrong: list[dict[str, Any]] = [{}, {"score": float("nan")}, {"score": "good"}, {"label": 3}]
-    for told in wrong:
-        assert evals.feedback(one.sample_id, **told) is False
-    assert evals.stats().feedback == {"invalid": len(wrong)}
-    assert sum(evals.stats().incidents.values()) == len(wrong)
-
-
 ALL_DOWN = {"thumbs_down": True, "then": ["all"]}
 BAD: dict[str, Any] = {"score": 0}
 RIGHT: dict[str, Any] = {"reference": "right"}

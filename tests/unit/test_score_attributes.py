@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rag_eval_hooks
+from rag_eval_hooks import semconv
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
@@ -110,3 +116,42 @@ def test_status_names_failures_and_a_pass_needs_all_that_should_be_scored() -> N
         assert (seen["rag.eval.status"], seen.get("rag.eval.pass")) == (status, passed), outcomes
         assert seen.get("rag.eval.unscored") == ([RECALL] if status != "ok" else None)
         assert seen.get(f"rag.eval.{RECALL}.reason") == (FAILED.line if status != "ok" else None)
+
+
+# The semantic-convention registry.
+
+
+FOLDER = Path(rag_eval_hooks.__file__).parent / "registry"
+DECLARED = ("score", "normalized", "label", "pass", "screening", "reason", "sample_rate")
+
+
+def groups() -> Iterator[dict[str, Any]]:
+    yaml = pytest.importorskip("yaml")
+    for file in sorted(FOLDER.glob("*.yaml")):
+        if file.name != "registry_manifest.yaml":
+            yield from yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]
+
+
+def instruments() -> Iterator[str]:
+    for file in FOLDER.parent.glob("*/instruments.toml"):
+        for rows in tomllib.loads(file.read_text(encoding="utf-8")).values():
+            yield from rows
+
+
+def test_every_name_is_declared_and_no_other() -> None:
+    results = [
+        semconv.eval_key(metric.id, field)
+        for metric in ALL_METRICS
+        for field in DECLARED
+        if (field != "normalized" or metric.scale != UNIT)
+        and (field != "screening" or metric.findings)
+    ]
+    own = [value for name, value in vars(semconv).items() if name.startswith("EVAL_")]
+    declared = [
+        one["id"] for group in groups() for one in group.get("attributes", ()) if "id" in one
+    ]
+    assert sorted(declared) == sorted([*own, *results])
+    metrics = [one["metric_name"] for one in groups() if one["type"] == "metric"]
+    assert sorted(metrics) == sorted(instruments())
+    events = [one["name"] for one in groups() if one["type"] == "event"]
+    assert events == [semconv.GEN_AI_EVALUATION_EVENT]

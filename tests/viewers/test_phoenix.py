@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import httpx
+import pytest
 
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from tests.viewers.browser import page, screenshot
 from tests.viewers.conftest import InPhoenix
-from tests.viewers.demo import Scored
+from tests.viewers.demo import COMMAND, Scored, results, variables
+from tests.viewers.phoenix import Phoenix
+from tests.viewers.processes import ROOT, executable
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -97,26 +102,38 @@ def test_scores_sent_again_replace_themselves(in_phoenix: InPhoenix) -> None:
     assert {n: note["result"]["score"] for n, note in again.items()} == one.scores
 
 
-def test_annotations_of_a_process_that_ends_arrive(in_phoenix: InPhoenix, tmp_path: Path) -> None:
-    code = (
-        "from rag_eval_hooks import RagEval, setup_tracing\n"
-        "from rag_eval_hooks.capture import RunKind\n"
-        "from rag_eval_hooks.sample import Context\n"
-        f"setup_tracing(endpoint={in_phoenix.server.url!r})\n"
-        f"evals = RagEval(metrics=['lexical'], sinks='phoenix:{in_phoenix.server.url}')\n"
-        "root = evals.recorder.start(1, None, RunKind.CHAIN, 'short script')\n"
-        "root.query, root.text = 'q', 'According to page 1, a.'\n"
-        "run = evals.recorder.start(2, 1, RunKind.RETRIEVER, 'store')\n"
-        "evals.recorder.documents(run, [Context(text='a chunk')])\n"
-        "evals.recorder.end(run)\n"
-        "evals.recorder.end(root)\n"
-    )
-    subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        check=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
-    )
-    spans = in_phoenix.server.spans("annotations['lexical.source_citation'].score >= 0")
-    assert "invoke_workflow short script" in {span["name"] for span in spans.values()}
+# The demo with `--viewer`.
+
+
+def test_a_first_look(tmp_path: Path) -> None:
+    program = executable("phoenix", "RAGEVAL_PHOENIX")
+    command = [*COMMAND, "--output", f"{tmp_path}/demo-output"]
+    # In a process group of its own, as a terminal starts it.
+    with subprocess.Popen(
+        [*command, "--viewer", "phoenix", "--viewer-command", program],
+        cwd=ROOT,
+        env=variables(TMPDIR=str(tmp_path)),
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        printed = ""
+        while "\nCtrl-C" not in printed and (line := process.stdout.readline()):
+            printed += line
+        (link,) = re.findall(r"in Phoenix: (\S+)", printed)
+        try:
+            assert httpx.get(link, timeout=30).status_code == 200
+            url, _, project = link.partition("/projects/")
+            spans = Phoenix(url).spans()
+            low = Phoenix(url).spans("annotations['ragas.faithfulness'].score < 0.5")
+        finally:
+            os.killpg(process.pid, signal.SIGINT)
+            code = process.wait(60)
+    assert code == 0
+    assert {span["project"] for span in spans.values()} == {project.split("/")[0]}
+    scores = {one.span_id: one.scores.get("ragas.faithfulness", 1.0) for one in results(tmp_path)}
+    assert set(low) == {span_id for span_id, score in scores.items() if score < 0.5} != set()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/healthz", timeout=5)
+    assert not list(tmp_path.glob("rag-eval-hooks-phoenix-*"))
