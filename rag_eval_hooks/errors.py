@@ -231,6 +231,19 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
     return whole[0] if whole else ends[last[0]] if last else None
 
 
+def argument_error(
+    error: TypeError, method: Callable[..., Any], owner: object, advice: str = ""
+) -> InputError | None:
+    """Return Python's error about the arguments of a call, or None for an error inside the call."""
+    if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        return None
+    name = method.__name__ if method.__name__ != "__init__" else type(owner).__name__
+    told = str(error).replace(method.__qualname__, name)
+    # The name of an unexpected keyword may come from a request's body.
+    told, keyword, shown = told.partition(" unexpected keyword argument")
+    return InputError(f"{told}{keyword}.{advice}", keyword and f"It is{shown}.")
+
+
 def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
     """Add a correct call to Python's error about the call's arguments.
 
@@ -243,14 +256,9 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
             try:
                 return method(self, *args, **given)
             except TypeError as error:
-                # No local name for a traceback: the cycle would keep the arguments' texts alive.
-                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                if (wrong := argument_error(error, method, self, f" Write: {example}.")) is None:
                     raise
-                name = method.__name__ if method.__name__ != "__init__" else type(self).__name__
-                told = str(error).replace(method.__qualname__, name)
-            # The name of an unexpected keyword may come from a request's body.
-            told, keyword, shown = told.partition(" unexpected keyword argument")
-            wrong = InputError(f"{told}{keyword}. Write: {example}.", keyword and f"It is{shown}.")
+            # Outside the handler: the first error's traceback keeps the arguments' texts alive.
             if raises:
                 raise wrong
             self.incidents.report(method.__name__, wrong)

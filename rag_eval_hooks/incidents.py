@@ -19,7 +19,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import CodeType, FrameType
 from typing import Any, Final, TypeVar, cast
 
-from rag_eval_hooks.errors import InputError, NoOutcome, RedactionError, nearest
+from rag_eval_hooks.errors import (
+    InputError,
+    NoOutcome,
+    RedactionError,
+    argument_error,
+    nearest,
+)
 from rag_eval_hooks.suppress import is_work_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -139,9 +145,9 @@ def _story(error: BaseException) -> str:
     called = f", called at {caller}" if caller else ""
     if stated := stated_in(error):
         return stated.rstrip(".") + (f", at {place}" if place else called)
-    ours = "" if place else _last_place_of_ours(error)
-    at = f" at {place or ours}" if place or ours else ""
-    return f"{named(error)} raised{at}{'' if place else called}"
+    last = [*traceback.walk_tb(error.__traceback__)][-1:]
+    ours = "".join(f" at {frame.f_code.co_filename}:{line}" for frame, line in last) + called
+    return f"{named(error)} raised{f' at {place}' if place else ours}"
 
 
 def _is_from_signal_handler(error: BaseException) -> bool:
@@ -219,15 +225,6 @@ def _near(error: BaseException, name: str) -> str:
     return f" (did you mean {near!r}?)" if near else f" of {type(error.obj).__name__}"
 
 
-def _last_place_of_ours(error: BaseException) -> str:
-    ours = ""
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if _is_our_frame(frame):
-            file = frame.f_globals["__name__"].replace(".", "/")
-            ours = f"{file}.py:{line} in {frame.f_code.co_name}"
-    return ours
-
-
 def place_in_application(error: BaseException) -> str:
     """Return file and line of the application's function, or empty text."""
     file = place = ""
@@ -271,11 +268,8 @@ def host_edge(method: F) -> F:
         try:
             return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the host's edge
-            trace = error.__traceback__
-            if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:
-                # Python's own message about the call's arguments: names and numbers.
-                error = InputError(str(error))
-            self._incidents.report(f"capture {method.__name__}", error)
+            wrong = argument_error(error, method, self) if isinstance(error, TypeError) else None
+            self._incidents.report(f"capture {method.__name__}", wrong or error)
             return None
 
     return cast("F", guarded)

@@ -92,6 +92,9 @@ MISTAKES: dict[str, str] = {
     "with evals.interaction(SECRET, session_id=SECRET): pass": "pass metadata={'session_id': ...}",
     "with evals.interaction(SECRET) as it: it.contexts()": "or [] if retrieval found none",
     "with evals.interaction(SECRET) as it: it.answer(coroutine())": "Await it first",
+    "with evals.interaction(SECRET) as it: it.answer(**{SECRET: SECRET})": (
+        "got an unexpected keyword argument, called"
+    ),
     "with evals.interaction(SECRET) as it: it.anwser = SECRET": "did you mean 'answer'?",
     "evals.feedback(SECRET)": "Feedback needs a score, a label or a reference",
     "evals.feedback(SECRET, score=SECRET)": "score must be a number, not str",
