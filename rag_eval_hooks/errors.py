@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from numbers import Real
-from typing import Any, ClassVar, Final, NoReturn, Self, TypeVar, cast
+from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
 E = TypeVar("E", bound=StrEnum)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -60,17 +60,13 @@ class Misplaced:
 
 
 class OnePerProcess:
-    """Base class of objects that copies share and that no other process can receive."""
+    """Base class of objects that copies share."""
 
     def __copy__(self) -> Self:
         return self
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
-
-    def __reduce__(self) -> NoReturn:
-        kind = type(self).__name__
-        raise TypeError(f"{kind} cannot be pickled. Create one in each process, at its start.")
 
 
 class PublicNames:

@@ -220,17 +220,9 @@ class Findings:
     Lists of verdicts have the order of their items. Support and agreement have a verdict per claim,
     relevance per chunk, `entities_found` per entity and `question_similarity` per generated
     question. Cosines are in [-1, 1]. `direct_relevance` is 0, 0.25, 0.5, 0.75 or 1. Rubric ratings
-    go from 1 to 5. `docs/metrics.md` defines each finding.
-
-    Attributes:
-        relevance: Usefulness of each chunk for the reference or, without a reference, for the
-            question. The judge never sees the answer.
-        accuracy_ratings: Two ratings of the answer against the reference, each 0, 2 or 4. The
-            second template swaps the two roles. An invalid rating is None; at least one is valid.
-        context_ratings: Two ratings, each 0, 1 or 2, like `groundedness_ratings`.
-        usage: Usage of each finding, including absent findings.
-        warnings: Notes by finding, for example about an item that could not be parsed.
-        by: Judges by finding, if the sample has several judges.
+    go from 1 to 5. Pairs of ratings go from 0 to 4 (`accuracy_ratings`) or 2, with at least one
+    valid. `docs/metrics.md` defines each finding. `usage`, `warnings` and `by`, the judges of a
+    sample with several, are by finding.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED

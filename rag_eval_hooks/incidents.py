@@ -32,16 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _logger = logging.getLogger("rag_eval_hooks")
-_USERS: Final = ("metric", "sink")
-_CONSEQUENCES: Final = {
-    "metric": "; the sample has no score of this metric",
-    "sink": "; the sink lacks this result",
-    "redaction": "; the sample is not evaluated",
-    "submit": "; the sample is not evaluated",
-    "feedback": "; the feedback is dropped",
-    "choice": "; the value is found automatically instead",
-}
-"""Effect of a failure, by the first word of the failure's origin."""
+_USERS: Final = ("metric ", "sink ")
 _STDLIB: Final = sysconfig.get_path("stdlib")
 _SAFE_MESSAGE: Final = re.compile(
     r"'\w+' object (is not \w+|does not support [\w ]+)"
@@ -85,9 +76,8 @@ class Incidents:
         # The first sentence of an argument error is its kind; it contains no content.
         kind = stated_in(error).partition(". ")[0] or type(error).__name__
         if self._is_first(f"{origin}: {kind.rstrip('.')}"):
-            part = origin.partition(" ")[0]
-            _warn(f"{origin}: {_story(error)}{_CONSEQUENCES.get(part, '')}")
-            if part in _USERS:
+            _warn(f"{origin}: {_story(error)}")
+            if origin.startswith(_USERS):
                 # Only at DEBUG: the traceback's message and lines may contain content.
                 _logger.debug("%s raised", origin, exc_info=error)
 

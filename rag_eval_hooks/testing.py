@@ -19,39 +19,10 @@ from typing import NamedTuple
 
 from rag_eval_hooks.errors import check_type
 from rag_eval_hooks.feedback import Feedback
-from rag_eval_hooks.findings import (
-    ChunkRelevance,
-    ClaimVerdict,
-    Finding,
-    Findings,
-    GEval,
-    Questions,
-    Rating,
-    Stance,
-    Support,
-    TokenScore,
-    Verdict,
-)
+from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind
-
-__all__ = [
-    "ChunkRelevance",
-    "ClaimVerdict",
-    "Finding",
-    "Findings",
-    "GEval",
-    "JudgeCall",
-    "MemorySink",
-    "Questions",
-    "Rating",
-    "ScriptedJudge",
-    "Stance",
-    "Support",
-    "TokenScore",
-    "Verdict",
-]
 
 
 class MemorySink:

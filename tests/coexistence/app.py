@@ -18,8 +18,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import RagEval, RagEvalConfig
+from rag_eval_hooks.findings import Findings, Support
 from rag_eval_hooks.span_processor import RagEvalSpanProcessor
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from rag_eval_hooks.testing import ScriptedJudge
 
 LANGCHAIN = {
     "openinference": ("openinference.instrumentation.langchain", "LangChainInstrumentor"),

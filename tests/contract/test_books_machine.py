@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rag_eval_hooks import JudgeError, RagEval, RagEvalConfig, Sample, Status
-from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
+from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.evaluation import FAITHFUL, record_request, sample, total
 from tests.support.size import size
 from tests.waiting import PATIENCE

@@ -17,10 +17,11 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.findings import Findings, Support, Verdict
 from rag_eval_hooks.request import Ending, Request
 from rag_eval_hooks.runtime import memory as memories
 from rag_eval_hooks.runtime.memory import Memory
-from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.evaluation import sample
 from tests.support.limits import small_limits
 from tests.support.otel import Metrics, Spans

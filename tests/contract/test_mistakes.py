@@ -178,7 +178,6 @@ ERRORS: dict[str, str] = {
     "RagEval(half, sinks=[AlertSink('http://x', 'own.half<3')])": "3.0, but must be a number from",
     "setup_tracing('my-app')": "endpoint is 'my-app'.* to name the service, pass service_name=",
     "RagEval(evals.config)": r"write RagEval\(config=",
-    "evals.__reduce_ex__(2)": "RagEval cannot be pickled. Create one in each process",
     "setattr(evals.config, 'sample_rate', 1)": r"Write: RagEval\(sample_rate=...\)",
     "LangChainJudge(ChatPromptTemplate(['{a} {b}']) | ask)": "must be the chat model itself",
     "evals.flush('5')": "timeout must be a number of seconds, not str. It is '5'",

@@ -23,8 +23,9 @@ from rag_eval_hooks import (
     Status,
 )
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.findings import Findings, Rating, Support, Verdict
 from rag_eval_hooks.score import UNIT
-from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.lcel import plain
 from tests.support.otel import Spans

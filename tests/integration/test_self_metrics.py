@@ -12,10 +12,11 @@ import pytest
 from rag_eval_hooks import Sample
 from rag_eval_hooks.capture import Recorder, RunKind
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.calls import call_limits
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.testing import Findings, ScriptedJudge
+from rag_eval_hooks.testing import ScriptedJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 from tests.support.evaluation import FAITHFUL, faithful_judge, record_request

@@ -15,9 +15,10 @@ from opentelemetry.trace import Link, SpanContext, StatusCode
 
 from rag_eval_hooks.capture import Run, RunKind
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.span_processor import RagEvalSpanProcessor
-from rag_eval_hooks.testing import Findings, ScriptedJudge
+from rag_eval_hooks.testing import ScriptedJudge
 from tests.support import telemetry_world
 from tests.support.telemetry_world import HALF, attributes
 from tests.waiting import PATIENCE, until

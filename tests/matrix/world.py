@@ -12,8 +12,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.request import Request
-from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.limits import small_limits
 from tests.viewers.genai_tab import problems
 

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from rag_eval_hooks import RagEval, Sample, Stats
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.findings import Findings, Support
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from rag_eval_hooks.testing import ScriptedJudge
 
 FAITHFUL: Final = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 """One claim, supported: a faithfulness of 1."""

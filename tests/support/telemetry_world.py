@@ -12,8 +12,9 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanLimits
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 
 from rag_eval_hooks import Field, Metric, RagEval, RagEvalConfig, Score
+from rag_eval_hooks.findings import Findings, Support
 from rag_eval_hooks.score import Outcome
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from rag_eval_hooks.testing import ScriptedJudge
 from tests.support.evaluation import record_request
 from tests.support.limits import small_limits
 from tests.support.otel import Metrics, Spans
