@@ -17,7 +17,7 @@ from rag_eval_hooks.judges.calibration import (
 )
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import read
-from rag_eval_hooks.results.labels import lines_of
+from rag_eval_hooks.results.read import lines_of
 
 _Labels: TypeAlias = Mapping[tuple[str, str | None], bool]
 _LINE: Final = '{"sample_id": ..., "supported": true}'

@@ -4,10 +4,15 @@ from rag_eval_hooks.results.compare import Change, Comparison, compare
 from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, ScoreRule, diagnose, select, worst
 from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
 from rag_eval_hooks.results.gates import AlertSink, FailCondition, failed_conditions, regressed
-from rag_eval_hooks.results.labels import LabelledMean, labelled_means, read_labels
-from rag_eval_hooks.results.read import Results, read, to_frame
+from rag_eval_hooks.results.read import Results, read, read_labels, to_frame
 from rag_eval_hooks.results.report import as_json, comparison_as_json, make_report
-from rag_eval_hooks.results.summary import MetricSummary, ResultGroup, summarise
+from rag_eval_hooks.results.summary import (
+    LabelledMean,
+    MetricSummary,
+    ResultGroup,
+    labelled_means,
+    summarise,
+)
 
 __all__ = [
     "AlertSink",

@@ -1,4 +1,4 @@
-"""Reads evaluation results from JSON lines, Parquet files, spools and data frames."""
+"""Reads results from JSON lines, Parquet files, spools and data frames, and labels of results."""
 
 from __future__ import annotations
 
@@ -7,29 +7,36 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.datasets.data_rows import BadLine, json_lines, parquet_rows
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.jsonl import SCHEMA, result_line, rotated_files
 from rag_eval_hooks.delivery.outbox_file import NAME, read_results
-from rag_eval_hooks.errors import wrong_type
+from rag_eval_hooks.errors import ConfigError, wrong_type
 from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.results.summary import Labels, identity_of, scale_of_metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import outcome_from_dict, result_id
 
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
 Source: TypeAlias = "str | os.PathLike[str] | pd.DataFrame"
 _SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
 _LINE: Final = "result"
 """Data frame column with the entire result as JSON."""
+_DEFAULT: Final = "ragas.faithfulness"
+_WANTS: Final = (
+    '{"sample_id": "...", "metric": "ragas.faithfulness", "value": 0.5}, with "supported": true '
+    "or false in place of metric and value, or a line of results"
+)
 NO_ROW: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 
 
@@ -186,3 +193,46 @@ def _columns(row: Evaluation) -> dict[str, Any]:
         **{name: getattr(row.sample, name) for name in ("question", "answer", "reference")},
         _LINE: json.dumps(line, default=str),
     }
+
+
+def read_labels(path: Path) -> Labels:
+    """Read labels from a file of JSON lines.
+
+    A line has a sample's id, a metric and a value on the metric's scale. A line may also be a
+    result, for example from a better judge, which matches a sample by `question_id` or by question.
+    Labels of single claims are skipped.
+
+    Raises:
+        ConfigError: A line is not a label.
+    """
+    labels: dict[tuple[str, str], float] = {}
+    for found in lines_of(path, _labels_of, _WANTS):
+        labels |= found
+    return labels
+
+
+def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> Iterator[T]:
+    """Apply `read` to the JSON of each non-blank line. A rejected line is a `ConfigError`."""
+    for number, line in json_lines(Path(path), "replace"):
+        try:
+            if isinstance(line, BadLine):
+                raise line
+            yield read(line)
+        except NO_ROW:
+            raise ConfigError(f"labels: line {number}", str(line)[:60], wants) from None
+
+
+def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    if "outcomes" in line:
+        row = row_of(line)
+        names = (row.sample.sample_id, identity_of(row))
+        return {(name, k): score.normalized for name in names for k, score in row.scores.items()}
+    if "claim" in line:
+        return {}
+    metric, value = line.get("metric", _DEFAULT), line.get("supported")
+    if not isinstance(value, bool):
+        scale = scale_of_metric(metric)
+        value = line["value"] if scale is None else scale.score(line["value"]).normalized
+    if not 0.0 <= value <= 1.0:
+        raise ValueError
+    return {(line["sample_id"], metric): float(value)}

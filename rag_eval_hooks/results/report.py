@@ -14,13 +14,15 @@ from rag_eval_hooks.datasets.data_rows import ROW_KEY
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
 from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, diagnose, worst
-from rag_eval_hooks.results.labels import LabelledMean, Labels, labelled_means
 from rag_eval_hooks.results.read import Results
 from rag_eval_hooks.results.summary import (
+    LabelledMean,
+    Labels,
     MetricSummary,
     ResultGroup,
     check_key,
     checked_rows,
+    labelled_means,
     summarise,
 )
 
@@ -141,27 +143,16 @@ def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
 def as_json(report: ResultReport) -> dict[str, Any]:
     """Return a report as plain types, with sample ids instead of samples."""
     first, last = report.times or (None, None)
-    plain: dict[str, Any] = _plain(
-        {
-            "title": report.title,
-            "from": first,
-            "to": last,
-            "samples": report.whole.samples,
-            "metrics": report.whole.metrics,
-            "passed": report.whole.passed,
-            "judges": report.judges,
-            "skipped": report.skipped,
-            "labelled": report.labelled,
-            "groups": report.groups,
-            "look_at_first": [
-                _fields(one.rule) | {"share": one.share, "samples": one.rows}
-                for one in report.diagnoses
-            ],
-            "worst": report.worst[:_WORST],
-            "cost": report.total,
-        }
-    )
-    return plain
+    plain: dict[str, Any] = {"title": report.title, "from": first, "to": last}
+    for name in ("samples", "metrics", "passed"):
+        plain[name] = getattr(report.whole, name)
+    for name in ("judges", "skipped", "labelled", "groups"):
+        plain[name] = getattr(report, name)
+    plain["look_at_first"] = [
+        _fields(one.rule) | {"share": one.share, "samples": one.rows} for one in report.diagnoses
+    ]
+    plain |= {"worst": report.worst[:_WORST], "cost": report.total}
+    return {name: _plain(value) for name, value in plain.items()}
 
 
 def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> dict[str, Any]:

@@ -16,13 +16,21 @@ from rag_eval_hooks.errors import ConfigError, check_type
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.metric_options import MetricOptions
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.results.estimate import Estimate, mean_of, rare_variance
+from rag_eval_hooks.results.estimate import (
+    LEAST_LABELS,
+    Estimate,
+    mean_of,
+    predicted_mean,
+    rare_variance,
+)
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 from rag_eval_hooks.text.folding import toml_of
 
 CLASS: Final = "graphrag.answer_class"
 DATA: Final = toml_of("rules.toml", __package__ or "")
 _KEYS: Final = ("workflow", "user_id", "session_id")
+Labels: TypeAlias = Mapping[tuple[str, str], float]
+"""Normalized labels by sample and metric. A sample's id or `identity_of` names the sample."""
 By: TypeAlias = str | Callable[[Evaluation], object] | None
 
 
@@ -73,6 +81,17 @@ class ResultGroup:
         """Share of the traffic that passes its thresholds, or None without thresholds."""
         known = [row for row in self.rows if row.passed is not None]
         return weighted_mean([float(bool(row.passed)) for row in known], known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledMean:
+    """Mean of a metric in [0, 1], where 1 is best, estimated from labels of some samples."""
+
+    metric: str
+    labels: int  # samples with a label
+    estimate: Estimate  # by labels and judge (prediction-powered)
+    alone: Estimate  # by the labels without the judge
+    judge: Estimate  # by the judge without labels
 
 
 def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, ResultGroup]:
@@ -179,6 +198,38 @@ def weighted_mean(
     The probabilities are those of `drawn`, by default of `rows`.
     """
     return mean_of(values, list(map(weight_of, drawn or rows)), sessions_of(rows))
+
+
+def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
+    """Return the mean of each metric with at least `LEAST_LABELS` labels.
+
+    The labelled samples must be a random part of the scored samples.
+    """
+    found = (_labelled(metric, rows, labels) for metric in dict.fromkeys(m for _, m in labels))
+    return [one for one in found if one is not None]
+
+
+def _labelled(metric: str, rows: Sequence[Evaluation], labels: Labels) -> LabelledMean | None:
+    judged, pairs = list[tuple[float, float]](), list[tuple[float, float, float]]()
+    for row in (row for row in rows if metric in row.scores):
+        names = ((row.sample.sample_id, metric), (identity_of(row), metric))
+        label = next((labels[name] for name in names if name in labels), None)
+        value, weight = row.scores[metric].normalized, weight_of(row.scores[metric])
+        if label is None:
+            judged.append((value, weight))
+        else:
+            pairs.append((value, weight, label))
+    if len(pairs) < LEAST_LABELS:
+        return None
+    values, weights = [value for value, _ in judged], [weight for _, weight in judged]
+    beside, own, given = map(list, zip(*pairs, strict=True))
+    both = list(zip(given, beside, strict=True))
+    estimate = predicted_mean(values, both, weights, label_weights=own)
+    alone, judge = mean_of(given, own), mean_of(values + beside, weights + own)
+    assert estimate and alone and judge  # noqa: PT018 - each has values
+    return LabelledMean(
+        metric=metric, labels=len(pairs), estimate=estimate, alone=alone, judge=judge
+    )
 
 
 def sessions_of(rows: Sequence[Evaluation]) -> list[object] | None:
