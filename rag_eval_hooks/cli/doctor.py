@@ -8,7 +8,7 @@ import logging
 import platform
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import metadata
@@ -17,45 +17,33 @@ from urllib.parse import urlsplit
 
 from opentelemetry.trace import NoOpTracerProvider
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli.arguments import UsageError
-from rag_eval_hooks.cli.doctor_capture import show_capture
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts, otlp_endpoint, traces_at
+from rag_eval_hooks.datasets.chain import asking, named_object
 from rag_eval_hooks.errors import RagEvalError, install_command, masked
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, Outcome, Score
 from rag_eval_hooks.text.folding import toml_of
 
-_PACKAGES: Final = (
-    "opentelemetry-api",
-    "opentelemetry-sdk",
-    "pydantic",
-    "langchain-core",
-    "langgraph",
-    "llama-index-core",
-    "openai",
-    "celery",
-)
 _SAMPLE: Final = Sample(
     question="When does the library open?",
     contexts=("The library opens at nine.", "Dogs must wait outside."),  # type: ignore[arg-type]
     answer="The library opens at nine.",
 )
 _FAITHFUL, _BY_EMBEDDER = "ragas.faithfulness", "ragas.answer_relevancy"
+# A check uses no sink and evaluates no spooled sample.
 _ALONE: Final[Mapping[str, Any]] = {
-    "run_on": "thread",
-    "metric_rates": {},
-    "rules": (),
-    "sinks": (),
-    "spool": None,
-    "tail": (),
-    "thresholds": {},
+    **{"run_on": "thread", "spool": None, "metric_rates": {}, "thresholds": {}},
+    **dict.fromkeys(("rules", "sinks", "tail"), ()),
 }
-"""Settings for a check, so that it uses no sink and evaluates no spooled sample."""
 _DATA: Final = toml_of("doctor.toml", __package__ or "")
+_LIMITS: Final = ("max_text_chars", "redact", "redact_regions", "redact_ids_key")
+_SHOWN: Final = 160
 
 
 class CheckResult(NamedTuple):
@@ -71,7 +59,7 @@ class CheckResult(NamedTuple):
 def run(arguments: argparse.Namespace) -> int:
     given = dict(arguments.set)
     if arguments.capture is not None:
-        return show_capture(arguments.capture, arguments.question, given, as_json=arguments.json)
+        return _show_capture(arguments.capture, arguments.question, given, as_json=arguments.json)
     base: str | None = arguments.otlp_endpoint
     if base is not None and not (base.startswith("http") and urlsplit(base).netloc):
         raise UsageError("--otlp-endpoint must be a URL such as http://localhost:4318.")
@@ -106,26 +94,21 @@ def _settings(given: Mapping[str, str]) -> Iterator[str]:
 
 def _versions() -> CheckResult:
     found = {"rag-eval-hooks": __version__, "Python": platform.python_version()}
-    for package in _PACKAGES:
+    for package in _DATA["packages"]:
         with suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     text = ", ".join(f"{name} {version}" for name, version in found.items())
-    wrong: tuple[Requirement, ...] = ()
+    wrong: dict[str, SpecifierSet] = {}
     with suppress(metadata.PackageNotFoundError):  # The source tree is not installed.
-        wrong = tuple(_unserved(metadata.requires("rag-eval-hooks") or ()))
+        for one in map(Requirement, metadata.requires("rag-eval-hooks") or ()):
+            with suppress(metadata.PackageNotFoundError):
+                if not one.specifier.contains(metadata.version(one.name), prereleases=True):
+                    wrong[one.name] = one.specifier
     if not wrong:
         return CheckResult("versions", "ok", text, figures=found)
-    names = "; ".join(f"{one.name} must be {one.specifier}" for one in wrong)
-    command = " ".join(f'"{one.name}{one.specifier}"' for one in wrong)
-    return CheckResult("versions", "failed", f"{text}; {names}", f"pip install {command}", found)
-
-
-def _unserved(requirements: Iterable[str]) -> Iterator[Requirement]:
-    """Yield each extra's requirements that an installed package violates."""
-    for name, one in {read.name: read for read in map(Requirement, requirements)}.items():
-        with suppress(metadata.PackageNotFoundError):
-            if not one.specifier.contains(metadata.version(name), prereleases=True):
-                yield one
+    text += "".join(f"; {name} must be {versions}" for name, versions in wrong.items())
+    command = " ".join(f'"{name}{versions}"' for name, versions in wrong.items())
+    return CheckResult("versions", "failed", text, f"pip install {command}", found)
 
 
 def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -150,7 +133,14 @@ def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
             return
         seconds = time.monotonic() - began
     yield _judge(outcomes[_FAITHFUL], seconds)
-    yield _embedder(outcomes[_BY_EMBEDDER])
+    embedded = outcomes[_BY_EMBEDDER]
+    if isinstance(embedded, Score):
+        yield CheckResult("embedder", "ok", "embedded a question")
+    elif embedded.cause is Cause.MISSING_INPUT:
+        text = "no embedder is configured, so similarity metrics get no score"
+        yield CheckResult("embedder", "note", text)
+    else:
+        yield _failed("embedder", embedded.line)
 
 
 def _judge(outcome: Outcome, seconds: float) -> CheckResult:
@@ -166,16 +156,6 @@ def _judge(outcome: Outcome, seconds: float) -> CheckResult:
         advice = "Its scores will not be useful. Choose another model."
         return CheckResult("judge", "warning", text, advice, figures)
     return CheckResult("judge", "ok", text, figures=figures)
-
-
-def _embedder(outcome: Outcome) -> CheckResult:
-    if isinstance(outcome, Score):
-        return CheckResult("embedder", "ok", "embedded a question")
-    if outcome.cause is Cause.MISSING_INPUT:
-        return CheckResult(
-            "embedder", "note", "no embedder is configured, so similarity metrics get no score"
-        )
-    return _failed("embedder", outcome.line)
 
 
 def _failed(check: str, text: str) -> CheckResult:
@@ -194,13 +174,12 @@ def _receiver(endpoint: str | None) -> CheckResult:
     try:
         problem = _send(endpoint)
     except ImportError:
-        text, advice = "the SDK's OTLP exporter is missing", install_command("otel")
-        return CheckResult(check, "failed", text, advice)
-    if problem:
-        return CheckResult(
-            check, "failed", f"{address} rejected the span: {problem}", _DATA["no_span"]
-        )
-    return CheckResult(check, "ok", f"{address} accepted a test span")
+        text = "the SDK's OTLP exporter is missing"
+        return CheckResult(check, "failed", text, install_command("otel"))
+    if not problem:
+        return CheckResult(check, "ok", f"{address} accepted a test span")
+    text = f"{address} rejected the span: {problem}"
+    return CheckResult(check, "failed", text, _DATA["no_span"])
 
 
 def _send(endpoint: str) -> str:
@@ -232,3 +211,97 @@ def _send(endpoint: str) -> str:
     if result is SpanExportResult.SUCCESS:
         return ""
     return f"HTTP {codes[-1]}" if codes else "it is unreachable"
+
+
+def _show_capture(
+    name: str, question: str | None, given: Mapping[str, str], *, as_json: bool
+) -> int:
+    """Ask a pipeline one question, print the captured sample, and return the exit code."""
+    if question is None or not question.strip():
+        raise UsageError("--capture needs --question TEXT, such as a question of your users.")
+    pipeline, output, problem = named_object(name, "--capture"), None, None
+    samples: list[Sample] = []
+    with _capturing(given, samples) as evals, asking(pipeline, evals, "--capture") as ask:
+        try:
+            output = ask(question, {})
+        except Exception as error:  # noqa: BLE001 - the host's edge: a pipeline of the user's
+            problem = f"{type(error).__name__}: {error}"
+        evals.flush(60.0)
+        stats = evals.stats()
+    reasons = {**stats.dropped, **stats.failed}
+    reasons |= {"without_retrieval": stats.without_retrieval} if stats.without_retrieval else {}
+    keys = [str(key) for key in output] if isinstance(output, Mapping) else []
+    if as_json:
+        shown = {"samples": [asdict(one) for one in samples], "without": reasons}
+        document = {**shown, "raised": problem, "output_keys": keys}
+        print(json.dumps(document, indent=2, default=str, ensure_ascii=False))
+    else:
+        if not (samples or reasons or problem):
+            reasons = {"nothing_captured": 1}
+        print("\n".join(_lines(samples, reasons, problem, keys)))
+    return int(problem is not None or all(one.contexts is None for one in samples))
+
+
+def _capturing(given: Mapping[str, str], taken: list[Sample]) -> RagEval:
+    config = RagEvalConfig(**given_texts(RagEvalConfig, given))
+    limits = {name: getattr(config, name) for name in _LIMITS}
+
+    def captured(_: Sample) -> float:
+        return 1.0
+
+    return RagEval(
+        captured,
+        sinks=[lambda sample, _outcomes: taken.append(sample)],
+        tracer_provider=NoOpTracerProvider(),
+        config=RagEvalConfig(**limits, evaluation_span="off"),
+    )
+
+
+def _lines(
+    samples: list[Sample], reasons: Mapping[str, int], problem: str | None, keys: list[str]
+) -> Iterator[str]:
+    for number, sample in enumerate(samples, 1):
+        if len(samples) > 1:
+            yield f"Sample {number} of {len(samples)}. For one sample per request, set the"
+            yield "handler's option root= to the name of the call that is a request.\n"
+        yield from _described(sample)
+    if problem is not None:
+        yield f"The pipeline raised {problem}"
+        yield "  If the pipeline needs more than a question, write a function that takes only the"
+        yield "  question and calls the pipeline, and pass it as --capture MODULE:FUNCTION"
+    for reason, count in reasons.items():
+        text, part = _DATA["no_sample"].get(reason, ("", "contexts"))
+        yield f"{f'{count} more without a sample' if samples else 'No sample'}: {reason}"
+        if text:
+            yield from (f"  {text}", f"  To name the {part} yourself: {_DATA['remedies'][part]}")
+    if samples:
+        yield "\nIf a part is wrong:"
+        yield from (f"  {part}: {remedy}" for part, remedy in _DATA["remedies"].items())
+        yield from [f"Keys of the output: {', '.join(keys)}"] if keys else []
+
+
+def _described(sample: Sample) -> Iterator[str]:
+    yield f"question: {_short(sample.question)}"
+    yield f"  {_rule(sample.question_source, _DATA['question_rules'])}"
+    count = "no retrieved text was seen" if sample.contexts is None else len(sample.contexts)
+    yield f"contexts: {count}"
+    if sample.context_source is not None:
+        yield f"  {_rule(sample.context_source, _DATA['context_rules'])}"
+    for number, context in enumerate(sample.contexts or (), 1):
+        facts = [f"{len(context.text)} characters"]
+        facts += [f"id {context.id}"] if context.id else []
+        facts += [] if context.score is None else [f"score {context.score:.3g}"]
+        yield f"  [{number}] {_short(context.text)} ({', '.join(facts)})"
+    yield f"answer: {'none was found' if sample.answer is None else _short(sample.answer)}"
+    if sample.truncated:
+        cut = ", ".join(sample.truncated)
+        yield f"truncated: {cut} (by limits or unreadable texts)"
+
+
+def _rule(source: str | None, rules: Mapping[str, str]) -> str:
+    return f"{source}: {rules.get(source or '', 'see docs/capture.md')}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."

@@ -35,7 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
     data: Path = arguments.data
     if not data.exists():
         raise UsageError(f"{data}: no such file or folder")
-    output = arguments.output or _default_output(data if data.name else data.resolve())
+    place = data if data.name else data.resolve()
+    # Equal names with different extensions give different results files.
+    name = place.stem if place.suffix == ".jsonl" else place.name
+    output = arguments.output or place.with_name(f"{name}.results.jsonl")
     config = _config(arguments)
     rows = itertools.islice(data_rows(data, dict(arguments.map)), arguments.limit)
     pipeline = None if arguments.chain is None else named_object(arguments.chain)
@@ -68,15 +71,6 @@ def run(arguments: argparse.Namespace) -> int:
     if failures or run.failed or run.partial or run.unreadable or run.unanswered:
         return 1
     return UNSCORED if run.unscored else 0
-
-
-def _default_output(data: Path) -> Path:
-    """Return the default results file, next to the data set.
-
-    Equal names with different extensions give different results files.
-    """
-    name = data.stem if data.suffix == ".jsonl" else data.name
-    return data.with_name(f"{name}.results.jsonl")
 
 
 def _config(arguments: argparse.Namespace) -> RagEvalConfig:

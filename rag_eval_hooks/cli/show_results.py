@@ -25,7 +25,7 @@ from rag_eval_hooks.results import (
     regressed,
     select,
 )
-from rag_eval_hooks.results.compare import Change, Comparison, compare
+from rag_eval_hooks.results.compare import Comparison, compare
 from rag_eval_hooks.results.estimate import LEAST_LABELS
 from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.summary import check_key
@@ -112,16 +112,13 @@ def compare_runs(arguments: argparse.Namespace) -> int:
     points, conditions = arguments.fail_on_point, arguments.fail_on
     failures = failed_conditions(conditions, comparison.new, by_point=points)
     if arguments.fail_on_regression is not None:
-        failures += map(_fall, regressed(comparison, arguments.fail_on_regression))
+        for one in regressed(comparison, arguments.fail_on_regression):
+            name = one.metric if one.group is None else f"{one.metric} of {one.group}"
+            failures.append(f"{name} fell by {-one.gain:.3f} on a scale from 0 to 1")
     write_text(_compared(comparison, failures, arguments.format), arguments.output)
     if failures:
         return 1
     return UNSCORED if comparison.unscored else 0
-
-
-def _fall(one: Change) -> str:
-    of_group = "" if one.group is None else f" of {one.group}"
-    return f"{one.metric}{of_group} fell by {-one.gain:.3f} on a scale from 0 to 1"
 
 
 def _compared(comparison: Comparison, failures: list[str], kind: str) -> str:

@@ -55,7 +55,7 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
     """Yield a function that asks a pipeline a question. Framework handlers capture the run.
 
     A LangChain runnable receives the question, or the input that its schema requires. A LlamaIndex
-    engine is queried, and an agent is run. Any other object is called with the question, and every
+    engine is queried. Any other object is called with the question, and every
     imported framework is captured. Capture stops after the block. An object that takes no question
     is a `ConfigError`.
     """
@@ -63,10 +63,6 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
         yield _runnable(pipeline, evals)
         return
     method = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
-    # LlamaIndex's class of workflows and agents, if loaded.
-    workflow = getattr(sys.modules.get("llama_index.core.workflow"), "Workflow", ())
-    if not callable(method) and isinstance(pipeline, workflow):
-        method = _running(pipeline)
     is_engine = callable(method)
     if not is_engine:
         _check_function(pipeline, option)
@@ -82,7 +78,7 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
 
 def _check_function(function: Any, option: str) -> None:
     """Raise if the object is not a function, or takes no question."""
-    wants = "a LangChain runnable, a LlamaIndex engine or agent, or a function of the question"
+    wants = "a LangChain runnable, a LlamaIndex engine, or a function of the question"
     if not callable(function):
         raise ConfigError(option, type(function).__name__, wants)
     try:
@@ -101,13 +97,6 @@ def _check_function(function: Any, option: str) -> None:
         signature.bind("")
     except TypeError:
         raise ConfigError(option, f"{name}{signature}", wants) from None
-
-
-def _running(agent: Any) -> Callable[[str], Any]:
-    async def run(question: str) -> Any:
-        return await agent.run(user_msg=question)
-
-    return run
 
 
 def _runnable(pipeline: Any, evals: RagEval) -> Ask:

@@ -145,13 +145,14 @@ def _text(value: Any) -> Any:
 
 def _contexts(value: Any) -> Any:
     values = _listed(value) if isinstance(value, str) else value
-    return list(map(_document, values)) if isinstance(values, list) else values
-
-
-def _document(value: Any) -> Any:
-    if isinstance(value, Mapping) and isinstance(node := value.get("node"), Mapping):
-        return {"id": node.get("id_"), **node, "score": value.get("score")}
-    return value
+    if not isinstance(values, list):
+        return values
+    return [
+        {"id": one["node"].get("id_"), **one["node"], "score": one.get("score")}
+        if isinstance(one, Mapping) and isinstance(one.get("node"), Mapping)
+        else one
+        for one in values
+    ]
 
 
 def _ids(value: Any) -> Any:

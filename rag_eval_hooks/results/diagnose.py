@@ -80,17 +80,16 @@ def select(
             until and (when is None or when >= until)
         ):
             continue
-        if not all(_has(row, key, value) for key, value in conditions):
+        if not all(
+            value in row.sample.tags if key == "tag" else group_key(row, key) == value
+            for key, value in conditions
+        ):
             continue
         if chosen:
             kept = {k: v for k, v in row.outcomes.items() if chosen & {k, k.partition(".")[0]}}
             row = replace(row, outcomes=kept)
         if row.outcomes or not chosen:
             yield row
-
-
-def _has(row: Evaluation, key: str, value: str) -> bool:
-    return value in row.sample.tags if key == "tag" else group_key(row, key) == value
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Change, Comparison
-from rag_eval_hooks.results.estimate import ALPHA, Estimate, t_quantile
+from rag_eval_hooks.results.estimate import ALPHA, t_quantile
 from rag_eval_hooks.results.read import without_texts
 from rag_eval_hooks.results.summary import MetricSummary, group_key, scale_of_metric, summarise
 
@@ -110,12 +110,17 @@ def failed_conditions(
         if one.metric not in metrics:
             raise ConfigError("fail-on", one.metric, "one of " + ", ".join(metrics))
     tests = {one: _test(one, metrics[one.metric]) for one in given}
-    failed = [*_shown([(*test, one) for one, test in tests.items() if test], alpha)]
-    for one in (*points, *(one for one, test in tests.items() if test is None)):
+    failed = {*_shown([(*test, one) for one, test in tests.items() if test], alpha)}
+    points += [one for one, test in tests.items() if test is None]
+    reasons = []
+    for one in dict.fromkeys([*given, *points]):
         estimate = metrics[one.metric].estimate
-        if estimate is None or one.is_met_by(estimate.mean):
-            failed.append(one)
-    return [_reason(one, metrics[one.metric].estimate) for one in failed]
+        if estimate is None:
+            reasons.append(f"{one.text}: no sample has a score")
+        elif one in failed or (one in points and one.is_met_by(estimate.mean)):
+            ends = "" if estimate.low is None else f" ({estimate.low:.3f} to {estimate.high:.3f})"
+            reasons.append(f"{one.text}: the mean is {estimate.mean:.3f}{ends}")
+    return reasons
 
 
 def _test(condition: FailCondition, summary: MetricSummary) -> tuple[float, float] | None:
@@ -131,13 +136,6 @@ def _test(condition: FailCondition, summary: MetricSummary) -> tuple[float, floa
         is_below = (condition.sign[0] == "<") == (slope > 0)
         statistic = normalized.basis.distance(normalized.mean, limit) * (1 if is_below else -1)
     return statistic, normalized.basis.freedom
-
-
-def _reason(condition: FailCondition, estimate: Estimate | None) -> str:
-    if estimate is None:
-        return f"{condition.text}: no sample has a score"
-    interval = "" if estimate.low is None else f" ({estimate.low:.3f} to {estimate.high:.3f})"
-    return f"{condition.text}: the mean is {estimate.mean:.3f}{interval}"
 
 
 _MOST_ROWS: Final = 2_000

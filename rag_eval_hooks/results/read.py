@@ -120,7 +120,10 @@ class Results:
     def _lines(self, place: Any) -> Iterator[Any]:
         """Yield lines of a file or frame as objects, and jobs of a spool as text."""
         if not isinstance(place, Path):
-            yield from _of_frame(place)
+            if _LINE not in place.columns:
+                told = f"The data frame has no column {_LINE!r}. Create it with `to_frame`."
+                raise TypeError(told)
+            yield from map(json.loads, place[_LINE])
         elif place.name == NAME:
             yield from read_results(place)
         elif place.suffix == ".parquet":
@@ -165,12 +168,6 @@ def _flaw(line: Any) -> str:
     if not isinstance(schema, int):
         return "unreadable"
     return "newer" if schema > SCHEMA else "feedback" if "feedback" in line else ""
-
-
-def _of_frame(frame: pd.DataFrame) -> Iterator[Any]:
-    if _LINE not in frame.columns:
-        raise TypeError(f"The data frame has no column {_LINE!r}. Create it with `to_frame`.")
-    yield from map(json.loads, frame[_LINE])
 
 
 def to_frame(rows: Iterable[Evaluation]) -> pd.DataFrame:

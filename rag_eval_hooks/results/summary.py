@@ -105,10 +105,16 @@ def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, Res
     grouped: dict[str | None, list[Evaluation]] = {}
     for row in checked_rows(rows):
         grouped.setdefault(group_key(row, by), []).append(row)
-    return {
-        key: ResultGroup(key=key, rows=members, metrics=_summaries(members))
-        for key, members in grouped.items()
-    }
+    return {key: _group(key, members) for key, members in grouped.items()}
+
+
+def _group(key: str | None, rows: Sequence[Evaluation]) -> ResultGroup:
+    columns: dict[str, list[tuple[Evaluation, Outcome]]] = {}
+    for row in rows:
+        for metric, outcome in row.outcomes.items():
+            columns.setdefault(metric, []).append((row, outcome))
+    metrics = {metric: _summary(metric, column) for metric, column in columns.items()}
+    return ResultGroup(key=key, rows=rows, metrics=metrics)
 
 
 def group_key(row: Evaluation, by: By) -> str | None:
@@ -143,14 +149,6 @@ def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
     if isinstance(by, str) and rows and all(group_key(row, by) is None for row in rows):
         known = {str(key) for row in rows for key in row.sample.metadata}
         raise ConfigError.unknown(name, by, {"reason", "day", "version", *_KEYS, *known})
-
-
-def _summaries(rows: Iterable[Evaluation]) -> dict[str, MetricSummary]:
-    columns: dict[str, list[tuple[Evaluation, Outcome]]] = {}
-    for row in rows:
-        for metric, outcome in row.outcomes.items():
-            columns.setdefault(metric, []).append((row, outcome))
-    return {metric: _summary(metric, column) for metric, column in columns.items()}
 
 
 def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> MetricSummary:
