@@ -11,8 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rag_eval_hooks.config.fields import (
@@ -27,22 +26,18 @@ from rag_eval_hooks.config.fields import (
     SecretByName,
     Switch,
     Url,
-    expected_by,
-    is_mapping,
-    is_secret,
     setting,
-    types_in,
 )
 from rag_eval_hooks.config.rules import Budgets, RateLimits, RuleSettings, TailSettings
 from rag_eval_hooks.config.sources import (
     PREFIX,
+    config_error,
     endpoint_of,
     is_one_provider,
     is_shared,
     merged,
-    unknown_setting,
 )
-from rag_eval_hooks.errors import ConfigError, InputError, masked
+from rag_eval_hooks.errors import InputError, masked
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, SINK_KEYS, SINKS, TOKEN_SCORERS
 
 REDACTIONS = (
@@ -285,7 +280,7 @@ class RagEvalConfig(BaseSettings):
         try:
             super().__init__(**everything)
         except ValidationError as error:
-            raise _config_error(type(self), error, everything, origins) from None
+            raise config_error(type(self), error, everything, origins) from None
         # Settings derived from this object check again whether a shared key belongs to their
         # endpoint.
         self.model_fields_set.difference_update(
@@ -329,38 +324,3 @@ def refuse_change(name: str) -> None:
     """Raise `InputError` if a name that is assigned after construction is a setting."""
     if name in RagEvalConfig.model_fields:
         raise InputError(f"The settings cannot be changed. Write: RagEval({name}=...).")
-
-
-def _config_error(
-    settings: type[BaseModel],
-    error: ValidationError,
-    values: Mapping[str, Any],
-    origins: Mapping[str, str],
-) -> ConfigError:
-    # A misspelled key comes before the key that is missing because of it.
-    first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    name, *inner = first["loc"]
-    if name not in settings.model_fields:
-        return unknown_setting(str(name), settings.model_fields, source=origins[str(name)])
-    field, value, path = settings.model_fields[name], values[str(name)], str(name)
-    if inner and (table := _table(field)) is not None:
-        path, value = ".".join([f"{name}[{inner[0]}]", *map(str, inner[1:2])]), first["input"]
-        if first["type"] == "extra_forbidden":
-            return unknown_setting(
-                path, [f"{name}[{inner[0]}].{key}" for key in table.model_fields]
-            )
-        if first["type"] == "missing":
-            value = None
-        if len(inner) > 1:
-            field = table.model_fields[str(inner[1])]
-    raised = first.get("ctx", {}).get("error", "")
-    expected = getattr(raised, "wants", None) or str(raised) or expected_by(field)
-    if isinstance(value, str) and is_mapping(field):
-        expected += "; as a string, write name=value pairs separated by commas"
-    shown = "**********" if is_secret(field, value) else value
-    return ConfigError(path, shown, expected, source=origins[str(name)])
-
-
-def _table(field: FieldInfo) -> type[BaseModel] | None:
-    types = types_in(field.annotation)
-    return next((t for t in types if isinstance(t, type) and issubclass(t, BaseModel)), None)

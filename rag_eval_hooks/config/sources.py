@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
-from rag_eval_hooks.config.fields import is_mapping
+from rag_eval_hooks.config.fields import expected_by, is_mapping, is_secret, types_in
 from rag_eval_hooks.errors import ConfigError, nearest
 
 Origins: TypeAlias = dict[str, str]
@@ -127,6 +127,41 @@ def unknown_setting(
     place = f" ({source})" if source not in ("", "argument") else ""
     told = f"{written(name)} is not a setting{place}; {advice}docs/configuration.md lists all."
     return ConfigError(written(name), "an unknown setting", "a setting", told=told)
+
+
+def config_error(
+    settings: type[BaseModel],
+    error: ValidationError,
+    values: Mapping[str, Any],
+    origins: Mapping[str, str],
+) -> ConfigError:
+    # A misspelled key comes before the key that is missing because of it.
+    first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    name, *inner = first["loc"]
+    if name not in settings.model_fields:
+        return unknown_setting(str(name), settings.model_fields, source=origins[str(name)])
+    field, value, path = settings.model_fields[name], values[str(name)], str(name)
+    if inner and (table := _table(field)) is not None:
+        path, value = ".".join([f"{name}[{inner[0]}]", *map(str, inner[1:2])]), first["input"]
+        if first["type"] == "extra_forbidden":
+            return unknown_setting(
+                path, [f"{name}[{inner[0]}].{key}" for key in table.model_fields]
+            )
+        if first["type"] == "missing":
+            value = None
+        if len(inner) > 1:
+            field = table.model_fields[str(inner[1])]
+    raised = first.get("ctx", {}).get("error", "")
+    expected = getattr(raised, "wants", None) or str(raised) or expected_by(field)
+    if isinstance(value, str) and is_mapping(field):
+        expected += "; as a string, write name=value pairs separated by commas"
+    shown = "**********" if is_secret(field, value) else value
+    return ConfigError(path, shown, expected, source=origins[str(name)])
+
+
+def _table(field: FieldInfo) -> type[BaseModel] | None:
+    types = types_in(field.annotation)
+    return next((t for t in types if isinstance(t, type) and issubclass(t, BaseModel)), None)
 
 
 def _check_variables(settings: type[BaseSettings]) -> None:
