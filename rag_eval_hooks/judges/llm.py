@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, TypeAlias, TypeVar, Unpack
+from typing import Any, Final, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError, check_count, way_to_text
@@ -32,7 +31,6 @@ from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Call,
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.text.folding import fold
 
-T = TypeVar("T")
 Messages: TypeAlias = list[dict[str, str]]
 Function: TypeAlias = Callable[[Messages], Awaitable[str]] | Callable[[Messages], str]
 
@@ -40,7 +38,6 @@ _MOST_CLAIMS: Final = 10
 _LITERALLY: Final = "found literally"
 _BEFORE: Final = r"(?<![^\s(\"'\[])"
 _AFTER: Final = r"[.,;:!?)\"'\]]*(?:\s|$)"
-_MOST_LEADS: Final = 256  # maximum number of prompt prefixes to remember
 _LONGEST_LEAD: Final = 5.0  # maximum seconds that other calls wait for the first reply to start
 _WANTS: Final = "a function of one argument, the messages, that returns the reply's text"
 
@@ -89,7 +86,7 @@ class LLMJudge(ModelJudge):
         check_count("verify_tokens", verify_tokens)
         super().__init__(chat, verify_tokens, memo, prices)
         self._attempts = attempts
-        self._stagger = Stagger() if stagger else None
+        self._stagger = stagger
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
         """Return the number of calls if every reply is valid."""
@@ -102,10 +99,24 @@ class LLMJudge(ModelJudge):
             if one.ask.kind is Finding.ENTITIES_FOUND:
                 # An entity that a chunk contains literally needs no call.
                 one.take(_literal(one.ask))
-        await gathered(
-            self._ask(one, keys, self._attempts) for one in answers for keys in _requests(one)
-        )
+        lead: asyncio.Task[None] | None = None
+        calls = list[asyncio.Task[None]]()
+        for one in answers:
+            for keys in _requests(one):
+                is_led = self._stagger and one.ask.has_contexts
+                call = asyncio.create_task(self._after(lead if is_led else None, one, keys))
+                lead = lead or (call if is_led else None)
+                calls.append(call)
+        await gathered(calls)
         return answers
+
+    async def _after(
+        self, lead: asyncio.Task[None] | None, answers: Answers, keys: Sequence[str]
+    ) -> None:
+        # A provider caches a prefix once a first reply has started. Earlier calls pay in full.
+        if lead is not None:
+            await asyncio.wait([lead], timeout=_LONGEST_LEAD)
+        await self._ask(answers, keys, self._attempts)
 
     async def _ask(self, answers: Answers, keys: Sequence[str], left: int) -> None:
         """Ask about items until each has a valid reply.
@@ -118,7 +129,7 @@ class LLMJudge(ModelJudge):
         while left and (still := answers.open(keys)):
             left -= 1
             prompt = ask.prompt(still, problems)
-            complete = partial(self._complete, prompt.sealed(self._secret))
+            complete = partial(self._model.complete, prompt.sealed(self._secret))
             read = partial(ask.read, still)
             reading = await self._request(prompt.identity, complete, read, [answers])
             if reading is None:
@@ -130,10 +141,6 @@ class LLMJudge(ModelJudge):
                 halves = (still[:middle], still[middle:])
                 await asyncio.gather(*(self._ask(answers, half, left) for half in halves))
                 break
-
-    async def _complete(self, prompt: Prompt) -> str:
-        call: Callable[[], Awaitable[str]] = partial(self._model.complete, prompt)
-        return await (call() if self._stagger is None else self._stagger.run(prompt.prefix, call))
 
 
 def _requests(answers: Answers) -> list[tuple[str, ...]]:
@@ -157,33 +164,6 @@ def _literal(ask: Ask) -> dict[str, Verdict]:
         for key, name in names.items()
         if name and any(re.search(_BEFORE + re.escape(name) + _AFTER, one) for one in chunks)
     }
-
-
-class Stagger:
-    """Holds back calls with the same prompt prefix until the first of them has ended.
-
-    A provider caches a prefix once the first reply has started. Earlier calls pay the full price.
-    """
-
-    def __init__(self) -> None:
-        self._leads: OrderedDict[int, asyncio.Event] = OrderedDict()
-
-    async def run(self, prefix: str | None, call: Callable[[], Awaitable[T]]) -> T:
-        """Run a call after the first call with the same prefix, or at once without a prefix."""
-        key = hash((prefix, id(asyncio.get_running_loop())))
-        if prefix is None:
-            return await call()
-        if (lead := self._leads.get(key)) is not None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(lead.wait(), _LONGEST_LEAD)
-            return await call()
-        lead = self._leads[key] = asyncio.Event()
-        if len(self._leads) > _MOST_LEADS:
-            self._leads.popitem(last=False)
-        try:
-            return await call()
-        finally:
-            lead.set()
 
 
 class CallableJudge(LLMJudge):

@@ -7,7 +7,7 @@ import inspect
 import operator
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
@@ -241,7 +241,7 @@ def without_missing_texts(kinds: frozenset[Finding], sample: Sample) -> frozense
     return frozenset(kind for kind in kinds if not SPECS[kind].needs & lacking)
 
 
-async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gathered(parts: Iterable[Awaitable[T]]) -> list[T]:
     results = await asyncio.gather(*parts, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
