@@ -18,14 +18,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.calls.failures import ModeMissingError
-from rag_eval_hooks.judges.chat import (
-    REASONS,
-    ChatAdapter,
-    ModelAdapter,
-    OutputMode,
-    only_text,
-    reply_text,
-)
+from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, ModelAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
@@ -174,7 +167,7 @@ def _text_of(message: Any) -> str:
         ReplyError: The message has no text.
     """
     if isinstance(message, str):
-        return only_text(message)
+        return reply_text(message)
     if not isinstance(message, BaseMessage):
         raise ReplyError("it was empty")
     if message.additional_kwargs.get("refusal"):

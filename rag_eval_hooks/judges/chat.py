@@ -22,6 +22,7 @@ _ABOUT_OUTPUT: Final = re.compile(
     r"response.?(format|mime|schema)|json.?(schema|object|mode)|structured.?output|guided|"
     r"requested parameters|tool|function.?call|output.?(config|format)"
 )
+REASONS: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _CUT: Final = frozenset({"length", "max_tokens", "model_length"})
 _FILTERED: Final = frozenset(
     {"content_filter", "content_filtered", "guardrail_intervened"}
@@ -117,39 +118,27 @@ class ChatAdapter(ModelAdapter, ABC):
             self._temperature = None
 
 
-def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
-    """Reject a reply that a filter ended, or a truncated reply that the client has parsed.
-
-    A truncated text still has complete items. A parsed reply hides where it was truncated.
-    """
-    word = str(reason).lower()
-    if word in _FILTERED:
-        raise ReplyError("it was cut off by a filter")
-    if parsed and word in _CUT:
-        raise ReplyError("it was cut off; be brief")
-    if word == "refusal":
-        raise ReplyError("it was a refusal")
-
-
-REASONS: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
-
-
-def reply_text(content: object, calls: Sequence[object], reasons: Iterable[object]) -> str:
+def reply_text(
+    content: object, calls: Sequence[object] = (), reasons: Iterable[object] = ()
+) -> str:
     """Return the only text of a reply: its content, or the arguments of its tool call.
 
     A client gives each call's arguments as text or parsed. A reply without text, or a truncated
-    reply that the client parsed, raises `ReplyError`.
+    reply that the client parsed, raises `ReplyError`: a parsed reply hides where it was truncated.
     """
-    is_parsed = not all(isinstance(call, str) for call in calls)
-    for reason in reasons:
-        refuse_unfinished(reason, parsed=is_parsed)
-    return only_text(content, [c if isinstance(c, str) else json.dumps(c) for c in calls])
-
-
-def only_text(content: object, calls: Sequence[object] = ()) -> str:
-    if len(calls) > 1:
-        raise ReplyError("it called the tool more than once")
+    ends = {str(reason).lower() for reason in reasons}
     text = calls[0] if calls else content
-    if not isinstance(text, str) or not text.strip():
-        raise ReplyError("it was empty")
-    return text
+    is_parsed = bool(calls) and not isinstance(text, str)
+    text = json.dumps(text) if is_parsed else text
+    is_text, is_cut = isinstance(text, str) and bool(text.strip()), not _CUT.isdisjoint(ends)
+    problems = {
+        "it was cut off by a filter": not _FILTERED.isdisjoint(ends),
+        "it was cut off; be brief": is_parsed and is_cut,
+        "it was a refusal": "refusal" in ends,
+        "it called the tool more than once": len(calls) > 1,
+        "the token limit was reached before any text": is_cut and not is_text,
+        "it was empty": not is_text,
+    }
+    if (problem := next((told for told, is_so in problems.items() if is_so), None)) is not None:
+        raise ReplyError(problem)
+    return str(text)

@@ -17,7 +17,7 @@ from rag_eval_hooks.findings import Finding, Verdict
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
-from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text
+from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.model_judge import (
     Answers,
@@ -230,7 +230,7 @@ class _CallableChat(ChatAdapter):
                 told = f"{told} {way_to_text(text, 'Return')}".rstrip()
                 raise JudgeError(f"{self.name}: {told}{self._place}")
         meter.replied(None)
-        return only_text(text)
+        return reply_text(text)
 
 
 def _takes_messages(function: object) -> bool:

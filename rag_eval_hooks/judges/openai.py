@@ -10,7 +10,7 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls
-from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
+from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache, is_finite
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
@@ -89,13 +89,10 @@ def _text(reply: Any) -> str:
     except (AttributeError, IndexError, KeyError, TypeError):
         problem = "it was an error" if field(reply, "error") else "it was empty"
         raise ReplyError(problem) from None
-    refuse_unfinished("refusal" if message.get("refusal") else reason)
     if isinstance(content, list):
         parts = [field(part, "text") for part in content if field(part, "type") == "text"]
         content = "".join(part for part in parts if isinstance(part, str))
-    if reason == "length" and not (content or calls):
-        raise ReplyError("the token limit was reached before any text")
-    return only_text(content, calls)
+    return reply_text(content, calls, ["refusal" if message.get("refusal") else reason])
 
 
 class OpenAIEmbedder:
