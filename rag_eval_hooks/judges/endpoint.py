@@ -50,7 +50,12 @@ class ClientOptions(CallLimits):
         if self.base_url is not None and not is_url(self.base_url):
             wants = "a URL with http:// or https://, without credentials or parameters"
             raise ConfigError("base_url", self.base_url, wants)
-        _check_key(self)
+        if not (self.api_key or self.base_url or self.headers):
+            raise ConfigError("api_key", None, "a key, or the base_url of an endpoint without keys")
+        for name, text in (("api_key", self.api_key or ""), *self.headers.items()):
+            if not (text.isascii() and text.isprintable() and text == text.strip()):
+                wants = "printable ASCII text without leading or trailing spaces"
+                raise ConfigError(name, "**********", wants)
         CallLimits.__post_init__(self)
 
 
@@ -100,17 +105,6 @@ class Endpoint:
 
         Raises the client's error, or `ValueError` for a reply that is too long or not JSON.
         """
-        reply = await self._sent(path, document, meter)
-        used = field(reply, "usage")
-        read, written = (
-            next(filter(None, (field(used, f"{name}_tokens") for name in names)), None)
-            for names in (("prompt", "input"), ("completion", "output"))
-        )
-        model, reply_id = field(reply, "model"), field(reply, "id")
-        meter.replied(read, written, model=model, id=reply_id, prices=prices)
-        return reply
-
-    async def _sent(self, path: str, document: Mapping[str, Any], meter: Meter) -> Any:
         client = self._client()
         post = _Post(json.dumps(document, ensure_ascii=False).encode(), meter)
         token = _post.set(post)
@@ -119,11 +113,19 @@ class Endpoint:
             async with asyncio.timeout(self._longest):
                 # The typed methods spend more time on the schema than on the call.
                 with own_requests.quiet():
-                    return await client.post(path, body={}, cast_to=object)
+                    reply = await client.post(path, body={}, cast_to=object)
         except (openai.OpenAIError, ValueError) as error:
             raise post.stopped or self._translated(error) from None
         finally:
             _post.reset(token)
+        used = field(reply, "usage")
+        read, written = (
+            next(filter(None, (field(used, f"{name}_tokens") for name in names)), None)
+            for names in (("prompt", "input"), ("completion", "output"))
+        )
+        model, reply_id = field(reply, "model"), field(reply, "id")
+        meter.replied(read, written, model=model, id=reply_id, prices=prices)
+        return reply
 
     def _translated(self, error: Exception) -> Exception:
         if isinstance(error, openai.APITimeoutError):
@@ -198,12 +200,3 @@ async def _limit_reply(response: Any) -> None:
 
 def field(value: object, key: str) -> object:
     return value.get(key) if isinstance(value, dict) else None
-
-
-def _check_key(options: ClientOptions) -> None:
-    if not (options.api_key or options.base_url or options.headers):
-        raise ConfigError("api_key", None, "a key, or the base_url of an endpoint without keys")
-    for name, text in (("api_key", options.api_key or ""), *options.headers.items()):
-        if not (text.isascii() and text.isprintable() and text == text.strip()):
-            wants = "printable ASCII text without leading or trailing spaces"
-            raise ConfigError(name, "**********", wants)

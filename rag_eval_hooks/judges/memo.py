@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import sqlite3
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -45,11 +45,7 @@ class Memo:
     """
 
     def __init__(
-        self,
-        path: str | PathLike[str] | None = None,
-        *,
-        size: int = 2048,
-        disk_size: int = 200_000,
+        self, path: str | PathLike[str] | None = None, *, size: int = 2048, disk_size: int = 200_000
     ) -> None:
         check_count("size", size)
         check_count("disk_size", disk_size)
@@ -57,17 +53,15 @@ class Memo:
         self._disk_size = disk_size
         # Each step is atomic, so there is no lock that a fork could leave locked.
         self._texts: OrderedDict[bytes, str] = OrderedDict()
-        self._counts: Counter[str] = Counter()
         self._incidents = Incidents()
         self._failures = 0
         self._file = None if path is None else _file_in(Path(path))
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
 
     async def recall(self, key: bytes) -> str | None:
-        text, place = self._texts.pop(key, None), "memory"
+        text = self._texts.pop(key, None)
         if text is None:
-            text, place = await self._from_disk(key), "disk"
-        self._counts["asked" if text is None else place] += 1
+            text = await self._from_disk(key)
         if text is not None:
             self._remember(key, text)
         return text
@@ -83,7 +77,8 @@ class Memo:
         self._on_disk(put)
 
     def stats(self) -> Mapping[str, int]:
-        return {**self._counts, **self._incidents.counts()}
+        """Return the number of failures of the disk by kind."""
+        return self._incidents.counts()
 
     async def aclose(self) -> None:
         if self._file is not None:

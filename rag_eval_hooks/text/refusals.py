@@ -48,8 +48,7 @@ def refusal(answer: str) -> str | None:
 
 
 def _refuses(sentence: str) -> bool:
-    bare = sentence.strip(" .!。！*_\"'")
-    if _ENGLISH["whole"].fullmatch(bare):
+    if _ENGLISH["whole"].fullmatch(sentence.strip(" .!。！*_\"'")):
         return True
     if len(sentence) < _LONGEST and any(_denies(sentence, kinds) for kinds in _KINDS):
         return True
@@ -82,10 +81,8 @@ def _denies(sentence: str, kinds: Mapping[str, frozenset[str]]) -> bool:
 
 
 def _opened(clause: str) -> str:
-    opening = _ENGLISH["opening"].match(clause)
-    while opening is not None:
+    while opening := _ENGLISH["opening"].match(clause):
         clause = clause[opening.end() :]
-        opening = _ENGLISH["opening"].match(clause)
     return clause
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from rag_eval_hooks.calls import CallOutcome
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout, JudgeUnavailable
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.incidents import Incidents, is_ours, named, place_in_application
+from rag_eval_hooks.incidents import Incidents, in_words, is_ours, named, place_in_application
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause, NotScored
 
@@ -67,11 +67,7 @@ class ModeMissingError(RequestRefusedError):
 def absence_of(error: JudgeError) -> NotScored:
     """Return the reason for missing findings: our message, or class and line of a user's error."""
     cause = next(cause for kind, cause in _CAUSES if isinstance(error, kind))
-    if is_ours(error):
-        return NotScored(cause, str(error))
-    place = place_in_application(error)
-    where = f" at {place}" if place else ""
-    return NotScored(cause, f"the judge raised {type(error).__name__}{where}")
+    return NotScored(cause, str(error) if is_ours(error) else in_words("the judge", error))
 
 
 def report_failure(
@@ -107,11 +103,10 @@ def outcome_of(error: BaseException) -> CallOutcome | None:
 def answers(error: BaseException) -> bool | None:
     """Return whether the judge is reachable, even if it rejects the request. None if unknown."""
     outcome = outcome_of(error)
-    if outcome is None or outcome is CallOutcome.CANCELLED:
-        return None
     if outcome is CallOutcome.ERROR and isinstance(error, _ABOUT_THE_REQUEST):
         return None if status_of(error) is None else False
-    return outcome not in (CallOutcome.ERROR, CallOutcome.TIMEOUT)
+    is_known = outcome not in (None, CallOutcome.CANCELLED)
+    return outcome not in (CallOutcome.ERROR, CallOutcome.TIMEOUT) if is_known else None
 
 
 def status_of(error: BaseException) -> int | None:
