@@ -92,24 +92,6 @@ def test_gate_sets_the_exit_code_of_an_evaluation(
     assert (tmp_path / "d.results.jsonl").exists() is (code != 2)
 
 
-def test_finished_run_evaluates_new_rows_alone(tmp_path: Path) -> None:
-    """A metric without any value is named by the resumed run, too."""
-    path = data(tmp_path, 10)
-    arguments = ("--metrics", "lexical,ragas.answer_relevancy")
-    for rows, told in (
-        (10, "10 rows were evaluated"),
-        (10, "0 rows"),
-        (14, "10 were already done"),
-    ):
-        data(tmp_path, rows)
-        done = evaluate(tmp_path, path, *arguments)
-        assert done.code == 3
-        assert told in done.out
-        assert "ragas.answer_relevancy has no value: missing_input, no embedder" in done.err
-    assert set(rows_in(tmp_path / "d.results.jsonl").values()) == {1}
-    assert sum(rows_in(tmp_path / "d.results.jsonl").values()) == 14
-
-
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_run_resumes(tmp_path: Path, sign: signal.Signals) -> None:
     """After kills at any moment each row is there once, and no reply that came is paid for again.

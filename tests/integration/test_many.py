@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnablePassthrough
-from langchain_core.tools import tool
+from langchain_core.tools import create_retriever_tool
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.agents import pick as pick_tool
 from tests.matrix.langchain.compat import AGENTS_MISSING, agent
 from tests.matrix.langchain.kit import Chat, joined, prompt_text
 from tests.matrix.llama_index.agents import name_of
@@ -69,20 +70,12 @@ def pipelines(known: dict[str, Asked]) -> dict[str, Any]:
 
     def acts(messages: list[BaseMessage]) -> Any:
         one = of(messages)
-        if messages[-1].type == "tool":
-            return one.answer
-        call = {"name": "look", "args": {"query": one.question}, "id": one.question}
-        return AIMessage("", tool_calls=[{**call, "type": "tool_call"}])
-
-    @tool(response_format="content_and_artifact")
-    async def look(query: str) -> tuple[str, list[Document]]:
-        """Look."""
-        found = await finding.ainvoke(query)
-        return joined(found), found
+        return one.answer if messages[-1].type == "tool" else pick_tool(("look", one.question))
 
     model = Chat(reply=lambda messages: of(messages).answer, delay=0.002)
     prompt = ChatPromptTemplate.from_template("Use {context}\n\nQuestion: {question}")
     inputs: Any = {"context": finding | joined, "question": RunnablePassthrough()}
+    look = create_retriever_tool(finding, "look", "Looks.")
     return {
         "chain": inputs | prompt | model | StrOutputParser(),
         "agent": agent(Chat(reply=acts, delay=0.002), [look]),

@@ -86,17 +86,6 @@ def application(*expected: Any, **more: Any) -> Callable[[kit.Run], kit.Run]:
     return kit.scene("application", expected, **{"ways": kit.CHAIN_WAYS, **more})
 
 
-HELLO = "Good day to you, dear passenger."
-
-
-@kit.shape("application", answer=lambda question: f"{HELLO} {said(question)}", spans=TWO_CALLS)
-def RAG_chain_inside_a_larger_chain() -> Any:  # noqa: N802 - as the docs name it
-    greet = kit.Chat(reply=lambda messages: HELLO)
-    return RunnableLambda(
-        lambda question: f"{greet.invoke('Greet.').content} {plain().invoke(question)}"
-    )
-
-
 @application(kit.due(), ways=("invoke", "stream"))
 def handlers_in_constructors_only(world: World, way: str) -> None:
     """Retriever and model each carry the handler; the application says what belongs together."""

@@ -151,17 +151,14 @@ async def passing(good: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 @shape(GROUP)
 def corrective(draw: Draw) -> Asked:
-    """Each passage is graded; the question is rewritten for a search beside the good ones.
-
-    The answer is written from an index of both, or from a prompt where the search is named.
-    """
+    """Each passage is graded; the question is rewritten for a search beside the good ones."""
     made, web = Flow(draw, 3), draw.passage()
     shown = made.corpus.shown()
     good = draw.chance.sample(shown, draw.chance.randint(1, 2))
     grade_at, hits_at = draw.name(), draw.name()
     graded, searched = event(draw, grade_at), event(draw, hits_at)
     searching = FunctionTool.from_defaults(lambda query: web, name=draw.name(), description="x")
-    rewritten, indexed = draw.question(), draw.one_of(True, False)
+    rewritten = draw.question()
 
     async def judge(ctx: Any, ev: Any) -> Any:
         texts = [node.get_content() for node in getattr(ev, made.nodes)]
@@ -176,8 +173,6 @@ def corrective(draw: Draw) -> Asked:
     async def write(ctx: Any, ev: Any) -> StopEvent:
         asked = await store(ctx).get(made.asked)
         texts = "\n\n".join(getattr(ev, hits_at))
-        if not indexed:
-            return StopEvent(result=await made.tell(texts, asked))
         index = SummaryIndex([TextNode(text=texts)])
         said = await index.as_query_engine(llm=says(made.answer)).aquery(asked)
         return StopEvent(result=str(said))
@@ -189,9 +184,7 @@ def corrective(draw: Draw) -> Asked:
         (write, searched, StopEvent),
     )
     kept = [*(text for text in shown if text in good), web]
-    contexts = ["\n\n".join(kept)] if indexed else kept
-    options = {} if indexed else {"retrieval_tools": [searching.metadata.name]}
-    return made.due(run, contexts=contexts, options=options)
+    return made.due(run, contexts=["\n\n".join(kept)])
 
 
 # Texts of events and of stores.
