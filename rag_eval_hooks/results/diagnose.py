@@ -143,36 +143,33 @@ def diagnose(
     Good signs are omitted if a screening judge made the scores or if more than a tenth of the
     samples are undefined. `cuts` are low and high bounds by metric id; other metrics use `CUTS`.
     """
-    known, earlier, found = list(rows), list[tuple[ScoreRule, set[int]]](), []
-    for rule in sorted(rules or standard_rules(), key=lambda rule: rule.rest):
-        flags = {at: _shows(rule, row, cuts or {}) for at, row in enumerate(known)}
+    known, chosen = list(rows), sorted(rules or standard_rules(), key=lambda rule: rule.rest)
+    levels = [_levels(row, cuts or {}) for row in known]
+    # Good signs need decided scores of a calibrated judge.
+    is_sure = fmean(map(_is_unsure, known)) <= _MOST_UNDEFINED if known else False
+    is_sure &= not any(score.screening for row in known for score in row.scores.values())
+    earlier, found = list[tuple[ScoreRule, set[int]]](), []
+    for rule in chosen:
+        flags = {at: _shows(rule, each) for at, each in enumerate(levels)}
         hits = {at for at, flag in flags.items() if flag}
         if rule.rest:
             hits -= {at for other, ats in earlier if _overlap(rule, other) for at in ats}
         earlier.append((rule, hits))
-        if hits and _is_stated(rule, known, len(hits)):
+        others = sum(each.get("label") == rule.outnumbers for each in levels)
+        is_fault = rule.blame != "none" and (rule.outnumbers is None or len(hits) > others)
+        if hits and (is_fault or (rule.blame == "none" and is_sure)):
             decided = [at for at, flag in flags.items() if flag is not None]
-            share = weighted_mean(
-                [float(at in hits) for at in decided], [known[at] for at in decided]
-            )
+            values, among = [float(at in hits) for at in decided], [known[at] for at in decided]
+            share = weighted_mean(values, among)
             assert share is not None
-            rows = worst(known[at] for at in sorted(hits))
-            found.append(Diagnosis(rule=rule, share=share, rows=rows))
+            matching = worst(known[at] for at in sorted(hits))
+            found.append(Diagnosis(rule=rule, share=share, rows=matching))
     return sorted(
         found, key=lambda one: (one.rule.blame == "none", one.rule.minor, -one.share.mean)
     )
 
 
-def _is_stated(rule: ScoreRule, rows: Sequence[Evaluation], hits: int) -> bool:
-    if rule.outnumbers is not None:
-        return hits > sum(_label(row) == rule.outnumbers for row in rows)
-    return rule.blame != "none" or (
-        not any(score.screening for row in rows for score in row.scores.values())
-        and fmean(map(_is_undefined, rows)) <= _MOST_UNDEFINED
-    )
-
-
-def _is_undefined(row: Evaluation) -> bool:
+def _is_unsure(row: Evaluation) -> bool:
     return any(
         isinstance(one, NotScored) and one.cause is Cause.UNDEFINED
         for name, one in row.outcomes.items()
@@ -185,25 +182,26 @@ def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
     return not other.minor and (same_label or not set(rule.low).isdisjoint(other.low))
 
 
-def _shows(rule: ScoreRule, row: Evaluation, cuts: Mapping[str, Cuts]) -> bool | None:
-    """Return whether the sample matches the rule, or None if it lacks a score."""
-    if not (rule.high or rule.low or rule.label):
-        levels = [score.normalized >= cuts.get(k, CUTS).high for k, score in row.scores.items()]
-        return all(levels) if levels else None
-    known = [_side(row, name, cuts, is_high=True) for name in rule.high]
-    known += [_side(row, name, cuts, is_high=False) for name in rule.low]
+def _levels(row: Evaluation, cuts: Mapping[str, Cuts]) -> dict[str, str]:
+    """Return `high`, `low` or `middle` by metric and role, and the class of the answer."""
+    levels: dict[str, str] = {}
+    for name, score in row.scores.items():
+        value, cut = score.normalized, cuts.get(name, CUTS)
+        levels[name] = "high" if value >= cut.high else "low" if value < cut.low else "middle"
+    if levels:
+        levels["every"] = "high" if set(levels.values()) == {"high"} else "middle"
+    for role, metrics in DATA["roles"].items():
+        if known := [levels[name] for name in metrics if name in levels]:
+            levels[role] = known[0]
+    if CLASS in row.scores:
+        levels["label"] = row.scores[CLASS].label or "none"
+    return levels
+
+
+def _shows(rule: ScoreRule, levels: Mapping[str, str]) -> bool | None:
+    """Return whether a sample matches the rule, or None if it lacks a score."""
+    wanted = {**dict.fromkeys(rule.high, "high"), **dict.fromkeys(rule.low, "low")}
     if rule.label is not None:
-        known.append(None if CLASS not in row.scores else _label(row) == rule.label)
-    return None if None in known else all(known)
-
-
-def _label(row: Evaluation) -> str | None:
-    return row.scores[CLASS].label if CLASS in row.scores else None
-
-
-def _side(row: Evaluation, role: str, cuts: Mapping[str, Cuts], *, is_high: bool) -> bool | None:
-    metric = next((name for name in DATA["roles"].get(role, (role,)) if name in row.scores), "")
-    if not metric:
-        return None
-    value, cut = row.scores[metric].normalized, cuts.get(metric, CUTS)
-    return value >= cut.high if is_high else value < cut.low
+        wanted["label"] = rule.label
+    known = [levels.get(name) for name in wanted]
+    return None if None in known else known == list(wanted.values())
