@@ -62,7 +62,7 @@ class SampleTexts:
             replace(
                 context,
                 text=self.text(f"contexts[{index}].text", context.text),
-                id=self._session.optional(f"contexts[{index}].id", context.id),
+                id=self._session.value(f"contexts[{index}].id", context.id),
                 metadata=self.metadata(f"contexts[{index}].metadata", context.metadata),
             )
             for index, context in enumerate(contexts)

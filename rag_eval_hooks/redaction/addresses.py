@@ -10,8 +10,6 @@ from typing import Final
 
 from rag_eval_hooks.redaction.redactor import AFTER_ESCAPE, EAST, Match
 
-__all__ = ["emails", "ip_addresses"]
-
 # Vowel signs inside words of Indian languages, which `\w` does not match.
 _MARKS: Final = "".join(
     chr(c) for c in range(0x300, 0x1100) if unicodedata.category(chr(c))[0] == "M"

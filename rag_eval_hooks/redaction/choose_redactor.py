@@ -15,8 +15,6 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.redaction.redactor import Finder, RedactFunction, Redactor, Rule
 
-__all__ = ["RedactSpec", "choose_redactor"]
-
 RedactSpec: TypeAlias = (
     "str | Rule | Callable[..., str] | Iterable[str | Rule | Callable[..., str]]"
 )

@@ -9,8 +9,6 @@ from typing import Final
 from rag_eval_hooks.errors import missing_extra
 from rag_eval_hooks.redaction.redactor import AFTER_ESCAPE, EAST, Match
 
-__all__ = ["Phones", "cards", "ibans"]
-
 try:
     from phonenumbers import PhoneNumberFormat, PhoneNumberMatcher, format_number
     from phonenumbers.phonemetadata import PhoneMetadata

@@ -10,8 +10,6 @@ from typing import Final
 
 from rag_eval_hooks.redaction.redactor import AFTER_ESCAPE, EAST, Match
 
-__all__ = ["keys"]
-
 _DATA: Final = tomllib.loads(
     resources.files(__package__).joinpath("keys.toml").read_text(encoding="utf-8")
 )

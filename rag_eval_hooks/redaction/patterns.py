@@ -13,8 +13,6 @@ try:
 except ImportError as missing:
     raise missing_extra("Patterns", "privacy") from missing
 
-__all__ = ["Patterns"]
-
 _TIMEOUT: Final = 1.0
 """Maximum time for one pattern on one text, in seconds.
 

@@ -8,8 +8,6 @@ from typing import Any
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.redaction.redactor import Match
 
-__all__ = ["Presidio"]
-
 _MODEL = "en_core_web_lg"
 
 

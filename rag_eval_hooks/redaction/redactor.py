@@ -14,22 +14,6 @@ from rag_eval_hooks.errors import InputError, RedactionError, wrong_type
 from rag_eval_hooks.incidents import in_words, place_of
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = [
-    "AFTER_ESCAPE",
-    "EAST",
-    "MARGIN",
-    "STRUCTURE",
-    "Content",
-    "CutText",
-    "Finder",
-    "Match",
-    "RedactFunction",
-    "Redactor",
-    "Rule",
-    "Session",
-    "merge_matches",
-]
-
 AFTER_ESCAPE: Final = r"(?<=\\[nrtbf])|(?<=\\u[\da-fA-F]{4})"
 """Matches the position after a JSON escape.
 
@@ -158,9 +142,6 @@ class Session:
         """Redact a text with a cut end, and remove its last `MARGIN` characters."""
         return self.text(field, text)[:-MARGIN]
 
-    def optional(self, field: str, text: str | None) -> str | None:
-        return None if text is None else self.text(field, text)
-
     def identity(self, field: str, text: str | None, *, is_cut: bool = False) -> str | None:
         """Return a hashed id, or a redacted id if there is no key."""
         if text is None:
@@ -198,16 +179,13 @@ class Session:
         return {key: self._attribute(key, value) for key, value in values.items()}
 
     def _attribute(self, key: str, value: Content) -> Content:
-        redacted: Content = value
         if key in _CONVERSATION:
-            redacted = self._messages(key, value)
-        elif key in _IDS and isinstance(value, str | CutText):
-            is_cut = isinstance(value, CutText)
-            text = value.text if isinstance(value, CutText) else value
-            redacted = self.identity(key, text, is_cut=is_cut) or ""
-        elif not isinstance(value, int | float):
-            redacted = self.value(key, value)
-        return redacted
+            return self._messages(key, value)  # type: ignore[no-any-return]
+        if key in _IDS and isinstance(value, CutText):
+            return self.identity(key, value.text, is_cut=True) or ""
+        if key in _IDS and isinstance(value, str):
+            return self.identity(key, value) or ""
+        return value if isinstance(value, int | float) else self.value(key, value)
 
     def _messages(self, key: str, value: Any) -> Any:
         if isinstance(value, list):
