@@ -113,7 +113,7 @@ class Books(Observer):
         missing = ending.missing
         with self._lock:
             self._explain(
-                self._pending.get(request) or self._next_number(),
+                self._pending.get(request) or self._begin(request),
                 request,
                 outcome=ending.column.value,
                 reason=ending.reason,
@@ -177,12 +177,8 @@ class Books(Observer):
         )
 
     def _begin(self, item: object) -> int:
-        number = self._pending[item] = self._next_number()
+        number = self._pending[item] = self._numbered = self._numbered + 1
         return number
-
-    def _next_number(self) -> int:
-        self._numbered += 1
-        return self._numbered
 
     def _end(self, item: object) -> None:
         self._pending.pop(item, None)

@@ -16,7 +16,7 @@ from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
-from rag_eval_hooks import semconv
+from rag_eval_hooks import judges, semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.config.settings import RagEvalConfig
@@ -30,14 +30,7 @@ from rag_eval_hooks.evaluation.own_metrics import metric_of
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.findings import EMBEDDED
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges import (
-    Embedder,
-    Judge,
-    TokenScorer,
-    choose_embedder,
-    choose_judge,
-    choose_token_scorer,
-)
+from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.calls.call_context import CallContext, in_call_context
 from rag_eval_hooks.judges.cascade import Cascade
@@ -94,14 +87,14 @@ class Models:
         if not isinstance(embedder, Embedder):
             # `auto` follows the configured judge. With a user's judge object it means none.
             lacks = (is_own or not embeds) and config.embedder == "auto"
-            embedder = None if lacks else choose_embedder(config)
+            embedder = None if lacks else judges.choose_embedder(config)
         if isinstance(judge, Cascade):
-            judge = judge.resolved(lambda name: choose_judge(config.for_judge(name)))
+            judge = judge.resolved(lambda name: judges.choose_judge(config.for_judge(name)))
             judge.incidents = incidents
         elif not isinstance(judge, Judge):
-            judge = choose_judge(config)
+            judge = judges.choose_judge(config)
         if not isinstance(scorer, TokenScorer):
-            scorer = choose_token_scorer(config)
+            scorer = judges.choose_token_scorer(config)
         return Sources(judge=judge, embedder=embedder, scorer=scorer)
 
     @property
@@ -136,10 +129,6 @@ class Parts:
 
     def revive(self, text: str) -> Evaluation:
         return self.telemetry.judged(from_text(text, self.redactor))
-
-    def forked(self) -> None:
-        self.incidents.forked()
-        self.telemetry.forked()
 
     async def close(self) -> None:
         """Close budget, judge and models at shutdown. Runs in the evaluator's event loop."""

@@ -40,11 +40,8 @@ _MOST_WAITING: Final = 1000
 class _Item:
     feedback: Feedback
     request: Request
+    size: int
     is_delivered: bool = False
-
-    @property
-    def size(self) -> int:
-        return len(self.feedback.reference or "") + len(self.feedback.label or "")
 
 
 class FeedbackDesk(Observer):
@@ -98,7 +95,8 @@ class FeedbackDesk(Observer):
         request = self._memory.find(key)
         if request is None:
             return None
-        item = _Item(feedback, request)
+        size = len(feedback.reference or "") + len(feedback.label or "")
+        item = _Item(feedback, request, size)
         outcome = "cancelled"
         try:
             self._books.begin(item)
@@ -134,11 +132,8 @@ class FeedbackDesk(Observer):
         return "passed_on"
 
     def _deliver_alone(self, name: str, feedback: Feedback) -> None:
-        if _TRACE_ID.fullmatch(name):
-            named = replace(feedback, trace_id=name)
-        else:
-            named = replace(feedback, sample_id=name)
-        self._delivery.put_feedback(named)
+        trace_id, sample_id = (name, None) if _TRACE_ID.fullmatch(name) else (None, name)
+        self._delivery.put_feedback(replace(feedback, trace_id=trace_id, sample_id=sample_id))
 
     def _capacity(self) -> int:
         return _CAPACITY if time.monotonic() >= self._look_at else 0
@@ -183,11 +178,12 @@ class FeedbackDesk(Observer):
             return
         decision, keeps_all = request.decision, self._parts.selection.has_feedback_rules
         left_out = ending.column is Column.SAMPLED_OUT or ending.reason == RATE_LIMIT
-        readable = decision is not None and ending.reason not in _UNREADABLE
+        has_text = decision is not None and ending.reason not in _UNREADABLE
+        has_text = has_text and (keeps_all or not left_out)
         if not request.accepted:
-            chosen = decision is not None and decision.sampled and not left_out
-            self._memory.add(request, with_text=readable and (keeps_all or chosen))
-        elif not readable or (left_out and not keeps_all) or not self._memory.keeps_text(request):
+            chosen = keeps_all or (decision is not None and decision.sampled)
+            self._memory.add(request, with_text=has_text and chosen)
+        elif not has_text or not self._memory.keeps_text(request):
             self._memory.strip(request)
         request.span = None
         if not request.is_final:
@@ -222,17 +218,15 @@ class FeedbackDesk(Observer):
             self._parts.incidents.report("feedback", error)
 
     async def _evaluate_asked(self, feedback: Feedback, request: Request, sample: Sample) -> None:
-        selection, decision = self._parts.selection, request.decision
-        if decision is None:
+        decision, ask = request.decision, self._parts.selection.asked_by
+        asked = decision and ask(feedback, sample, decision, request.evaluated)
+        if not asked:
             return
-        asked = selection.asked_by(feedback, sample, decision, request.evaluated)
-        fed = frozenset() if asked is None else selection.fed(*asked)
-        if asked is None or not fed:
-            return
+        with_reference, wanted, fed = asked
         # Claimed before the first await, so that no other feedback requests the same metrics. A
         # metric without its reference is not claimed, because a later feedback may bring one.
         request.evaluated |= fed
-        evaluation = await self._pipeline.processor.evaluate_asked(request, *asked)
+        evaluation = await self._pipeline.processor.evaluate_asked(request, with_reference, wanted)
         if evaluation is None:
             request.evaluated -= fed
         else:

@@ -29,7 +29,7 @@ class ExitHook:
         # The hook at the end of the main thread cannot be unregistered.
         self._pipeline = weakref.ref(pipeline)
         self._left = timeout
-        self._is_armed = False
+        self._is_armed, self._is_finished = False, True
         self._finalizers: list[Any] = []
 
     def arm(self) -> None:
@@ -44,9 +44,9 @@ class ExitHook:
             # Private but stable since Python 3.9. Without it, the atexit hook does everything.
             getattr(threading, "_register_atexit", lambda _: None)(self._at_main_end)
         # Loaded only in children of multiprocessing.
-        util = sys.modules.get("multiprocessing.util")
-        process = sys.modules.get("multiprocessing.process")
-        if util is not None and process is not None and process.parent_process() is not None:
+        util: Any = sys.modules.get("multiprocessing.util")
+        process: Any = sys.modules.get("multiprocessing.process")
+        if util and process and process.parent_process() is not None:
             self._finalizers.append(util.Finalize(None, self._at_child_end, exitpriority=0))
 
     def disarm(self) -> None:
@@ -55,20 +55,18 @@ class ExitHook:
         for finalizer in self._finalizers:
             finalizer.cancel()
 
-    def _at_main_end(self) -> bool:
+    def _at_main_end(self) -> None:
         pipeline = self._pipeline()
-        if pipeline is None or not self._is_armed:
-            return True
-        began = time.monotonic()
-        finished = flush(pipeline, self._left)
-        self._left = max(0.0, self._left - (time.monotonic() - began))
-        return finished
+        if pipeline is not None and self._is_armed:
+            began = time.monotonic()
+            self._is_finished = flush(pipeline, self._left)
+            self._left = max(0.0, self._left - (time.monotonic() - began))
 
     def _at_child_end(self) -> None:
-        pipeline = self._pipeline()
+        self._at_main_end()
         # Later samples of other threads are finished when the last thread ends.
-        if not self._at_main_end() and pipeline is not None:
-            shutdown(pipeline, 0.0)
+        if not self._is_finished:
+            self._at_exit()
 
     def _at_exit(self) -> None:
         pipeline = self._pipeline()

@@ -68,8 +68,7 @@ class Pipeline:
             incidents=incidents,
         )
         self.recorder.span_content = config.capture_content
-        leaves_out = parts.selection.leaves_out
-        if leaves_out is not None and config.spans in ("sampled", "none"):
+        if (leaves_out := parts.selection.leaves_out) and config.spans in ("sampled", "none"):
             self.recorder.left_out.decide_by(leaves_out, self._intake.add_left_out)
             self._intake.leaves_out = leaves_out
         self._inherited: list[object] = []
@@ -137,7 +136,8 @@ class Pipeline:
             self._inherited.append(self.outbox)
         self.is_ready = False
         self._building = threading.Lock()
-        for part in (self.parts, self.recorder, self.others, self._intake):
+        parts = self.parts
+        for part in (parts.incidents, parts.telemetry, self.recorder, self.others, self._intake):
             part.forked()
 
     def submit_sample(self, make: Callable[[], Sample]) -> bool:
@@ -177,8 +177,7 @@ class Pipeline:
                 advice = "it is not evaluated; call shutdown() once, at the end of the process"
                 self.parts.incidents.mistake("request after shutdown", advice)
             return Ending.dropped(refusal)
-        size = request.size
-        reason = self.worker.reserve(size)
+        size, reason = request.size, self.worker.reserve(request.size)
         if reason in (None, QUEUE_FULL) and not (request.is_recovered or request.is_final):
             share = self._queued.count(admitted=reason is None)
             if share is not None and share < 1.0 and request.decision is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -110,8 +110,8 @@ class Selection:
 
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
-    ) -> tuple[Sample, Decision] | None:
-        """Return the sample and the metrics that feedback adds, or None if feedback adds none.
+    ) -> tuple[Sample, Decision, Set[str]] | None:
+        """Return the sample, the metrics that feedback adds, and the ids of those with inputs.
 
         Metrics that a reference adds keep their probability. Metrics that a feedback rule adds have
         none, because no sampling chose them.
@@ -134,10 +134,8 @@ class Selection:
             and not metric.missing(with_reference)
         }
         shares = {k: v for k, v in (by_rule | by_reference).items() if k not in evaluated}
-        return (with_reference, Decision(-1, shares)) if shares else None
-
-    def fed(self, sample: Sample, decision: Decision) -> frozenset[str]:
-        return decision.chosen - frozenset(missing_inputs(self._metrics, sample))
+        fed = shares.keys() - missing_inputs(self._metrics, with_reference).keys()
+        return (with_reference, Decision(-1, shares), fed) if fed else None
 
 
 def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
