@@ -150,9 +150,10 @@ def test_document_that_a_quoted_grader_rejected_is_no_context(seed: int) -> None
     texts, answer = drawn.passages(3), drawn.sentence()
     kept, reasons = drawn.chance.choice(texts), [drawn.sentence() for _ in texts]
     graders = [asked(f"Grade {t}", r, t) for t, r in zip(texts, reasons, strict=True)]
-    events = [gave(*texts), *graders, gave(kept, name="filter", kind="chain")]
+    events = [gave(*texts), *graders, gave(f"\n {kept}\n", name="filter", kind="chain")]
     prompt = "\n".join([kept, *reasons])
-    assert told([*events, asked(prompt, answer)], answer).contexts(answer) == [kept]
+    found = told([*events, asked(prompt, answer)], answer).contexts(answer) or []
+    assert [text.strip() for text in found] == [kept]
 
 
 @varied
@@ -162,10 +163,10 @@ def test_source_of_a_call_that_no_prompt_quotes_keeps_its_place(seed: int) -> No
     quoted, number = seed % 3, f"{drawn.chance.randint(100, 999)}."
     replies = [part if n == quoted else number for n in range(3)]
     parts = [asked(f"From {t}", r, t) for t, r in zip(texts, replies, strict=True)]
-    story = told([gave(*texts), *parts], answer)
+    story = told([gave(*(f"\n {text}\n" for text in texts)), *parts], answer)
     story.recorder.documents(story.root, [Context(text=t) for t in texts], Origin.SOURCES)
     story.asked("whole", " ".join(replies), answer)
-    assert story.contexts(answer) == texts
+    assert [text.strip() for text in story.contexts(answer) or ()] == texts
 
 
 def store(

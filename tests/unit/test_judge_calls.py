@@ -74,6 +74,18 @@ def test_error_tells_outcome_whether_the_judge_answers_and_a_pause() -> None:
             assert requested_pause(error) == pause
 
 
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="no time zones to set")
+def test_pause_until_a_date_without_a_zone_is_that_of_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        date = formatdate(time.time() + 3600).removesuffix(" -0000")
+        assert requested_pause(StatusError(429, retry_after=date)) == 60.0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 @given(st.integers(1, 5), st.lists(st.sampled_from(["ok", "busy", "cancel"]), max_size=40))
 async def test_gate_never_exceeds_its_limit_and_loses_no_slot(most: int, ends: list[str]) -> None:
     subject = gate(most)
