@@ -63,13 +63,8 @@ class SqliteFile:
         with self.opened() as connection:
             # Two processes that read before they write could both act on the same rows.
             _locking(connection, "BEGIN IMMEDIATE", time.monotonic() + self._patience)
-            try:
+            with connection:
                 yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
 
     def close(self) -> None:
         with self._lock:

@@ -82,7 +82,7 @@ class Job:
 class OutboxFile:
     """The outbox's file, which several processes share. One thread uses this object.
 
-    Methods raise one of `FILE_ERRORS`. After damage, or if the file is gone, call `replace`.
+    Methods raise one of `FILE_ERRORS`. After damage, call `replace`.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:

@@ -10,14 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from rag_eval_hooks.capture import Assembler, Interaction, SpanWriter, traits_of_interaction
+from rag_eval_hooks.capture import Interaction, SpanWriter, traits_of_interaction
 from rag_eval_hooks.capture.assembler import interaction_of
 from rag_eval_hooks.capture.left_out import LeavesOut, LeftOut
 from rag_eval_hooks.capture.question_answer import question_of
 from rag_eval_hooks.capture.spans import RequestSpan, application_span
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import Session
 from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample, Status
@@ -38,13 +37,9 @@ class Intake:
     There is no lock, because a rule of the application may hang or call `stats`.
     """
 
-    def __init__(
-        self, pipeline: Pipeline, assembler: Assembler, spans: SpanWriter, incidents: Incidents
-    ) -> None:
-        self._pipeline = pipeline
-        self._assembler = assembler
-        self._spans = spans
-        self._incidents = incidents
+    def __init__(self, pipeline: Pipeline, spans: SpanWriter) -> None:
+        self._pipeline, self._spans = pipeline, spans
+        self._assembler, self._incidents = pipeline.assembler, pipeline.parts.incidents
         self.leaves_out: LeavesOut | None = None
         self._forget()
 

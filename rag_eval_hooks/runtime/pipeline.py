@@ -31,7 +31,6 @@ from rag_eval_hooks.sampling.rate_limit import AdmittedShare
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import OtherSpans
-from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.threads import Loop, at_fork
 
 _TICK_S: Final = 0.25
@@ -44,12 +43,6 @@ class Pipeline:
     gevent may replace their classes between the fork and the first request.
     """
 
-    parts: Parts
-    holder: SpanHolder
-    recorder: Recorder
-    worker: Worker
-    outbox: Outbox
-
     def __init__(self, parts: Parts) -> None:
         config, incidents = parts.config, parts.incidents
         self.parts = parts
@@ -58,7 +51,7 @@ class Pipeline:
         golden = None if parts.references is None else parts.references.before_redaction
         self.assembler = Assembler(config, parts.redactor, incidents, golden)
         spans = SpanWriter(parts.tracer_provider, config, incidents)
-        self._intake = Intake(self, self.assembler, spans, incidents)
+        self._intake = Intake(self, spans)
         self.others = OtherSpans(most=limits.HELD_SPANS, hold=self._hold)
         self.instrumentors = OtherInstrumentors(config.spans, self.others, incidents)
         self.recorder = Recorder(

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
@@ -16,17 +16,15 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import RATE_LIMIT, RATIO, SAMPLED_OUT
 from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 
-if TYPE_CHECKING:
-    from rag_eval_hooks.runtime.pipeline import Pipeline
-
 _Readings: TypeAlias = Iterable[tuple[int | None, Mapping[str, str]]]
-_Read: TypeAlias = Callable[["Pipeline"], _Readings]
+# Typed without the pipeline, whose attributes mypy does not know yet.
+_Read: TypeAlias = Callable[[Any], _Readings]
 _INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
     files(__package__).joinpath("instruments.toml").read_text("utf-8")
 )
 
 
-def observe(meter: Meter, pipeline: Pipeline) -> None:
+def observe(meter: Meter, pipeline: Any) -> None:
     """Create the instruments. They report nothing once the pipeline is garbage-collected."""
     reference, limit = weakref.ref(pipeline), ValueLimit()
 
@@ -50,22 +48,22 @@ def observe(meter: Meter, pipeline: Pipeline) -> None:
             create(name, [partial(observations, _READ[name])], **row)
 
 
-def _one(read: Callable[[Pipeline], int | None]) -> _Read:
+def _one(read: Callable[[Any], int | None]) -> _Read:
     return lambda pipeline: [(read(pipeline), {})]
 
 
 def _by(column: str, key: str) -> _Read:
-    def readings(pipeline: Pipeline) -> _Readings:
+    def readings(pipeline: Any) -> _Readings:
         return [(n, {key: reason}) for reason, n in getattr(pipeline.snapshot(), column).items()]
 
     return readings
 
 
-def _of_spool(read: Callable[[Pipeline], int | None]) -> _Read:
+def _of_spool(read: Callable[[Any], int | None]) -> _Read:
     return _one(lambda pipeline: read(pipeline) if pipeline.outbox.is_durable else None)
 
 
-def _samples(pipeline: Pipeline) -> _Readings:
+def _samples(pipeline: Any) -> _Readings:
     stats = pipeline.snapshot()
     for outcome in ("scored", "sampled_out", "shipped"):
         if outcome != "shipped" or stats.shipped:
@@ -75,7 +73,7 @@ def _samples(pipeline: Pipeline) -> _Readings:
             yield count, {semconv.EVAL_OUTCOME: outcome, semconv.EVAL_REASON: reason}
 
 
-def _decisions(pipeline: Pipeline) -> _Readings:
+def _decisions(pipeline: Any) -> _Readings:
     for entry, count in pipeline.snapshot().decisions.items():
         # The statistics combine a decision and its reason in one text.
         kind, _, rule = entry.partition(":")
