@@ -17,8 +17,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Score
 from rag_eval_hooks.text.folding import fold, squash, word_count
 from rag_eval_hooks.text.key_terms import Keyword, Searched, keywords
-from rag_eval_hooks.text.measures import agree, measures
-from rag_eval_hooks.text.numbers import number_spans, numbers
+from rag_eval_hooks.text.measures import agree, measures, number_spans, numbers
 
 _FULL_MARKS = 3  # distinct indicators for a full citation score
 _MOST_NUMBERS = 300  # numbers of a reference; each is compared with every quantity of the answer

@@ -30,7 +30,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 from rag_eval_hooks.text.folding import fold, tokens
 from rag_eval_hooks.text.key_terms import Keyword, Searched
-from rag_eval_hooks.text.numbers import numbers
+from rag_eval_hooks.text.measures import numbers
 from rag_eval_hooks.text.sentences import strip_marker
 
 _SOURCE: Final = "Evaluation Metrics Documentation, question-specific metrics"

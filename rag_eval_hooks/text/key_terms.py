@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from rag_eval_hooks.text.folding import CJK, STOP_WORDS, distinct, fold, has_cjk, tokens
-from rag_eval_hooks.text.measures import MONTHS, measures
-from rag_eval_hooks.text.numbers import Number, numbers
+from rag_eval_hooks.text.measures import MONTHS, Number, measures, numbers
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
 Keyword: TypeAlias = str | Number  # a normalized word or phrase, or a number

@@ -22,8 +22,7 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.judges.heuristic.reference import claims
 from rag_eval_hooks.text.folding import collapse_runs, tokens
 from rag_eval_hooks.text.key_terms import entities, keywords
-from rag_eval_hooks.text.measures import measures
-from rag_eval_hooks.text.numbers import numbers
+from rag_eval_hooks.text.measures import measures, numbers
 from rag_eval_hooks.text.refusals import refusal
 from rag_eval_hooks.text.sentences import sentences
 
