@@ -146,11 +146,16 @@ class ModelProcess(Generic[I, R]):
 
     def run(self, items: Sequence[I]) -> list[R | JudgeError]:
         """Return one result per item. An item that crashes the process gets an error."""
-        try:
+        results: list[R | JudgeError] = []
+        with contextlib.suppress(_ProcessEndedError):
             return self._request(items)
-        except _ProcessEndedError:
-            # Any item, or none, may have crashed the process. Running each alone shows which.
-            return [self._run_alone(item) for item in items]
+        # Any item, or none, may have crashed the process. Running each alone shows which.
+        for item in items:
+            try:
+                results += self._request([item])
+            except (_ProcessEndedError, JudgeUnavailable) as error:
+                results.append(error)
+        return results
 
     def close(self) -> None:
         """Kill the child immediately. Safe from any thread."""
@@ -181,12 +186,6 @@ class ModelProcess(Generic[I, R]):
             # start.
             with contextlib.suppress(RuntimeError):
                 threading.Thread(target=child[0].wait, daemon=True).start()
-
-    def _run_alone(self, item: I) -> R | JudgeError:
-        try:
-            return self._request([item])[0]
-        except (_ProcessEndedError, JudgeUnavailable) as error:
-            return error
 
     def _request(self, items: Sequence[I]) -> list[R | JudgeError]:
         if self._child is None:

@@ -8,9 +8,9 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import may_be_file
@@ -42,8 +42,7 @@ _ADD: Final = (
 _FORGET: Final = "DELETE FROM rag_eval_budget WHERE start < ?"
 
 
-@dataclass(frozen=True, slots=True)
-class Spend:
+class Spend(NamedTuple):
     """Number of calls, tokens of prompts and replies, and cost."""
 
     calls: float = 0.0
@@ -52,14 +51,13 @@ class Spend:
 
     @classmethod
     def of(cls, price: Price, input_tokens: float, output_tokens: float) -> Spend:
-        tokens = input_tokens + output_tokens
-        return cls(1.0, tokens, price.of(input_tokens, output_tokens))
+        return cls(1.0, input_tokens + output_tokens, price.of(input_tokens, output_tokens))
 
     def plus(self, other: Spend, times: float = 1.0) -> Spend:
-        return Spend(*(a + times * b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Spend(*(a + times * b for a, b in zip(self, other, strict=True)))
 
     def least(self, other: Spend) -> Spend:
-        return Spend(*map(min, astuple(self), astuple(other)))
+        return Spend(*map(min, self, other))
 
 
 class Budget:
@@ -131,12 +129,9 @@ class Budget:
 
     def spent(self) -> Mapping[str, Spend]:
         """Return the amounts of this hour and day, with the estimates of calls in flight."""
-
-        def read() -> Mapping[str, Spend]:
-            with self._totals() as db:
-                return {period[0]: _read(db, period) for period in self._periods()}
-
-        return self._worker.submit(read).result()
+        self._worker.submit(lambda: None).result()
+        with self._totals() as db:
+            return {period[0]: _read(db, period) for period in self._periods()}
 
     def close(self) -> None:
         if self._file is not None:
@@ -212,7 +207,7 @@ def _read(db: sqlite3.Connection, period: tuple[str, int]) -> Spend:
 
 def _write(db: sqlite3.Connection, periods: _Periods, amount: Spend) -> None:
     for name, start in periods:
-        db.execute(_ADD, (name, start, *astuple(amount)))
+        db.execute(_ADD, (name, start, *amount))
         db.execute(_FORGET, (start - _KEPT_S,))
 
 

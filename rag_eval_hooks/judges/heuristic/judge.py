@@ -170,10 +170,9 @@ class HeuristicJudge:
             readings.append(read(Sentence(text), case.chunks, case.asked))
             if at % _PAUSE_EVERY == 0:
                 await asyncio.sleep(0)
+        found = [reading.support for reading in readings]
         if self._entailer is not None:
             found = await with_entailment(self._entailer, readings)
-        else:
-            found = [reading.support for reading in readings]
         return tuple(found if self._calibration is None else map(self._calibration.judged, found))
 
     async def warm_up(self) -> None:
