@@ -24,8 +24,8 @@ from typing import Any, Final
 from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks.findings import Finding, Findings, Support, made
 from rag_eval_hooks.judges.calibration import agreement
-from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
+from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.text.folding import content_tokens
 from rag_eval_hooks.text.refusals import refusal

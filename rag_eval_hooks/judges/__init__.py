@@ -96,8 +96,8 @@ def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
     """Create the judge named in `config.judge`. `options` apply to judges with an endpoint."""
     name, model = JUDGES.parts(config.judge)
     if name in ("heuristic", "nli"):
-        from rag_eval_hooks.judges.heuristic import HeuristicJudge
         from rag_eval_hooks.judges.heuristic.entailment import Entailer
+        from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 
         return HeuristicJudge(Entailer(model) if model else None)
     from rag_eval_hooks.judges.memo import Memo

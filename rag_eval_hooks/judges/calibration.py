@@ -79,10 +79,9 @@ class Calibration:
 class Agreement:
     """Measures how well probabilities agree with human labels.
 
-    `auroc` is the chance that a true claim has a higher probability than a false claim. A tie
-    counts as half. `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982).
-    `cut` maximizes the balanced accuracy. `curve` lists mean probability, share of true labels, and
-    size for ten bins of equal size.
+    `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982). `cut` maximizes
+    the balanced accuracy. `curve` lists mean probability, share of true labels, and size for each
+    bin.
     """
 
     labels: int

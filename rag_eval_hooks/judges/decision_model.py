@@ -31,13 +31,7 @@ _TYPESAFE: Final = "https://api.typesafe.ai/v1"
 
 class DecisionModel(ModelAdapter, ABC):
     async def complete(self, system: str, state: str, questions: Sequence[Question]) -> str:
-        """Return a JSON list: the probabilities for each question, or null without valid answer.
-
-        Raises:
-            TooLongError: The request is too long for the model.
-            ReplyError: The reply holds no answers.
-            JudgeError: The model is unreachable, timed out, or rejected the request.
-        """
+        """Return a JSON list: the probabilities for each question, or null without valid answer."""
         named = {str(number): one for number, one in enumerate(questions, start=1)}
         texts = (system, state, *(one["instructions"] for one in questions))
         try:
@@ -107,9 +101,8 @@ def _openai(name: str, question: Question) -> dict[str, Any]:
     asked = {"type": kind, "name": name, "instructions": question["instructions"]}
     if kind == "noul":
         return {**asked, "type": "predicate"}
-    if kind == "choice":
-        return {**asked, "choices": [{"value": option} for option in options]}
-    return {**asked, "levels": [{"label": option} for option in options]}
+    key, label = ("choices", "value") if kind == "choice" else ("levels", "label")
+    return {**asked, key: [{label: option} for option in options]}
 
 
 def _root(keywords: Mapping[str, Any], model: str) -> str | None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from dataclasses import field as option
-from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -29,7 +28,6 @@ except ImportError as missing:
 _OPENAI: Final = "https://api.openai.com/v1"
 _LONGEST_PAUSE: Final = 60.0
 _FIRST_FAILURE: Final = 300
-_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +40,7 @@ class ClientOptions(CallLimits):
 
     base_url: str | None = None
     api_key: str | None = option(default=None, repr=False)
-    headers: Mapping[str, str] = option(default_factory=lambda: _EMPTY, repr=False)
+    headers: Mapping[str, str] = option(default_factory=dict, repr=False)
     timeout: float = 30.0
     retries: int = 3
 

@@ -55,7 +55,11 @@ class Memo:
         self._texts: OrderedDict[bytes, str] = OrderedDict()
         self._incidents = Incidents()
         self._failures = 0
-        self._file = None if path is None else _file_in(Path(path))
+        self._file = None
+        if path is not None:
+            if Path(path).is_file():
+                raise ConfigError("judge_memo", str(path), "the path of a folder")
+            self._file = SqliteFile(Path(path, _FILE), (_TABLE,), patience=_BUSY_S)
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
 
     async def recall(self, key: bytes) -> str | None:
@@ -126,14 +130,3 @@ def memo_key(model: str, scope: str, asked: object) -> bytes:
     """Hash the model and the complete request as JSON."""
     whole = json.dumps([model, scope, asked])
     return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
-
-
-def _file_in(folder: Path) -> SqliteFile:
-    try:
-        # In this order, because another process may create the folder in between.
-        usable = not folder.exists() or folder.is_dir()
-    except OSError:
-        usable = False
-    if not usable:
-        raise ConfigError("judge_memo", str(folder), "the path of a folder")
-    return SqliteFile(folder / _FILE, (_TABLE,), patience=_BUSY_S)

@@ -156,7 +156,7 @@ def tail_scorer(
     asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
     if not asked:
         return None
-    from rag_eval_hooks.judges.heuristic import HeuristicJudge
+    from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 
     cheap = {one.id: one for one in known if _needs_only(HeuristicJudge.makes, one, incidents)}
     for metric, number in asked.items():

@@ -14,8 +14,8 @@ import pytest
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, TokenScore, made
 from rag_eval_hooks.judges import TokenScorer
-from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
+from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 from rag_eval_hooks.judges.hugging_face import BertScorer
 from tests.support.judge_task import JudgeTask
 from tests.support.optional import require

@@ -19,7 +19,7 @@ from rag_eval_hooks.capture.records import Interaction
 from rag_eval_hooks.delivery.codec import evaluation_to_text, from_text
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.heuristic import HeuristicJudge
+from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.redaction import MARGIN, Match, Redactor, choose_redactor
 from rag_eval_hooks.redaction.patterns import Patterns

@@ -25,7 +25,7 @@ from rag_eval_hooks.judges.calibration import (
     agreement,
     fitted,
 )
-from rag_eval_hooks.judges.heuristic import HeuristicJudge
+from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.reference import claims
 from rag_eval_hooks.sample import Sample
 from tests.support.scripts import run_script
