@@ -53,25 +53,17 @@ def test_doctor_without_settings_finds_nothing_wrong(tmp_path: Path) -> None:
     assert "failed" not in text
 
 
-@pytest.mark.parametrize(
-    ("package", "version", "asks"),
-    [
-        ("openai", "0.28.1", "openai>=1.60"),
-        ("llama-index-core", "0.15.0", "llama-index-core<0.15,>=0.12.37"),
-    ],
-)
 def test_doctor_with_an_unserved_version_fails_and_names_the_served_ones(
-    package: str, version: str, asks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    info = tmp_path / f"{package.replace('-', '_')}-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+    (info := tmp_path / "openai-0.28.1.dist-info").mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: openai\nVersion: 0.28.1\n")
     monkeypatch.syspath_prepend(tmp_path)
     code, checks = results(tmp_path, **QUIET)
     assert code == 1
     assert checks["versions"]["status"] == "failed"
-    assert f"{package} {version}" in checks["versions"]["text"]
-    assert checks["versions"]["advice"] == f'pip install "{asks}"'
+    assert "openai 0.28.1" in checks["versions"]["text"]
+    assert checks["versions"]["advice"] == 'pip install "openai>=1.60"'
 
 
 def test_doctor_tries_judge_and_receiver_and_writes_nothing(
@@ -149,8 +141,3 @@ def test_doctor_names_a_receiver_that_takes_no_span(tmp_path: Path) -> None:
         assert code == 1
         assert words in rows["receiver of spans"]["text"]
         assert "port 4317 gRPC" in rows["receiver of spans"]["advice"]
-
-
-def test_doctor_with_wrong_arguments_is_wrong_use(tmp_path: Path) -> None:
-    for arguments in [["--set", "x"], ["--otlp-endpoint", "h:1"]]:
-        assert doctor(tmp_path, *arguments)[0] == 2

@@ -244,17 +244,17 @@ def test_the_first_evaluation_blocks_no_event_loop(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("receiver", "is_told"), [("", True), ("sinks=[]", False)])
-def test_scores_that_nobody_receives_are_warned_of_once(receiver: str, is_told: bool) -> None:
+def test_scores_that_nobody_receives_are_warned_of_once(
+    receiver: str, is_told: bool, tmp_path: Path
+) -> None:
     script = f"""
-from rag_eval_hooks import RagEval
-with RagEval(lambda sample: 0.5, {receiver}) as evals:
-    evals.evaluate(question="q")
-    for _ in range(3):
-        evals.submit(question="q", contexts=["c"], answer="a")
-    evals.flush(60)
-"""
-    command = [sys.executable, "-c", script]
-    ended = subprocess.run(
-        command, check=True, timeout=PATIENCE, stderr=subprocess.PIPE, text=True, env=environment()
-    )
-    assert ended.stderr.count("there is no sink and no tracer provider") == is_told
+    import logging, sys
+    from rag_eval_hooks import RagEval
+    logging.basicConfig(stream=sys.stdout)
+    with RagEval(lambda sample: 0.5, {receiver}) as evals:
+        for _ in range(3):
+            evals.submit(question="q", contexts=["c"], answer="a")
+        evals.flush(60)
+    """
+    told = run_script(tmp_path, script)
+    assert told.count("there is no sink and no tracer provider") == is_told

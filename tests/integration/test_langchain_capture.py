@@ -149,30 +149,22 @@ def test_the_answer_is_read_in_every_form(world: World) -> None:
         assert asked(world, "q", outputs).answer == answer, outputs
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        [{"page_content": "one", "metadata": {"n": 1}}],
-        [{"text": "one", "score": 0.5}],
-        [ONE, None],
-        [None, (ONE, 0.5)],
-    ],
-)
 @pytest.mark.parametrize("handed_on", [False, True])
-def test_documents_under_their_name_are_found_in_every_form(
-    value: Any, handed_on: bool, world: World
-) -> None:
+def test_documents_under_their_name_are_found_in_every_form(handed_on: bool) -> None:
     """Mappings, by name, with gaps; a step that hands them on has found nothing."""
+    mappings = [{"page_content": "one", "metadata": {"n": 1}}], [{"text": "one", "score": 0.5}]
+    for value in (*mappings, [ONE, None], [None, (ONE, 0.5)]):
 
-    def answer(_: Any) -> str:
-        step: Any = RunnableLambda(lambda given: given if handed_on else {"docs": value})
-        if handed_on:
-            Fixed(documents=[TWO]).invoke(QUERY)
-        step.invoke({"docs": value} if handed_on else "q")
-        return "a"
+        def answer(_: Any, value: Any = value) -> str:
+            step: Any = RunnableLambda(lambda given: given if handed_on else {"docs": value})
+            if handed_on:
+                Fixed(documents=[TWO]).invoke(QUERY)
+            step.invoke({"docs": value} if handed_on else "q")
+            return "a"
 
-    RunnableLambda(answer).invoke("q", config(world))
-    assert texts(only(world)) == (["two"] if handed_on else ["one"])
+        RunnableLambda(answer).invoke("q", config(world := World()))
+        assert texts(only(world)) == (["two"] if handed_on else ["one"]), value
+        world.close()
 
 
 # Where question and answer stand.

