@@ -7,8 +7,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
-from operator import attrgetter
-from typing import Any, Final, Self
+from typing import Any, Self
 from uuid import UUID
 
 from rag_eval_hooks.context import Context, contexts_of
@@ -29,7 +28,6 @@ _OTHER_NAMES = {
     "response": "answer",
     "reference_context_ids": "reference_ids",
 }
-_TEXT: Final = attrgetter("text")
 _TEXTS = ("question", "answer", "reference")
 _IDS = ("question_id", "session_id", "user_id")
 _NAMES = ("error_type", "trace_id", "span_id", "workflow", "response_id", "sample_id")
@@ -122,14 +120,14 @@ class Sample:
     @property
     def cut_parts(self) -> tuple[str, ...]:
         """Incomplete parts: `question`, `contexts`, `answer` or `prompt`."""
-        cut = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in self.truncated}
-        return tuple(part for part in _PARTS if part in cut)
+        return tuple(
+            part for part in _PARTS if any(name.startswith(part) for name in self.truncated)
+        )
 
     @property
     def chars(self) -> int:
-        texts = [self.question, self.answer or "", self.reference or ""]
-        texts += map(_TEXT, self.contexts or ())
-        return sum(map(len, texts))
+        own = len(self.question) + len(self.answer or "") + len(self.reference or "")
+        return own + sum(len(context.text) for context in self.contexts or ())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sample as plain types. Fields with their default value are omitted."""
@@ -210,27 +208,21 @@ class Field(StrEnum):
 def _check_fields(sample: Sample) -> None:
     if sample.question is None:
         raise wrong_type("question", "str", None, "Pass the user's question.")
-    _check_ids(sample)
-    for name in (*_TEXTS, *_NAMES):
+    for name in _IDS:
+        if isinstance(value := getattr(sample, name), int | UUID):
+            object.__setattr__(sample, name, str(value))
+    for name in (*_TEXTS, *_IDS, *_NAMES):
         check_type(name, getattr(sample, name), str, "str")
+    for name, digits in (("trace_id", 32), ("span_id", 16)):
+        if not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", getattr(sample, name) or "0" * digits):
+            shown = f"It is {getattr(sample, name)!r:.60}."
+            raise InputError(f"{name} must be {digits} hex digits.", shown)
     check_type("metadata", sample.metadata, Mapping, "a mapping")
     check_number("latency", sample.latency, "a number of seconds, 0 or more", least=0)
     check_number("ended_at", sample.ended_at, "nanoseconds since the epoch, as of time.time_ns()")
     if isinstance(sample.contexts, str):
         advice = "Put the text into a list."
         raise wrong_type("contexts", "a sequence of texts or documents", sample.contexts, advice)
-
-
-def _check_ids(sample: Sample) -> None:
-    for name, digits in (("trace_id", 32), ("span_id", 16)):
-        if isinstance(value := getattr(sample, name), int):
-            object.__setattr__(sample, name, f"{value:0{digits}x}")
-        elif isinstance(value, str) and not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", value):
-            raise InputError(f"{name} must be {digits} hex digits.", f"It is {value!r:.60}.")
-    for name in _IDS:
-        if isinstance(value := getattr(sample, name), int | UUID):
-            object.__setattr__(sample, name, str(value))
-        check_type(name, getattr(sample, name), str, "str")
 
 
 def texts_of(name: str, values: Any) -> tuple[str, ...]:
