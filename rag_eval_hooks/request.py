@@ -79,14 +79,6 @@ class Ending:
         return cls(Column.DROPPED, reason)
 
     @classmethod
-    def failed(cls, cause: Cause) -> Ending:
-        return cls(Column.FAILED, cause.value)
-
-    @classmethod
-    def sampled_out(cls, decision: Decision) -> Ending:
-        return cls(Column.SAMPLED_OUT, decision.because, probability=decision.probability)
-
-    @classmethod
     def of(cls, evaluation: Evaluation) -> Ending:
         if evaluation.scores:
             if evaluation.lacks_judge:

@@ -78,7 +78,8 @@ class Processor(Observer):
         request.decision = decision
         self._pipeline.books.note("decisions", decision.reason)
         if not decision.sampled:
-            return Ending.sampled_out(decision)
+            chance = decision.probability
+            return Ending(Column.SAMPLED_OUT, decision.because, probability=chance)
         if self._limit.active:
             if (share := self._limit.admit()) is None:
                 self._pipeline.books.note("decisions", RATE_LIMIT)
@@ -119,7 +120,7 @@ class Processor(Observer):
             raise
         except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
             self._parts.incidents.report("evaluation", error)
-            ending = Ending.failed(Cause.METRIC_FAILED)
+            ending = Ending(Column.FAILED, Cause.METRIC_FAILED.value)
         self._observers.settle(request, ending)
 
     def end(self, request: Request) -> None:
