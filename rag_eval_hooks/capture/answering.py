@@ -1,21 +1,25 @@
-"""Selects the model calls that produced the answer."""
+"""Finds question and answer of a request, and the model calls that produced the answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from rag_eval_hooks.capture.records import Interaction, Run, RunKind
+from rag_eval_hooks.capture.passages import Prompts, distinct
+from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.rows import texts_in
 from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctive
-
-__all__ = ["answering_calls"]
 
 _PREFIX = 160
 """A prompt quotes an output if the prompt contains this many leading characters of the output."""
 _MAX_CALLS = 200
 """Maximum number of recent model calls whose outputs are searched for in later prompts."""
 _MIN_OUTPUT = 3
+
+
+_MAX_QUERIES = 8
+_LABEL_ENDS = (":", "\uff1a", ">", "\n")
+"""Ends of labels before an answer, such as `Answer:` and `</think>`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +36,8 @@ class AnsweringCalls:
 def answering_calls(
     interaction: Interaction, answer: str, retrieved: Sequence[str]
 ) -> AnsweringCalls:
-    """Return the calls that produced the answer, and the calls whose outputs they quote, in order.
-
-    `retrieved` contains texts normalized by `fold`.
-    """
-    calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and r.prompt]
+    """Return the calls that produced the answer, and the calls that they quote, in order."""
+    calls = [run for run in interaction.models if run.prompt]
     calls = [r for r in calls if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))]
     folded = {text: fold(text) for text in {text for run in calls for text in run.prompt}}
     prompts = {run: " ".join([folded[text] for text in run.prompt]) for run in calls}
@@ -59,10 +60,7 @@ class _Quotes:
         self._outputs = {call: _outputs(call) for call in list(prompts)[-_MAX_CALLS:]}
 
     def calls_behind(self, answering: Sequence[Run]) -> list[Run]:
-        """Return the answering calls and, recursively, the calls whose outputs they quote.
-
-        Calls of one synthesizer or one batch always belong together.
-        """
+        """Return the answering calls and, recursively, the calls that they quote or belong to."""
         made = self._with_siblings(answering)
         waiting = list(made)
         while waiting:
@@ -177,3 +175,120 @@ def _parts_of(answer: str, outputs: Set[str]) -> Set[str]:
     short = {output for output in sayable if contains_word(rest, output) >= 0}
     left = _without(rest, sorted(short, key=len, reverse=True)).strip()
     return long | short if short and 2 * len(left) <= len(rest) else long
+
+
+def question_of(interaction: Interaction) -> tuple[str, str]:
+    """Return the question or "", and its source: `recorded`, `input`, `prompt` or `query`."""
+    root = interaction.root
+    asked = queries(interaction)
+    if root.query:
+        return root.query, "recorded" if root.kind is RunKind.MANUAL else "input"
+    if interaction.asked:
+        return _used_input(interaction, asked)
+    if left := _left_in_state(interaction, asked):
+        # With several texts the question is unknown, and a query is not a question.
+        return left[0] if len(left) == 1 else "", "input"
+    return next(iter(asked), ""), "query"
+
+
+def queries(interaction: Interaction) -> list[str]:
+    asked = dict.fromkeys(run.query for run in _outer_retrievers(interaction) if run.query)
+    return list(asked)[:_MAX_QUERIES]
+
+
+def _outer_retrievers(interaction: Interaction) -> list[Run]:
+    runs = (run for run in interaction.runs[1:] if run.kind is RunKind.RETRIEVER)
+    return [run for run in runs if not run.within(RunKind.RETRIEVER)]
+
+
+def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, str]:
+    """Return the input text that reached a retriever or a model, else the longest text."""
+    if used := _used(interaction, interaction.asked, asked):
+        return max(used, key=len), "prompt"
+    longest = max(interaction.asked, key=len)
+    if asked and not is_distinctive(fold(longest)):
+        return asked[0], "query"
+    return longest, "input"
+
+
+def _used(interaction: Interaction, texts: Iterable[str], asked: Sequence[str]) -> list[str]:
+    folded = {text: fold(text) for text in texts}
+    places = list(map(fold, asked))
+    long = {text: one for text, one in folded.items() if is_distinctive(one)}
+    if exact := [text for text, one in folded.items() if one in places]:
+        return exact
+    if part := [text for text, one in long.items() if any(one in place for place in places)]:
+        return part
+    prompts = [fold("\n".join(run.prompt)) for run in interaction.runs if run.prompt]
+    return [text for text, one in long.items() if any(one in prompt for prompt in prompts)]
+
+
+def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
+    """Return the state texts that a retriever or prompt received, else all state texts."""
+    if not interaction.kept:
+        return []
+    lists = interaction.lists_of(Origin.DOCUMENTS)
+    documents = {fold(context.text) for found in lists for context in found.contexts}
+    documents = set(filter(is_distinctive, documents))
+    texts = [text for text in interaction.kept if not any(d in fold(text) for d in documents)]
+    return _used(interaction, texts, asked) or texts
+
+
+def condensed_question(interaction: Interaction, question: str) -> str | None:
+    """Return the only query if a model derived it from the question."""
+    asked = _outer_retrievers(interaction)
+    query = next((run.query for run in asked if run.query), "")
+    is_alone = all(run.query in (query, "", None) for run in asked)
+    if query in ("", question) or not is_alone or any(run.within(RunKind.TOOL) for run in asked):
+        return None
+    return query
+
+
+def answer_of(interaction: Interaction) -> str | None:
+    root = interaction.root
+    if root.text is not None and not interaction.candidates:
+        return root.text
+    if root.kind is RunKind.MANUAL:
+        gave = (run for run in reversed(interaction.runs) if run.parent is root)
+        last = next((run for run in gave if run.text is not None or run.text_unknown), None)
+        answer = None if last is None else last.text
+    else:
+        answer = _said(interaction)
+    return next((text for text in (answer, root.text) if text is not None), interaction.structured)
+
+
+def _said(interaction: Interaction) -> str | None:
+    """Return the root's text that contains a model's reply or the end of a reply."""
+    root = interaction.root
+    calls = [run for run in interaction.models if (run.text or "").strip()]
+    if root.text and any(holds_reply(root.text, c) or root.text in (c.text or "") for c in calls):
+        return root.text
+    texts = [text for text in interaction.candidates if text.strip()]
+    said = [(c, text) for c in reversed(calls) for text in texts if _is_last_part(text, c)]
+    # A reply may be given out both whole and without its label.
+    labeled = (text for c, text in said if any(holds_reply(one, c) for one in texts))
+    if (parsed := next(labeled, None)) is not None:
+        return parsed
+    said += [(c, text) for c in reversed(calls) for text in texts if holds_reply(text, c)]
+    if len(said) > 1:
+        said.sort(key=lambda one: -calls.index(one[0]))
+        said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
+        said = [(c, text) for c, text in said if text in interaction.written] or said
+    return said[0][1] if said else None
+
+
+def holds_reply(text: str, call: Run) -> bool:
+    return bool(call.text and call.text in text)
+
+
+def _is_last_part(text: str, call: Run) -> bool:
+    before, found, after = (call.text or "").rpartition(text)
+    is_behind = bool(found and before) and not after.strip()
+    return is_behind and before.rstrip(" *_").endswith(_LABEL_ENDS)
+
+
+def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> bool:
+    prompt = fold(" ".join(call.prompt))
+    for said in filter(is_distinctive, (fold(one.text or "") for one in calls if one is not call)):
+        prompt = prompt.replace(said, " ")
+    return bool(Prompts([prompt]).place(distinct(interaction.lists)))

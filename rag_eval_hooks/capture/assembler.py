@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 import functools
+import math
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.content import Contents
-from rag_eval_hooks.capture.contexts import find_contexts
-from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
-from rag_eval_hooks.capture.question_answer import (
+from rag_eval_hooks.capture.answering import (
     answer_of,
     condensed_question,
     holds_reply,
     queries,
     question_of,
 )
+from rag_eval_hooks.capture.content import Contents
+from rag_eval_hooks.capture.contexts import find_contexts
+from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.sample_texts import SampleTexts
+from rag_eval_hooks.capture.text_forms import words
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, Redactor, Session
-from rag_eval_hooks.sample import Sample, Status
+from rag_eval_hooks.redaction.redactor import CutText
+from rag_eval_hooks.sample import Context, Sample, Status
 
-__all__ = ["Assembler", "interaction_of", "traits_of_interaction"]
-
-_FRAMEWORK_KEYS = frozenset(
-    f"{owner}_{key}"
-    for owner, keys in {
-        "ls": "provider model_name model_type temperature max_tokens stop method integration "
-        "integration_version agent_type structured_output_format invocation_params modality "
-        "vector_store_provider embedding_provider retriever_name run_depth",
-        "lc": "agent_name versions source",
-        "langgraph": "step node triggers path checkpoint_ns version plan host api_url request_id "
-        "auth_user auth_user_id auth_permissions",
-        "checkpoint": "id ns map",
-    }.items()
-    for key in keys.split()
+_FRAMEWORK_KEY = re.compile(
+    "ls_(provider|model_name|model_type|temperature|max_tokens|stop|method|integration"
+    "|integration_version|agent_type|structured_output_format|invocation_params|modality"
+    "|vector_store_provider|embedding_provider|retriever_name|run_depth)"
+    "|lc_(agent_name|versions|source)|checkpoint_(id|ns|map)"
+    "|langgraph_(step|node|triggers|path|checkpoint_ns|version|plan|host|api_url|request_id"
+    "|auth_user|auth_user_id|auth_permissions)"
 )
 """Metadata keys that LangChain, LangGraph and their servers set."""
+_MOST_IDS = 1000
 Golden: TypeAlias = Callable[[Sample], Sample]
 """Adds the golden reference to a sample whose question is a golden question."""
 
@@ -77,12 +77,8 @@ class Assembler:
         trace_id: str | None = None,
         span_id: str | None = None,
     ) -> Sample:
-        """Return the sample of a finished request, redacted by the session.
-
-        Raises:
-            RedactionError: Redaction failed, so the text must not be used.
-        """
-        texts = SampleTexts(self._max_chars, interaction.cut_texts, session, redacts=self.redacts)
+        """Return the redacted sample of a finished request, or raise `RedactionError`."""
+        texts = SampleTexts(self._max_chars, session, redacts=self.redacts)
         root, given = interaction.root, interaction.metadata
         answer = answer_of(interaction)
         question, question_source = question_of(interaction)
@@ -115,30 +111,15 @@ class Assembler:
         )
 
     def own(self, sample: Sample, session: Session | None = None) -> Sample:
-        """Return the application's sample, redacted by this session or a new one.
-
-        Raises:
-            RedactionError: Redaction failed, so the text must not be used.
-        """
         return self._redactor.sample(self._golden(sample), session)
 
     def reference(self, text: str | None) -> str | None:
-        """Cut a reference to the limit. The reference arrives after its sample was redacted.
-
-        Raises:
-            RedactionError: The reference contains text to redact. Its placeholders would differ
-                from the sample's placeholders, so the texts could not be compared.
-        """
+        """Cut a reference that arrives after its sample was redacted, or raise `RedactionError`."""
         if isinstance(text, str) and self._redactor.holds(text[: self.text_chars]):
             raise RedactionError("the reference contains text to redact")
         return text[: self._max_chars] if isinstance(text, str) else text
 
     def label(self, text: str | None) -> str | None:
-        """Return a feedback's label, redacted and cut to the limit.
-
-        Raises:
-            RedactionError: Redaction failed, so the text must not be used.
-        """
         if not isinstance(text, str):
             return text
         return self.session().text("answer", text[: self.text_chars])[: self._max_chars]
@@ -158,13 +139,17 @@ class Assembler:
 
 
 def _with_reference(question: str, given: Mapping[str, Any]) -> Sample:
-    known, ids = (*OWN_KEYS, *_FRAMEWORK_KEYS), given.get("reference_ids")
+    ids = given.get("reference_ids")
     return Sample(
         question=question,
         reference=_text(given, "reference"),
         reference_ids=tuple(ids) if isinstance(ids, list | tuple) else None,
         question_id=_text(given, "question_id"),
-        metadata={key: value for key, value in given.items() if key not in known},
+        metadata={
+            key: value
+            for key, value in given.items()
+            if not (key in OWN_KEYS or _FRAMEWORK_KEY.fullmatch(str(key)))
+        },
     )
 
 
@@ -191,8 +176,7 @@ def _to_come(interaction: Interaction, answer: str | None) -> set[str]:
 
 
 def _response_id(interaction: Interaction, answer: str | None) -> str | None:
-    """Return the id of the reply that contains the answer, or of the only reply."""
-    calls = [run for run in interaction.runs if run.kind is RunKind.MODEL]
+    calls = interaction.models
     if len(calls) > 1:
         calls = [call for call in reversed(calls) if holds_reply(answer or "", call)]
     value = calls[0].facts.get(semconv.GEN_AI_RESPONSE_ID) if calls else None
@@ -229,22 +213,125 @@ def interaction_of(sample: Sample) -> Interaction:
         status=sample.status,
         kept_chars=sample.chars,
     )
-    root = Run(
-        sample.sample_id,
-        RunKind.MANUAL,
-        sample.workflow or "sample",
-        None,
-        interaction,
-        start,
-        end=end,
-    )
+    name = sample.workflow or "sample"
+    root = Run(sample.sample_id, RunKind.MANUAL, name, None, interaction, start, end=end)
     root.query, root.text, root.error_type = sample.question, sample.answer, sample.error_type
     interaction.runs.append(root)
     if sample.contexts is not None:
-        retrieval = Run(
-            object(), RunKind.RETRIEVER, "contexts", root, interaction, start, end=start
-        )
+        kind = RunKind.RETRIEVER
+        retrieval = Run(object(), kind, "contexts", root, interaction, start, end=start)
         retrieval.query = sample.question
         interaction.runs.append(retrieval)
         interaction.lists.append(DocumentList(retrieval, sample.contexts, Origin.STATED))
     return interaction
+
+
+class SampleTexts:
+    """Builds the values of a sample's fields, and records the names of cut fields.
+
+    Redaction reads `MARGIN` characters beyond the limit, to recognize a value that crosses it.
+    """
+
+    def __init__(self, limit: int, session: Session, *, redacts: bool) -> None:
+        self._limit = limit
+        self._session = session
+        self._redacts = redacts
+        self._read = limit + MARGIN * redacts
+        self._cut_fields: list[str] = []
+
+    def text(self, field: str, text: str) -> str:
+        is_cut = self._is_cut(text)
+        redact = self._session.cut_text if is_cut and self._redacts else self._session.text
+        return self._limited(field, redact(field, text[: self._read]), is_cut)
+
+    def optional(self, field: str, text: str | None) -> str | None:
+        return None if text is None else self.text(field, text)
+
+    def identity(self, field: str, text: str | None) -> str | None:
+        if text is None or not self._redacts:
+            return self.optional(field, text)
+        is_cut = self._is_cut(text)
+        redacted = self._session.identity(field, text[: self._read], is_cut=is_cut)
+        return self._limited(field, redacted or "", is_cut)
+
+    def contexts(
+        self, contexts: tuple[Context, ...] | None, answer: str, lists: Iterable[DocumentList]
+    ) -> tuple[Context, ...] | None:
+        if contexts is None:
+            return None
+        if len(contexts) > limits.CONTEXTS:
+            contexts = _likeliest(contexts, answer, limits.CONTEXTS, lists)
+            self._cut_fields.append("contexts")
+        return tuple(
+            replace(
+                context,
+                text=self.text(f"contexts[{index}].text", context.text),
+                id=self._session.value(f"contexts[{index}].id", context.id),
+                metadata=self.metadata(f"contexts[{index}].metadata", context.metadata),
+            )
+            for index, context in enumerate(contexts)
+        )
+
+    def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return metadata with its texts cut, without values that are too large."""
+        kept: dict[str, Any] = {}
+        for key, value in values.items():
+            name = f"{field}.{key}"
+            if isinstance(value, str):
+                value = self.text(name, value)
+            elif _is_small(value, self._read):
+                value = self._session.value(name, value) if self._redacts else value
+                value = self._limited(name, value, False) if isinstance(value, str) else value
+            if isinstance(value, str) or _is_small(value, self._limit):
+                kept[self._session.text(field, str(key)) if self._redacts else key] = value
+            else:
+                self._cut_fields.append(name)
+        return kept
+
+    def ids(self, field: str, ids: Sequence[str] | None) -> tuple[str, ...] | None:
+        return None if ids is None else tuple(self.text(field, one) for one in ids[:_MOST_IDS])
+
+    def truncated(self, more: Iterable[str]) -> tuple[str, ...]:
+        names = dict.fromkeys((*self._cut_fields, *more))
+        return tuple(self._session.text("truncated", name) for name in names)
+
+    def _is_cut(self, text: str) -> bool:
+        return len(text) > self._read or isinstance(text, CutText)
+
+    def _limited(self, field: str, text: str, is_cut: bool) -> str:
+        if is_cut or len(text) > self._limit:
+            self._cut_fields.append(field)
+        return text[: self._limit]
+
+
+def _is_small(value: Any, most: int) -> bool:
+    if isinstance(value, int | float | bool | None):
+        return True
+    try:
+        return len(repr(value)) <= most
+    except Exception:  # noqa: BLE001 - the host's edge: its object is dropped and noted
+        return False
+
+
+def _likeliest(
+    contexts: tuple[Context, ...], answer: str, most: int, lists: Iterable[DocumentList]
+) -> tuple[Context, ...]:
+    """Return the contexts that most likely support the answer, in their order.
+
+    Rare words of the answer count most, then the rank, then the last search of an agent.
+    """
+    said, texts = set(words(answer)), [context.text.lower() for context in contexts]
+    held = [[word for word in said if word in text] for text in texts]
+    times = Counter(word for words_held in held for word in words_held)
+    # Exact sums: equal words weigh the same in any order.
+    weights = [math.fsum(1 / times[word] for word in words_held) for words_held in held]
+    # Sources of an answer may join several searches.
+    searches = [found.contexts for found in lists if found.origin is not Origin.SOURCES]
+    ranks = {one.id or one.text: rank for found in searches for rank, one in enumerate(found)}
+
+    def order(index: int) -> tuple[float, int, int]:
+        context = contexts[index]
+        return weights[index], -ranks.get(context.id or context.text, index), index
+
+    ranked = sorted(range(len(contexts)), key=order)
+    return tuple(contexts[index] for index in sorted(ranked[-most:]))

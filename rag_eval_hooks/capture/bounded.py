@@ -11,8 +11,6 @@ from typing import TypeVar
 
 from rag_eval_hooks.capture.records import Interaction, RunKind
 
-__all__ = ["EndedIds", "OpenInteractions", "oldest", "remember"]
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -26,18 +24,20 @@ _MAX_CHARS = 400_000_000
 
 def remember(known: dict[K, V], key: K, value: V, most: int) -> None:
     known[key] = value
-    while len(known) > most:
-        try:
-            known.pop(next(iter(known)), None)
-        except (StopIteration, RuntimeError):
-            # Another thread is changing the map and keeps it small.
-            return
+    while len(known) > most and (first := _first(known)) is not None:
+        known.pop(first[0], None)
 
 
 def oldest(known: Mapping[K, V]) -> V | None:
+    first = _first(known)
+    return None if first is None else first[1]
+
+
+def _first(known: Mapping[K, V]) -> tuple[K, V] | None:
     try:
-        return next(iter(known.values()))
-    except (StopIteration, RuntimeError):
+        return next(iter(known.items()), None)
+    except RuntimeError:
+        # Another thread is changing the map and keeps it small.
         return None
 
 
@@ -52,13 +52,9 @@ class EndedIds:
         remember(self._times, run_id, (now, is_root), _MOST_IDS)
         # Two per new entry, so that no entry stays forever.
         for _ in range(2):
-            try:
-                first, (ended, _) = next(iter(self._times.items()))
-            except (StopIteration, RuntimeError):
-                return
-            if now - ended < _REMEMBERED_S:
-                return
-            self._times.pop(first, None)
+            first = _first(self._times)
+            if first is not None and now - first[1][0] >= _REMEMBERED_S:
+                self._times.pop(first[0], None)
 
     def forget(self, run_id: Hashable) -> None:
         self._times.pop(run_id, None)
@@ -96,12 +92,7 @@ class OpenInteractions(dict[Hashable, Interaction]):
 
 
 def _is_left(interaction: Interaction) -> bool:
-    """Return whether the task that started an open request can no longer finish the request.
-
-    A stream stays open, because another task may continue to read the stream. A single model call
-    is never a sample, so the call ends with its task. A batch reports its start in a separate task,
-    which shows no cancellation. A batch stays open while the object that reports it is alive.
-    """
+    """Return whether the task that started an open request can no longer finish the request."""
     held = interaction.task
     if held is None:
         return False

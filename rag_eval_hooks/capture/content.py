@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks import semconv
@@ -13,11 +14,8 @@ from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.redaction.redactor import STRUCTURE, Content, CutText
 from rag_eval_hooks.sample import Context
 
-__all__ = ["Contents", "content_of", "marked", "plain", "request_content"]
-
 Contents: TypeAlias = dict[str, Content]
 """Span attributes before JSON encoding, so that redaction can process each part."""
-_Text: TypeAlias = str | CutText
 _CUT: Final = " [...]"
 _SYSTEM: Final = ("system", "developer")
 _FINISH_REASONS: Final = {
@@ -29,10 +27,6 @@ _FINISH_REASONS: Final = {
 }
 
 
-def marked(text: str | None, cut_texts: Set[str]) -> _Text | None:
-    return CutText(text) if text is not None and text in cut_texts else text
-
-
 def plain(values: Mapping[str, Content], longest: int) -> dict[str, str | int | float | bool]:
     return {key: _written(value, longest) for key, value in values.items()}
 
@@ -40,7 +34,7 @@ def plain(values: Mapping[str, Content], longest: int) -> dict[str, str | int | 
 def _written(value: Content, longest: int) -> str | int | float | bool:
     if isinstance(value, int | float):
         return value
-    if isinstance(value, str | CutText):
+    if isinstance(value, str):
         return str(_shortened(value, longest))
     # Shorten the texts, then drop items, so that the JSON is valid at any length.
     each = longest
@@ -66,11 +60,11 @@ def _shortened(value: Any, longest: int) -> Any:
         }
     if isinstance(value, list | tuple):
         return [_shortened(item, longest) for item in value]
-    text = encodable(value.text if isinstance(value, CutText) else str(value))
+    text = encodable(str(value))
     return text if len(text) <= longest else text[: max(0, longest - len(_CUT))] + _CUT[:longest]
 
 
-def request_content(question: _Text | None, answer: _Text | None) -> Contents:
+def request_content(question: str | None, answer: str | None) -> Contents:
     return _present(
         {
             semconv.INPUT_VALUE: question,
@@ -88,12 +82,10 @@ def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Cont
         return _model_content(run)
     if run.kind is not RunKind.TOOL:
         return {}
-    arguments, result = (run.span_content.get(key) for key in ("arguments", "result"))
-    cut_texts = run.interaction.cut_texts
     return _present(
         {
-            semconv.GEN_AI_TOOL_ARGUMENTS: _read(arguments, cut_texts),
-            semconv.GEN_AI_TOOL_RESULT: _read(result, cut_texts),
+            semconv.GEN_AI_TOOL_ARGUMENTS: _read(run.span_content.get("arguments")),
+            semconv.GEN_AI_TOOL_RESULT: _read(run.span_content.get("result")),
         }
     )
 
@@ -103,39 +95,28 @@ def _present(values: Mapping[str, Content | None]) -> Contents:
 
 
 def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
-    cut_texts = run.interaction.cut_texts
-    query = marked(run.query, cut_texts)
-    content = _present({semconv.GEN_AI_RETRIEVAL_QUERY: query, semconv.INPUT_VALUE: query})
+    content = _present({semconv.GEN_AI_RETRIEVAL_QUERY: run.query, semconv.INPUT_VALUE: run.query})
     # Phoenix drops the whole list when one document lacks an id or a score.
     if documents and all(d.id is not None and d.score is not None for d in documents):
         content[semconv.GEN_AI_RETRIEVAL_DOCUMENTS] = [
             {"id": d.id, "score": d.score} for d in documents
         ]
     for index, document in enumerate(documents):
-        fields = _document(index, document, cut_texts)
-        if most is not None and len(content) + len(fields) > most:
+        prefix, metadata = f"{semconv.RETRIEVAL_DOCUMENTS}.{index}.document", document.metadata
+        # Inside the JSON, the end of a cut text could not be removed.
+        whole = {key: one for key, one in metadata.items() if not isinstance(one, CutText)}
+        fields: dict[str, Any] = {
+            "content": document.text,
+            "id": document.id,
+            "score": document.score,
+            "metadata": whole or None,
+        }
+        named = _present({f"{prefix}.{name}": one for name, one in fields.items()})
+        if most is not None and len(content) + len(named) > most:
             # Another attribute would evict the span's first attributes.
             break
-        content |= fields
+        content |= named
     return content
-
-
-def _document(index: int, document: Context, cut_texts: Set[str]) -> Contents:
-    prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{index}.document"
-    # Inside the JSON, the end of a cut text could not be removed.
-    whole = {
-        key: value
-        for key, value in document.metadata.items()
-        if not (isinstance(value, str) and value in cut_texts)
-    }
-    return _present(
-        {
-            f"{prefix}.content": marked(document.text, cut_texts),
-            f"{prefix}.id": document.id,
-            f"{prefix}.score": document.score,
-            f"{prefix}.metadata": whole or None,
-        }
-    )
 
 
 def _model_content(run: Run) -> Contents:
@@ -143,14 +124,11 @@ def _model_content(run: Run) -> Contents:
 
     Texts without a role, as in a completion model, get the role `user`.
     """
-    cut_texts = run.interaction.cut_texts
     # A prompt whose documents a later step rewrote was dropped.
     roles = run.roles if len(run.roles) == len(run.prompt) else ["user"] * len(run.prompt)
-    texts = [marked(text, cut_texts) or "" for text in run.prompt]
-    prompt = list(zip(roles, texts, strict=True))
-    said = marked(run.text, cut_texts)
+    prompt = list(zip(roles, run.prompt, strict=True))
     calls = run.span_content.get("tool_calls", ())
-    parts = [*([_text(said)] if said else ()), *map(_tool_call, calls)]
+    parts = [*([_text(run.text)] if run.text else ()), *map(_tool_call, calls)]
     return _present(
         {
             semconv.GEN_AI_SYSTEM_INSTRUCTIONS: [_text(t) for r, t in prompt if r in _SYSTEM],
@@ -158,34 +136,30 @@ def _model_content(run: Run) -> Contents:
                 _message(role, text) for role, text in prompt if text and role not in _SYSTEM
             ],
             semconv.GEN_AI_OUTPUT_MESSAGES: [_reply(parts, _finish_reason(run))] if parts else None,
-            semconv.INPUT_VALUE: _joined(run.prompt, cut_texts),
-            semconv.OUTPUT_VALUE: said,
+            semconv.INPUT_VALUE: _joined(run.prompt),
+            semconv.OUTPUT_VALUE: run.text,
         }
     )
 
 
-def _joined(prompt: Sequence[str], cut_texts: Set[str]) -> _Text:
-    for index, text in enumerate(prompt):
-        if text in cut_texts:
-            return CutText("\n".join(prompt[: index + 1]))
-    return "\n".join(prompt)
+def _joined(prompt: Sequence[str]) -> str:
+    cut = next((n for n, text in enumerate(prompt, 1) if isinstance(text, CutText)), None)
+    text = "\n".join(prompt[:cut])
+    return text if cut is None else CutText(text)
 
 
-def _read(text: str | None, cut_texts: Set[str]) -> Content | None:
-    value = None
-    if text is not None and text not in cut_texts:
-        try:
-            value = json.loads(text)
-        except ValueError:
-            return text
-    return value if isinstance(value, dict | list) else marked(text, cut_texts)
+def _read(text: str | None) -> Content | None:
+    with contextlib.suppress(ValueError):
+        value = None if text is None or isinstance(text, CutText) else json.loads(text)
+        return value if isinstance(value, dict | list) else text
+    return text
 
 
-def _text(text: _Text) -> dict[str, Any]:
+def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "content": text}
 
 
-def _message(role: str, text: _Text) -> dict[str, Any]:
+def _message(role: str, text: str) -> dict[str, Any]:
     is_tool = role == "tool"
     part = {"type": "tool_call_response", "response": text} if is_tool else _text(text)
     return {"role": role, "parts": [part]}

@@ -13,23 +13,21 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from rag_eval_hooks.capture.answering import answering_calls
+from rag_eval_hooks.capture.answering import answering_calls, question_of
 from rag_eval_hooks.capture.passages import (
     DOCUMENT_ORIGINS,
     Location,
     Passage,
     Prompts,
+    by_list,
     distinct,
     in_prompt_order,
 )
 from rag_eval_hooks.capture.provenance import Provenance, content_words
-from rag_eval_hooks.capture.question_answer import question_of
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.text_forms import fold, width
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.text.folding import has_cjk
-
-__all__ = ["ContextSource", "Found", "find_contexts", "has_retrieved"]
 
 _MIN_PROSE = 40
 """Text before or after a document counts as prose from this width."""
@@ -60,10 +58,7 @@ _GUESSES = {Origin.STEP: ContextSource.STEP, Origin.EARLIER: ContextSource.EARLI
 
 
 class Found(NamedTuple):
-    """Contexts in prompt order, and the rule that found them.
-
-    `contexts` is None without retrieval, and empty if retrieval found nothing.
-    """
+    """Contexts in prompt order, and the rule that found them. None without retrieval."""
 
     contexts: tuple[Context, ...] | None
     source: ContextSource | None
@@ -128,19 +123,16 @@ class _Search:
         return Prompts(texts, fold(self._interaction.root.query or ""), queries)
 
     def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
-        """Add step texts that contain a document and prose around it.
-
-        An example is the document's parent document.
-        """
-        wider = (
+        """Add step texts with a document and prose around it, such as a parent document."""
+        wider = [
             p
             for p in distinct(self._interaction.lists_of(Origin.STEP))
-            if p.is_distinctive and any(p.folded in prompt for prompt in prompts.texts)
-        )
-        return [
-            *passages,
-            *(p for p in wider if _has_prose_around(p, passages) and self._texts.is_no_prompt(p)),
+            if p.is_distinctive
+            and any(p.folded in prompt for prompt in prompts.texts)
+            and _has_prose_around(p, passages)
+            and self._texts.is_no_prompt(p)
         ]
+        return [*passages, *wider]
 
     def _without_rejected(self, placed: dict[Passage, Location]) -> dict[Passage, Location]:
         """Drop documents that the last filter removed, even if a grader's prompt shows them."""
@@ -181,10 +173,9 @@ class _Search:
     def _earlier_texts(self) -> list[Passage]:
         turns = []
         for run in self._calls.calls:
-            if replies := sorted(run.earlier):
-                shown = run.prompt[max(0, replies[0] - 1) : replies[-1] + 1]
-                texts = tuple(Context(text=text) for text in shown)
-                turns.append(DocumentList(run, texts, Origin.EARLIER))
+            if replies := run.earlier:
+                shown = run.prompt[max(0, min(replies) - 1) : max(replies) + 1]
+                turns.append(DocumentList(run, tuple(map(Context.of, shown)), Origin.EARLIER))
         conversation = [p for p in distinct(turns) if p.is_distinctive]
         return [*self._texts.step_texts(Origin.EARLIER), *conversation]
 
@@ -209,10 +200,10 @@ class _Search:
         return tuple(merged[text] for text in texts)
 
     def _guesses(self, origin: Origin) -> list[Passage]:
-        """Return step texts that may be contexts, for requests without a better candidate.
+        """Return step texts that may be contexts.
 
-        A single text, such as a persona, must be used by the answer or cover the question. After an
-        empty retrieval, the answer must use every text.
+        The answer must use a single text, such as a persona, or the text must cover the question.
+        After an empty retrieval, the answer must use every text.
         """
         passages = self._texts.step_texts(origin)
         used = self._texts.used(passages, ())
@@ -244,7 +235,7 @@ class _Search:
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS]
         # Documents in the input may come from an earlier turn.
         lists = lists or ([] if prompts.texts else self._lists)
-        lists = lists or list({id(p.found): p.found for p in self._tools}.values())
+        lists = lists or [passages[0].found for passages in by_list(self._tools)]
         lists = [f for f in lists if not f.run.within(RunKind.RETRIEVER)]
         outside = [f for f in lists if f.run.kind is not RunKind.RETRIEVER]
         if not outside:
@@ -266,11 +257,9 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
 
 
 def _tells_of(p: Passage, asked: set[str]) -> bool:
-    """Return whether a text contains at least half of a question's content words.
-
-    In scripts without spaces, a tenth of the character pairs is enough.
-    """
+    """Return whether a text contains at least half of a question's content words."""
     shared = content_words(p.context.text) & asked
+    # In scripts without spaces, the words are pairs of characters.
     least = len(asked) / (10 if any(map(has_cjk, asked)) else 2)
     return bool(asked) and len(shared) >= max(min(_MIN_SHARED, len(asked)), least)
 

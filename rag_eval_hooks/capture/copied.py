@@ -13,23 +13,6 @@ from typing import Any, Final, TypeAlias
 from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks.sample import Context
 
-__all__ = [
-    "FRAMEWORK",
-    "PAIR",
-    "FormattedPrompt",
-    "Message",
-    "Read",
-    "Update",
-    "block_text",
-    "content_text",
-    "entries",
-    "fresh",
-    "is_message",
-    "named",
-    "state_update",
-    "typed_text",
-]
-
 PAIR: Final = 2
 _ENCODED: Final = frozenset(("base64", "image", "audio", "video"))
 _BLOCK_LEVELS: Final = 50
@@ -90,10 +73,8 @@ def state_update(value: Any) -> Any:
 
 
 def fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
-    before = entries(given)
-    if not before:
-        return values
-    return {k: v for k, v in values.items() if not (k in before and _is_same(v, before[k]))}
+    before, missing = entries(given) or {}, object()
+    return {k: v for k, v in values.items() if not _is_same(v, before.get(k, missing))}
 
 
 def _is_same(value: Any, before: Any) -> bool:
@@ -104,14 +85,8 @@ def is_message(held: Mapping[str, Any]) -> bool:
     return "role" in held and any(key in held for key in ("content", "parts", "blocks"))
 
 
-def named(value: Any, key: str, depth: int = 1) -> Any:
-    held = entries(value)
-    if held is None or not depth:
-        return None
-    if held.get(key) is not None:
-        return held[key]
-    inner = (named(one, key, depth - 1) for one in held.values())
-    return next((one for one in inner if one is not None), None)
+def named(value: Any, key: str) -> Any:
+    return (entries(value) or {}).get(key)
 
 
 def content_text(content: Any) -> str:

@@ -5,34 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from rag_eval_hooks.capture.copied import (
-    PAIR,
-    Message,
-    entries,
-    is_message,
-    state_update,
-)
+from rag_eval_hooks.capture.copied import PAIR, Message, entries, is_message, state_update
 from rag_eval_hooks.capture.rows import rows_in
-from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.sample import Context
 
-__all__ = [
-    "DOCUMENT_KEYS",
-    "Lists",
-    "contexts_in",
-    "documents_in",
-    "given_documents",
-    "holds_documents",
-]
-
 DOCUMENT_KEYS: Final = (
-    "documents",
-    "docs",
-    "context",
-    "contexts",
-    "retrieved_documents",
-    "retrieved_docs",
-    "source_documents",
+    *("documents", "docs", "context", "contexts"),
+    *("retrieved_documents", "retrieved_docs", "source_documents"),
 )
 """Keys whose list is a retrieval, even if it is empty or contains texts or mappings."""
 _LEVELS: Final = 4
@@ -75,8 +54,8 @@ def holds_documents(value: Any) -> bool:
 
 
 def contexts_in(value: Any) -> tuple[Context, ...] | None:
-    items = value if isinstance(value, list | tuple) and _document(value) is None else [value]
-    contexts = _contexts(items[:_MAX_ITEMS])
+    is_list = isinstance(value, list | tuple) and _document(value) is None
+    contexts = _contexts(value[:_MAX_ITEMS] if is_list else [value])
     if contexts is None:
         contexts = tuple(row for rows in rows_in(value) for row in rows) or None
     return contexts
@@ -116,53 +95,39 @@ class _ListSearch(NamedTuple):
     def _in_list(
         self, items: Sequence[Any], given: Any, depth: int
     ) -> Iterator[tuple[Context, ...]]:
+        before = given if isinstance(given, list | tuple) else ()
         first = next((item for item in items if item is not None), None)
-        if first is None and holds_documents(given):
+        if first is None and holds_documents(before):
             # A step received documents and passes none on.
             yield ()
         elif _document(first) is not None:
-            if not _are_same(items, given):
+            if list(map(id, items)) != list(map(id, before)):
                 yield tuple(filter(None, map(_document, items)))
         elif not (isinstance(first, Message) and depth == _LEVELS):
             # A bare list of messages is a prompt, with artifacts of earlier turns.
-            known = {id(item) for item in given} if isinstance(given, list | tuple) else ()
+            known = set(map(id, before))
             for item in items:
                 if id(item) not in known:
                     yield from self.lists_in(item, None, depth - 1)
 
 
 def _document(item: Any) -> Context | None:
-    if isinstance(item, Context):
-        return item
     is_pair = isinstance(item, tuple) and len(item) == PAIR and isinstance(item[0], Context)
-    return Context.of(item) if is_pair else None
+    return Context.of(item) if is_pair or isinstance(item, Context) else None
 
 
 def _under_key(value: Any) -> tuple[Context, ...] | None:
     if isinstance(value, Context):
         return (value,)
-    if not isinstance(value, list | tuple):
-        return None
-    items = [item for item in value if item is not None]
-    are_known = all(isinstance(item, str | dict) or _document(item) is not None for item in items)
+    items = [one for one in value if one is not None] if isinstance(value, list | tuple) else None
     is_reset = bool(value) and not items
-    return _contexts(items) if are_known and not is_reset else None
+    return None if items is None or is_reset else _contexts(items)
 
 
 def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
-    found: list[Context] = []
-    for item in items:
-        document = _document(item)
-        if document is None and isinstance(item, dict) and is_message(item):
-            return None
-        try:
-            found += contexts_of(item) if document is None else (document,)
-        except TypeError:
-            return None
-    return tuple(found)
-
-
-def _are_same(items: Sequence[Any], given: Any) -> bool:
-    if not isinstance(given, list | tuple) or len(given) != len(items):
-        return False
-    return all(one is other for one, other in zip(items, given, strict=True))
+    if any(isinstance(one, dict) and is_message(one) for one in items):
+        return None
+    try:
+        return tuple(map(Context.of, items))
+    except TypeError:
+        return None

@@ -14,19 +14,16 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import format_trace_id
 
+from rag_eval_hooks.capture.answering import answer_of
 from rag_eval_hooks.capture.contexts import has_retrieved
-from rag_eval_hooks.capture.conversation import objects_in
+from rag_eval_hooks.capture.conversation import Suspensions, objects_in
 from rag_eval_hooks.capture.manual_calls import ManualCalls, answers, is_step
-from rag_eval_hooks.capture.question_answer import answer_of
-from rag_eval_hooks.capture.records import BlockEnd, DocumentList, Interaction, Origin, RunKind
-from rag_eval_hooks.capture.resume import Suspensions
+from rag_eval_hooks.capture.records import BlockEnd, DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.snapshots import Snapshots
-from rag_eval_hooks.capture.text_forms import fold, runs_of, words
+from rag_eval_hooks.capture.text_forms import fold
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context, Status
-
-__all__ = ["Endings"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
@@ -40,6 +37,14 @@ _CHILDLESS = (
     "Capture saw no step of the run %r, because LangChain does not pass on callbacks from a "
     "constructor. Pass them in the call's config, or use rag_eval_hooks_langchain.enable(evals)."
 )
+_NO_ANSWER = (
+    "interaction without an answer",
+    "call it.answer(text), or it.answer(None) if there is no answer",
+)
+_NO_CONTEXTS = (
+    "interaction without contexts",
+    "call it.contexts(documents), or it.contexts([]) if retrieval found none",
+)
 _UNRETRIEVED = (
     "A request was not evaluated, because capture saw an answer but no retrieved text. If the "
     "request did retrieve: pass the handler to the outermost call, not to the model. "
@@ -50,8 +55,6 @@ _UNRETRIEVED = (
 
 
 class Endings:
-    """Reads and reports finished requests, and counts answers without retrieved text."""
-
     def __init__(
         self,
         on_end: Callable[[Interaction], None],
@@ -69,15 +72,13 @@ class Endings:
         self._lock = threading.RLock()
         self._sweeper: int | None = None
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
-        self._warned_childless = False
-        self._warned_unretrieved = False
+        self._warned: set[str] = set()
         self._passed_over = 0
         # Whether a passed handler has seen only retrievers. None before its first run.
         self.lacks_model: bool | None = None
 
     @property
     def unretrieved(self) -> int:
-        """Number of requests in which a model replied without retrieved text."""
         return self._passed_over - self._by_hand.joined
 
     def explains(self, key: str) -> bool:
@@ -146,7 +147,7 @@ class Endings:
         if interaction.resumable:
             self._suspensions.reduce(interaction)
         is_manual = interaction.root.kind is RunKind.MANUAL
-        if is_manual or any(run.kind is RunKind.MODEL for run in interaction.runs):
+        if is_manual or interaction.models:
             self.lacks_model = False
         elif interaction.passed and interaction.root.kind is RunKind.RETRIEVER:
             self.lacks_model = self.lacks_model is not False
@@ -164,32 +165,29 @@ class Endings:
         end = interaction.root.state
         if not isinstance(end, BlockEnd):
             return
-        answer = answer_of(interaction)
-        if answer is None and not end.has_answer:
-            lacks = "an answer"
-            advice = "call it.answer(text), or it.answer(None) if there is no answer"
-        elif answer is not None and interaction.retrieves is False and not interaction.left_out:
-            lacks = "contexts"
-            advice = "call it.contexts(documents), or it.contexts([]) if retrieval found none"
+        has_answer = answer_of(interaction) is not None
+        lacks_contexts = interaction.retrieves is False and not interaction.left_out
+        if not (has_answer or end.has_answer):
+            told, advice = _NO_ANSWER
+        elif has_answer and lacks_contexts:
+            told, advice = _NO_CONTEXTS
         else:
             return
-        self._incidents.count(f"interaction without {lacks}", detail=f"{advice}, at {end.place}")
+        self._incidents.count(told, detail=f"{advice}, at {end.place}")
 
     def _is_request(self, interaction: Interaction) -> bool:
         if is_step(interaction) or _asks_nothing(interaction):
             return False
         if interaction.retrieves is not None:
             return interaction.retrieves
-        if not has_retrieved(interaction, answer_of(interaction)):
-            return False
         # A retrieval outside the block has the original texts with metadata.
-        return not (interaction.is_joinable and self._by_hand.was_shown(interaction))
+        is_joined = interaction.is_joinable and self._by_hand.was_shown(interaction)
+        return not is_joined and has_retrieved(interaction, answer_of(interaction))
 
     def _pass_over(self, interaction: Interaction) -> None:
         self._by_hand.add(interaction)
-        if _is_childless(interaction) and not self._warned_childless:
-            self._warned_childless = True
-            _logger.warning(_CHILDLESS, interaction.root.name)
+        if _is_childless(interaction):
+            self._warn_once(_CHILDLESS, interaction.root.name)
         if not answers(interaction):
             return
         self._passed_over += 1
@@ -200,41 +198,39 @@ class Endings:
         # The manual calls handle a model that saw retrieved documents. A model called alone may
         # rewrite the question for a retriever.
         is_alone = interaction.root.kind is RunKind.MODEL
-        if self._warned_unretrieved or (is_alone and interaction.is_joinable):
-            return
-        if not self._by_hand.was_shown(interaction):
-            self._warned_unretrieved = True
-            _logger.warning(_UNRETRIEVED)
+        is_rewriter = is_alone and interaction.is_joinable
+        if not (is_rewriter or self._by_hand.was_shown(interaction)):
+            self._warn_once(_UNRETRIEVED)
+
+    def _warn_once(self, told: str, *values: str) -> None:
+        if told not in self._warned:
+            self._warned.add(told)
+            _logger.warning(told, *values)
 
 
 def _mark_unfinished(interaction: Interaction) -> None:
     """Set the status `closed` if the answering model did not finish. Mark runs without an end."""
     if interaction.status is not Status.OK:
         return
-    unfinished = [run for run in interaction.runs if run.unfinished]
-    models = [run for run in unfinished if run.kind is RunKind.MODEL]
+    models = [run for run in interaction.models if run.unfinished]
     if models and _is_closed_early(interaction):
         interaction.status = Status.CLOSED
         return
-    around = {outer for model in models for outer in model.ancestors()}
-    if any(run not in around and run not in models for run in unfinished):
+    writing = {run for model in models for run in (model, *model.ancestors())}
+    if any(run.unfinished and run not in writing for run in interaction.runs):
         interaction.misses_event()
 
 
 def _is_closed_early(interaction: Interaction) -> bool:
-    """Return whether the request ended while a model was writing the answer.
-
-    A background model, for example for a title, may outlast the answer.
-    """
+    # A background model, for example for a title, may outlast the answer.
     root = interaction.root
     if root.kind is RunKind.MANUAL and root.text is not None:
         return False
-    models = [run for run in interaction.runs if run.kind is RunKind.MODEL]
-    if not models[-1].unfinished:
-        return False
+    *_, last = models = interaction.models
     answer = fold(root.text or "")
     said = (fold(run.text) for run in models if run.text and not run.unfinished)
-    return not any(text and text in answer and 2 * len(text) >= len(answer) for text in said)
+    is_said = any(text and text in answer and 2 * len(text) >= len(answer) for text in said)
+    return last.unfinished and not is_said
 
 
 def _asks_nothing(interaction: Interaction) -> bool:
@@ -244,9 +240,9 @@ def _asks_nothing(interaction: Interaction) -> bool:
 
 
 def _is_childless(interaction: Interaction) -> bool:
-    root = interaction.root
-    answered = interaction.passed and root.kind is RunKind.CHAIN and bool(root.query and root.text)
-    return answered and len(interaction.runs) == 1
+    root, is_alone = interaction.root, len(interaction.runs) == 1
+    is_chain = interaction.passed and root.kind is RunKind.CHAIN
+    return is_alone and is_chain and bool(root.query and root.text)
 
 
 def _replace_rewritten(interaction: Interaction) -> None:
@@ -271,59 +267,56 @@ def _replace_rewritten(interaction: Interaction) -> None:
 def _replace(
     interaction: Interaction, found: DocumentList, earlier: Sequence[DocumentList]
 ) -> None:
-    latest = _latest_texts(found.contexts)
+    latest = _texts_by_id(found)
     known = [context for one in earlier for context in one.contexts]
     before = {name: _earlier_text(name, latest[name], known, found.given) for name in latest}
+    replaced = {name: text for name, text in before.items() if text}
     names, texts = {context.id for context in known}, {context.text for context in known}
     lost: set[str] = set()
     if any(context.id not in names and context.text not in texts for context in found.contexts):
         # A new document may contain the text of a document that the step dropped.
         lost = found.given.keys() - latest.keys()
-    replaced = {name: text for name, text in before.items() if text}
     if not replaced and not lost:
         return
     for number, one in enumerate(earlier):
-        kept = [c for c in one.contexts if c.id not in lost]
         contexts = (
             replace(c, text=latest[c.id]) if c.id and replaced.get(c.id) == c.text else c
-            for c in kept
+            for c in one.contexts
+            if c.id not in lost
         )
         interaction.lists[number] = replace(one, contexts=tuple(contexts))
     if found.run.kind is RunKind.RERANKER:
-        for inner in interaction.runs:
-            if inner.kind is RunKind.MODEL and found.run in inner.ancestors():
-                inner.prompt, inner.roles, inner.text = (), (), None
+        _forget_prompts(interaction, found.run)
     for name, text in replaced.items():
         interaction.rewritten.setdefault(name, set()).add(text)
 
 
-def _latest_texts(contexts: Sequence[Context]) -> dict[str, str]:
-    latest: dict[str, str] = {}
-    for context in contexts:
+def _forget_prompts(interaction: Interaction, reranker: Run) -> None:
+    for run in interaction.models:
+        if reranker in run.ancestors():
+            run.prompt, run.roles, run.text = (), (), None
+
+
+def _texts_by_id(found: DocumentList) -> dict[str, str]:
+    parts: dict[str, dict[str, None]] = {}
+    for context in found.contexts:
         if context.id is not None:
-            before = latest.get(context.id, context.text)
-            same = before == context.text
-            latest[context.id] = before if same else f"{before}\n{context.text}"
-    return latest
+            parts.setdefault(context.id, {})[context.text] = None
+    return {name: next(iter(p)) if len(p) == 1 else "\n".join(p) for name, p in parts.items()}
 
 
 def _earlier_text(
     name: str, latest: str, known: Sequence[Context], given: Mapping[str, str]
 ) -> str | None:
+    """Return the text that a step replaced, or None if the step kept or extended the text."""
     was = given.get(name, latest)
     if was not in latest:
         return was
-    texts = {context.text for context in known if context.id == name}
+    texts = [context.text for context in known if context.id == name]
     # A part of a text may be a preview, if the step's input is unknown.
     if latest in texts or (name not in given and any(latest in text for text in texts)):
         return None
-    others = {text for text in texts if text not in latest}
-    return _most_alike(others, latest) if others else None
-
-
-def _most_alike(texts: Collection[str], text: str) -> str:
-    own = {one: runs_of(one) | set(words(one)) for one in (*texts, text)}
-    return max(texts, key=lambda one: len(own[one] & own[text]) / max(1, len(own[one])))
+    return next((text for text in reversed(texts) if text not in latest), None)
 
 
 def _without(context: Context, rewritten: Mapping[str | None, Collection[str]]) -> Context:

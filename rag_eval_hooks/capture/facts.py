@@ -10,16 +10,6 @@ from urllib.parse import urlsplit
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.records import Facts
 
-__all__ = [
-    "INPUT_TOKENS",
-    "OUTPUT_TOKENS",
-    "facts_of",
-    "field",
-    "first",
-    "reply_facts",
-    "request_facts",
-]
-
 _ENDPOINTS: Final = (
     "base_url",
     "api_base",
@@ -47,11 +37,7 @@ def _is_attribute(value: Any) -> bool:
 
 
 def request_facts(holders: Sequence[Any]) -> Facts:
-    """Return temperature and server of a model call.
-
-    Args:
-        holders: Mappings or objects with the call's settings, in order of priority.
-    """
+    """Return temperature and server from the settings of a model call, in order of priority."""
     heat = first(holders, ("temperature", "ls_temperature"))
     is_number = isinstance(heat, int | float) and not isinstance(heat, bool)
     temperature = {semconv.GEN_AI_REQUEST_TEMPERATURE: float(heat)} if is_number else {}
@@ -69,12 +55,7 @@ def _server(url: Any) -> Facts:
 
 
 def reply_facts(holders: Sequence[Any], choices: Iterable[Sequence[Any]]) -> Facts:
-    """Return model, id, tokens and finish reasons of a model's reply.
-
-    Args:
-        holders: Mappings or objects that describe the reply, in order of priority.
-        choices: For each choice, the mappings or objects that may contain its finish reason.
-    """
+    """Return facts of a reply from its holders, and finish reasons from those of each choice."""
     found = (first(choice, _FINISHES) for choice in choices)
     reasons = (one.value if isinstance(one, Enum) else one for one in found)
     return facts_of(

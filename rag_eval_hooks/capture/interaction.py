@@ -37,8 +37,6 @@ from rag_eval_hooks.sample import texts_of
 if TYPE_CHECKING:
     from rag_eval_hooks.capture.recorder import Recorder
 
-__all__ = ["ManualInteraction", "enclosing_interactions", "enclosing_run"]
-
 _PACKAGE = __name__.rpartition(".")[0] + "."
 _RECORDING = ("contexts", "answer", "metadata")
 _OUTSIDE = "outside its with block"
@@ -82,15 +80,15 @@ class ManualInteraction(PublicNames):
         self._run: Run | None = None
         self._state, self._thread = _OUTSIDE, 0
         self._answers = 0
-        # The enclosing block, and the block's frame.
+        # The enclosing block.
         self._outer: ManualInteraction | None = None
         self._frame: FrameType | None = None
         if question is None or (isinstance(question, str) and not question.strip()):
             incidents.mistake("capture interaction: no question", "pass the user's question")
-        self._question: str = self._read("question", question, _text_of("question")) or ""
+        self._question: str = self._read("question", question, partial(_text, "question")) or ""
         self._metadata: dict[str, Any] = self._read("metadata", metadata, self._entries) or {}
         self._tags: tuple[str, ...] = self._read("tags", tags, partial(texts_of, "tags")) or ()
-        self._name: str = self._read("name", name, _text_of("name")) or "interaction"
+        self._name: str = self._read("name", name, partial(_text, "name")) or "interaction"
         self._options: CaptureOptions | None = self._read("options", options or None, _options_of)
 
     def _read(self, field: str, value: Any, read: Callable[[Any], Any]) -> Any:
@@ -147,7 +145,8 @@ class ManualInteraction(PublicNames):
             if self._answers == _MANY_ANSWERS:
                 advice = "only the last call counts; join the parts of a stream first"
                 self._incidents.mistake("it.answer() was called repeatedly in a block", advice)
-            self._recorder.answer(run, _unless_lost(run, "answer", _text_of("answer"), text))
+            read = partial(_text, "answer")
+            self._recorder.answer(run, _unless_lost(run, "answer", read, text))
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
@@ -186,6 +185,8 @@ class ManualInteraction(PublicNames):
     @host_edge
     def _open(self) -> None:
         self._state, self._thread = "", threading.get_ident()
+        around = _around(self._recorder)
+        asked = next((outer._question for outer in around if outer._question), "")
         self._run = run = self._recorder.start(
             object(),
             None,
@@ -193,7 +194,7 @@ class ManualInteraction(PublicNames):
             self._name,
             self._metadata,
             self._tags,
-            apart=self._asks_another(),
+            apart=bool(asked and self._question) and asked != self._question,
         )
         if run is None:
             return
@@ -207,14 +208,8 @@ class ManualInteraction(PublicNames):
                 interaction.otel = self._made_in
                 interaction.place = Place.of_caller(self._made_in)
         self._frame = _caller_outside()
-        self._outer = _nearest_open(_current.get())
+        self._outer = next(_opened_blocks(), None)
         _current.set(self)
-
-    def _asks_another(self) -> bool:
-        outer = _enclosing(self._recorder)
-        while outer is not None and not (outer._recorder is self._recorder and outer._question):
-            outer = _nearest_open(outer._outer)
-        return outer is not None and self._question not in ("", outer._question)
 
     @host_edge
     def _close(self, error: BaseException | None) -> None:
@@ -222,55 +217,48 @@ class ManualInteraction(PublicNames):
         self._state = "after its with block"
         # A generator may be closed in another context, where we must not reset the value.
         if _current.get() is self:
-            _current.set(_nearest_open(self._outer))
-        if run is not None and error is None:
+            _current.set(next(_opened_blocks(), None))
+        if run is not None and error is not None:
+            self._recorder.fail(run, error)
+        elif run is not None:
             if frame is not None:
                 place = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
                 run.state = BlockEnd(place, has_answer=self._answers > 0)
             self._recorder.end(run)
-        elif run is not None and error is not None:
-            self._recorder.fail(run, error)
 
 
 _current: ContextVar[ManualInteraction | None] = ContextVar("rag_eval_interaction", default=None)
 
 
 def enclosing_run(recorder: object) -> Run | None:
-    around = _enclosing(recorder)
-    return None if around is None else around._run
+    around = _around(recorder)
+    return around[0]._run if around else None
 
 
 def enclosing_interactions() -> list[ManualInteraction]:
-    recorders = dict.fromkeys(one._recorder for one in _all_open())
-    return [one for recorder in recorders if (one := _enclosing(recorder)) is not None]
+    recorders = dict.fromkeys(block._recorder for block in _opened_blocks())
+    return [around[0] for recorder in recorders if (around := _around(recorder))]
 
 
-def _enclosing(recorder: object) -> ManualInteraction | None:
-    """Return the innermost open block around the caller.
+def _around(recorder: object) -> list[ManualInteraction]:
+    """Return the open blocks around the caller, the innermost first.
 
-    If several blocks are open and the innermost is in a generator, return the block whose frame is
-    on the caller's stack. In a new thread or task, none of these frames is on the stack, so the
-    result is then None.
+    If the innermost is in a generator, only blocks whose frames are on the caller's stack count.
     """
-    if _current.get() is None:
-        return None
-    opened = [one for one in _all_open() if one._recorder is recorder]
-    if len(opened) > 1 and _is_generator(opened[0]._frame):
-        return next((one for frame in _stack() for one in opened if one._frame is frame), None)
-    return opened[0] if opened else None
+    blocks = [block for block in _opened_blocks() if block._recorder is recorder]
+    if len(blocks) > 1 and _is_generator(blocks[0]._frame):
+        frames = list(_stack())
+        on_stack = (place for place, block in enumerate(blocks) if block._frame in frames)
+        return blocks[next(on_stack, len(blocks)) :]
+    return blocks
 
 
-def _all_open() -> Iterator[ManualInteraction]:
-    one = _nearest_open(_current.get())
-    while one is not None:
-        yield one
-        one = _nearest_open(one._outer)
-
-
-def _nearest_open(one: ManualInteraction | None) -> ManualInteraction | None:
-    while one is not None and (one._run is None or one._run.end is not None):
-        one = one._outer
-    return one
+def _opened_blocks() -> Iterator[ManualInteraction]:
+    block = _current.get()
+    while block is not None:
+        if block._run is not None and block._run.end is None:
+            yield block
+        block = block._outer
 
 
 def _stack() -> Iterator[FrameType]:
@@ -281,11 +269,7 @@ def _stack() -> Iterator[FrameType]:
 
 
 def _caller_outside() -> FrameType | None:
-    """Return the frame in which the application opens the block.
-
-    If a `contextmanager` function of the application opens the block, return the frame that enters
-    that context manager.
-    """
+    """Return the frame that opens the block, or enters the `contextmanager` that opens it."""
     outside: FrameType | None = None
     for frame in _stack():
         module = frame.f_globals.get("__name__", "")
@@ -312,18 +296,15 @@ def _unless_lost(run: Run, part: str, read: Callable[[Any], Any], value: Any) ->
         raise
 
 
-def _text_of(name: str) -> Callable[[Any], str | None]:
-    def read(value: Any) -> str | None:
-        if value is None or isinstance(value, str):
-            return value
-        if isinstance(value, int | float):
-            return str(value)
-        for attribute in ("content", "text", "response"):
-            if isinstance(text := getattr(value, attribute, None), str):
-                return text
+def _text(name: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return str(value)
+    attributes = (getattr(value, name, None) for name in ("content", "text", "response"))
+    if (text := next((one for one in attributes if isinstance(one, str)), None)) is None:
         raise wrong_type(name, "a text", value, "Pass its text.")
-
-    return read
+    return text
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -16,8 +16,6 @@ from rag_eval_hooks.capture.records import RunKind
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.sample import Status
 
-__all__ = ["LeavesOut", "LeftOut", "LeftOutRequests"]
-
 LeavesOut: TypeAlias = Callable[[str, Sequence[str], Mapping[str, Any]], bool]
 """Returns whether a request is sampled out, given its sampling key, tags and metadata."""
 
@@ -42,8 +40,8 @@ class LeftOut:
 class LeftOutRequests:
     """Requests that were sampled out at their start. Lock-free.
 
-    A separately called retriever and model are two root runs of one request, so both need the same
-    decision. Without a common trace or thread, neither run is sampled at its start.
+    A retriever and a model that are called separately need the same decision. Without a common
+    trace or thread, neither is sampled at its start.
     """
 
     def __init__(self, ttl_ns: int, most: int) -> None:
@@ -58,7 +56,6 @@ class LeftOutRequests:
         self._roots: dict[Hashable, LeftOut] = {}
 
     def decide_by(self, decide: LeavesOut, on_end: Callable[[LeftOut], None]) -> None:
-        """Let `decide` sample each request at its start. `on_end` reports sampled-out requests."""
         self._decide, self._on_end = decide, on_end
 
     def __bool__(self) -> bool:
@@ -70,10 +67,7 @@ class LeftOutRequests:
     def key_of(
         self, run_id: Hashable, kind: RunKind, otel: OtelContext, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return the sampling key of a starting root. None samples the root at its end instead.
-
-        All requests of a conversation that may be interrupted have the same key.
-        """
+        """Return the sampling key of a starting root, or None to sample the root at its end."""
         if self._decide is None:
             return None
         if (thread := metadata.get("thread_id")) is not None:
@@ -86,11 +80,15 @@ class LeftOutRequests:
         self,
         run_id: Hashable,
         key: str | None,
+        kind: RunKind,
         otel: OtelContext,
         tags: tuple[str, ...],
         metadata: Mapping[str, Any],
     ) -> bool:
-        if self._decide is None or key is None or not self._decide(key, tags, metadata):
+        # Runs inside a manual block have no thread and are sampled with it.
+        if self._decide is None or key is None or kind is RunKind.MANUAL:
+            return False
+        if not self._decide(key, tags, metadata):
             return False
         left = LeftOut(run_id, key, _trace_id(otel), tags, metadata, time.time_ns(), [run_id])
         if len(self._roots) >= self._most and (first := oldest(self._roots)) is not None:

@@ -9,12 +9,10 @@ from functools import cached_property
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.records import SAME_LINE, Interaction, Place, RunKind
+from rag_eval_hooks.capture.records import SAME_LINE, Interaction, Place, Run, RunKind
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
-
-__all__ = ["ManualCalls", "answers", "is_step"]
 
 _MOST = 1000
 """Maximum number of waiting root runs. Another run evicts the oldest."""
@@ -38,7 +36,7 @@ _ADVICE = (
 
 
 def answers(interaction: Interaction) -> bool:
-    spoke = any(run.kind is RunKind.MODEL and run.text for run in interaction.runs)
+    spoke = any(run.text for run in interaction.models)
     return spoke and interaction.status is Status.OK and not is_step(interaction)
 
 
@@ -47,7 +45,7 @@ def is_step(interaction: Interaction) -> bool:
     root = interaction.root
     if root.kind in _STEPS:
         return True
-    if any(run.kind is RunKind.MODEL for run in interaction.runs):
+    if interaction.models:
         return False
     if root.kind is not RunKind.CHAIN or interaction.passed:
         return root.kind is RunKind.TOOL
@@ -72,11 +70,8 @@ class _Call:
         self.root = interaction.root
         self.end = self.root.end or 0
         self.retrieves = interaction.retrieves is not False and is_step(interaction)
-        self.models = [
-            run
-            for run in interaction.runs
-            if run.kind is RunKind.MODEL and run.prompt and not run.within(RunKind.RETRIEVER)
-        ]
+        outside = (run for run in interaction.models if not run.within(RunKind.RETRIEVER))
+        self.models = [run for run in outside if run.prompt]
         self.query = fold(self.root.query or "")
         own = self.root.text
         self.text = (own if own is not None or not self.models else self.models[-1].text) or ""
@@ -90,12 +85,11 @@ class _Call:
     def documents(self) -> list[str]:
         return _documents(self.interaction)
 
-    def find_retrievals(self, known: Sequence[_Call]) -> list[_Call]:
-        """Return the retrievals whose documents the prompts show, in order.
+    def shows(self, text: str) -> bool:
+        return is_distinctive(text) and text in self.prompt
 
-        A few equal words must not join two requests. The match is therefore stricter than in the
-        search for contexts.
-        """
+    def find_retrievals(self, known: Sequence[_Call]) -> list[_Call]:
+        """Return the retrievals whose documents the prompts show, by whole texts only."""
         # A chain may call its retriever without saying where.
         began = max((run.start for run in self.models), default=self.root.start)
         givers: dict[str, list[_Call]] = {}
@@ -117,8 +111,8 @@ class _Call:
         return best if asked or nearness == SAME_LINE or is_last else None
 
 
-def _shows(prompt: str, text: str) -> bool:
-    return is_distinctive(text) and text[:_BEGINNING] in prompt
+def _shows(prompt: str, document: str) -> bool:
+    return is_distinctive(document) and document[:_BEGINNING] in prompt
 
 
 class _Request:
@@ -138,17 +132,16 @@ class _Request:
         nearness = max(call.place.nearness(one.place) for one in self.calls)
         if not set(self.retrievals).isdisjoint(call.retrievals):
             return nearness >= 0
-        said = {text for one in self.calls if is_distinctive(text := fold(one.text))}
-        return nearness > 0 and sum(text in call.prompt for text in said) > 1
+        return nearness > 0 and sum(map(call.shows, {fold(one.text) for one in self.calls})) > 1
 
     def is_over(self, opened: Sequence[Place], *, at_once: bool) -> bool:
-        now, parts = time.monotonic(), self.parts
-        is_due = at_once or now - self.last > _PAUSE_S or all(one.place.is_over for one in parts)
-        is_old = now - self.begun > _REMEMBERED_S
-        if is_due and not is_old and any(p.nearness(c.place) > 0 for p in opened for c in parts):
+        now = time.monotonic()
+        if now - self.begun <= _REMEMBERED_S and any(
+            place.nearness(part.place) > 0 for place in opened for part in self.parts
+        ):
             self.last = now
             return False
-        return is_due
+        return at_once or now - self.last > _PAUSE_S
 
     def joined(self) -> Interaction:
         answering = self._answering()
@@ -160,15 +153,15 @@ class _Request:
         if not is_chain:
             typed = answering.models[-1].user_text.strip()
             is_asked = any(one.query and one.query in fold(typed) for one in self.retrievals)
-            root.query, joined.asked = None, () if is_asked else (typed,)
-            root.id, root.kind, root.name, root.facts = object(), RunKind.MANUAL, "interaction", {}
-            root.text, root.prompt = answering.text or None, ()
+            joined.asked = () if is_asked else (typed,)
+            kind, text = RunKind.MANUAL, answering.text or None
+            root = Run(object(), kind, "interaction", None, joined, root.start, text=text)
+            joined.runs = [root]
         # A prompt with documents is no question. A retriever's query is a question.
-        root.query = None if self._is_prompt(root.query or "") else root.query
-        joined.asked = tuple(text for text in joined.asked if text and not self._is_prompt(text))
+        query = None if self._is_prompt(root.query or "") else root.query
+        asked = tuple(text for text in joined.asked if text and not self._is_prompt(text))
         root.outermost = True
         root.start, root.end = parts[0].root.start, max(part.end for part in parts)
-        query, asked = root.query, joined.asked
         for part in reversed(parts):
             own = part.interaction.part(part.interaction.runs)
             if not (part is answering and is_chain):
@@ -187,10 +180,10 @@ class _Request:
         return any(_shows(fold(text), document) for document in documents)
 
     def _answering(self) -> _Call:
+        """Return the last call with a text that does not merely check an earlier reply."""
         for place, call in reversed(list(enumerate(self.calls))):
-            said = (fold(one.text) for one in self.calls[:place])
             is_check = not is_distinctive_text(call.text) and any(
-                is_distinctive(text) and text in call.prompt for text in said
+                call.shows(fold(one.text)) for one in self.calls[:place]
             )
             if call.text and not is_check:
                 return call
@@ -200,9 +193,8 @@ class _Request:
 class ManualCalls:
     """Joins retrievals and model calls of one request, on the worker's thread.
 
-    A model call joins the retrieval whose documents its prompt shows, in the same trace. Ambiguous
-    calls do not join. The frameworks in `everywhere` are captured in the whole process. Calls of
-    other frameworks do not join, because calls between them may be missing.
+    Ambiguous calls do not join. The frameworks in `everywhere` are captured in the whole process.
+    Calls of other frameworks do not join, because calls between them may be missing.
     """
 
     joined = 0
@@ -225,10 +217,6 @@ class ManualCalls:
             if call.retrieves or call.models:
                 self._ended.append(call)
 
-    @property
-    def waits(self) -> bool:
-        return bool(self._ended or self._requests or self._retrievals)
-
     def was_shown(self, interaction: Interaction) -> bool:
         """Return whether a root's prompts show documents of retrievals outside the root."""
         if interaction.place is None:
@@ -237,10 +225,7 @@ class ManualCalls:
         return bool(_Call(interaction, interaction.place).find_retrievals(known))
 
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
-        """Join the finished calls, and report complete requests.
-
-        An open root may still join a request. `at_once` reports all other requests.
-        """
+        """Join the finished calls, and report complete requests, or all requests if `at_once`."""
         while self._ended:
             self._take(self._ended.popleft())
         places = [one.place for one in opened if one.place is not None]

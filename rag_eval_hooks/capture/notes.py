@@ -7,9 +7,8 @@ from typing import Any
 
 from rag_eval_hooks.capture.records import DocumentList, Facts, Interaction, Origin, Run
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.redaction.redactor import CutText
 from rag_eval_hooks.sample import Context, Status
-
-__all__ = ["Notes"]
 
 _WAITING = 10
 """Unread texts may reach this multiple of the limit, because events may share a text."""
@@ -33,8 +32,7 @@ class Notes:
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
         """Store a run's event, to be read outside the application's thread.
 
-        If `read(*values)` raises, the recorder counts the failure under the event's name and marks
-        the request as incomplete. The values must not change after this call.
+        The values must not change. A failure is counted and marks the request as incomplete.
         """
 
         def guarded() -> None:
@@ -47,15 +45,12 @@ class Notes:
         run.interaction.pending.append(guarded)
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """Return the part of a text that the limit allows.
-
-        An outermost run's text is cut, never dropped.
-        """
+        """Return the part of a text that the limit allows; of an outermost run, never nothing."""
         if text is None:
             return None
         if run.outermost:
-            return _cut_to(run.interaction, text, self.longest)
-        return self._limited(run.interaction, text, self.longest)
+            return _cut_to(text, self.longest)
+        return self._limited(run.interaction, text)
 
     def question(self, run: Run, text: str | None) -> None:
         run.query = self.text(run, text)
@@ -74,20 +69,16 @@ class Notes:
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
         """Record a run's output text. `unknown` marks an unreadable output."""
-        run.text = self.text(run, text)
-        run.text_unknown = unknown
+        run.text, run.text_unknown = self.text(run, text), unknown
 
     def alternatives(
         self, run: Run, texts: Sequence[str], structured: str | None, last: Sequence[str] = ()
     ) -> None:
-        """Record other possible answers of a root: texts of its output, its last step, and JSON.
-
-        Ignore runs that are not roots.
-        """
+        """Record other possible answers of a root: texts of its output, its last step, and JSON."""
+        interaction = run.interaction
         if run.parent is None:
-            interaction = run.interaction
             interaction.candidates, interaction.written = (
-                tuple([self._limited(interaction, text, self.longest, "answer") for text in some])
+                tuple([self._limited(interaction, text, "answer") for text in some])
                 for some in (texts, last)
             )
             interaction.structured = self.text(run, structured)
@@ -115,10 +106,7 @@ class Notes:
         named: bool | None = None,
         given: Mapping[str, str] | None = None,
     ) -> None:
-        """Record documents that a run returned or that the application recorded.
-
-        Other arguments are fields of `DocumentList`.
-        """
+        """Record documents. Keyword arguments are fields of `DocumentList`."""
         interaction = run.interaction
         kept = self._contexts(interaction, contexts)
         if contexts and not kept:
@@ -126,14 +114,13 @@ class Notes:
             interaction.attempted = True
             return
         forms = {
-            index: self._limited(interaction, text, self.longest, "contexts")
+            index: self._limited(interaction, text, "contexts")
             for index, text in (shown or {}).items()
             if index < len(kept)
         }
         interaction.lists.append(DocumentList(run, kept, origin, forms, named, given or {}))
 
     def choose(self, run: Run, contexts: Sequence[Context]) -> None:
-        """Record contexts that the application chose. The last call wins."""
         run.interaction.chosen = self._contexts(run.interaction, contexts)
 
     def interrupt(self, run: Run, checkpoint: str | None = None) -> None:
@@ -145,11 +132,9 @@ class Notes:
             run.interaction.stops.add(checkpoint)
 
     def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
-        """Keep a request open until a run's stream finishes.
+        """Keep a request open until `over` returns the final status of a run's stream.
 
-        `over` returns the final status of the stream, or None while the stream is open. The
-        recorder calls `over` when the root returns, on the stream's events, and a few times per
-        second.
+        The recorder calls `over` when the root returns, and a few times per second.
         """
         run.interaction.streams.append(over)
 
@@ -158,20 +143,17 @@ class Notes:
 
     def _prompt_text(self, interaction: Interaction, text: str) -> str:
         # Each call of an agent repeats the previous prompt.
-        known = interaction.prompted.get(text)
-        if known is not None and interaction.kept_chars < self._max_chars:
+        if text in interaction.prompted and interaction.kept_chars < self._max_chars:
             interaction.kept_chars += len(text) // _REPEATED_SHARE
-            return known
-        kept = self._limited(interaction, text, self._max_chars, "prompt")
+            return interaction.prompted[text]
+        kept = self._limited(interaction, text, "prompt", self._max_chars)
         if kept is text:
             interaction.prompted[text] = text
         return kept
 
     def _cut_metadata(self, interaction: Interaction, values: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            key: self._limited(interaction, value, self.longest)
-            if isinstance(value, str)
-            else value
+            key: self._limited(interaction, value) if isinstance(value, str) else value
             for key, value in values.items()
         }
 
@@ -183,27 +165,26 @@ class Notes:
             if interaction.kept_chars >= self._max_chars:
                 interaction.left_out.add("contexts")
                 break
-            text = self._limited(interaction, context.text, self.longest, "contexts")
+            text = self._limited(interaction, context.text, "contexts")
             metadata = self._cut_metadata(interaction, context.metadata)
             # Copies of a framework's documents may have more fields.
             kept.append(Context(text=text, id=context.id, score=context.score, metadata=metadata))
         return tuple(kept)
 
     def _limited(
-        self, interaction: Interaction, text: str, longest: int, part: str = "interaction"
+        self,
+        interaction: Interaction,
+        text: str,
+        part: str = "interaction",
+        longest: int | None = None,
     ) -> str:
         left = max(0, self._max_chars - interaction.kept_chars)
-        size = min(len(text), longest)
+        size = min(len(text), self.longest if longest is None else longest)
         if size > left:
             interaction.left_out.add(part)
-            size = left
-        interaction.kept_chars += size
-        return _cut_to(interaction, text, size)
+        interaction.kept_chars += min(size, left)
+        return _cut_to(text, min(size, left))
 
 
-def _cut_to(interaction: Interaction, text: str, size: int) -> str:
-    if len(text) <= size:
-        return text
-    cut = text[:size]
-    interaction.cut_texts.add(cut)
-    return cut
+def _cut_to(text: str, size: int) -> str:
+    return text if len(text) <= size else CutText(text[:size])

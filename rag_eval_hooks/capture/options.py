@@ -12,8 +12,6 @@ from rag_eval_hooks.errors import ConfigError, InputError, check_names, wrong_ty
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.sample import Context
 
-__all__ = ["CaptureKeywords", "CaptureOptions", "Choice", "HandlerKeywords", "converted"]
-
 Choice: TypeAlias = str | Callable[[Any], Any] | None
 """Name of a key, or a function of a run's input or output."""
 

@@ -11,8 +11,6 @@ from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.telemetry.other_span import OtherSpans
 
-__all__ = ["Find", "OtherInstrumentors"]
-
 Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 """Returns whether another instrumentor is active for a run, and that instrumentor's open span."""
 
@@ -20,8 +18,7 @@ Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 class OtherInstrumentors:
     """Finds spans of other instrumentors and notes them on the request.
 
-    The modes `auto`, `sampled` and `none` of the setting `spans` need these spans. If `can_wait` is
-    false, the spans cannot wait for scores, so we also write our own span.
+    If `can_wait` is false, the spans cannot wait for scores, so we also write our own span.
     """
 
     can_wait = True
@@ -34,8 +31,7 @@ class OtherInstrumentors:
     def note(self, run: Run, find: Find) -> None:
         """Look for other instrumentors when a run below the framework's root starts.
 
-        At that moment every handler has seen the root's start. The search repeats at each retrieval
-        until it finds a span, because some handlers are not visible at every step.
+        Only then has every handler seen the root. Some handlers are visible only at a retrieval.
         """
         if not self._wanted:
             return
@@ -58,14 +54,10 @@ class OtherInstrumentors:
             return Others(active)
         if not span.is_recording():
             return Others(active, unrecorded=span.get_span_context())
-        return Others(active, self._spans.add(span, lambda: _has_retrieved(interaction)))
+        return Others(active, self._spans.add(span, lambda: interaction.may_retrieve))
 
 
 def _framework_root(run: Run) -> Run:
     while run.parent is not None and run.parent.kind is not RunKind.MANUAL:
         run = run.parent
     return run
-
-
-def _has_retrieved(interaction: Interaction) -> bool:
-    return bool(interaction.pending) or interaction.retrieves is not False

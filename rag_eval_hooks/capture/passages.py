@@ -19,17 +19,6 @@ from rag_eval_hooks.capture.text_forms import (
 )
 from rag_eval_hooks.sample import Context
 
-__all__ = [
-    "DOCUMENT_ORIGINS",
-    "MIN_RUNS",
-    "Location",
-    "Passage",
-    "Prompts",
-    "by_list",
-    "distinct",
-    "in_prompt_order",
-]
-
 DOCUMENT_ORIGINS = (Origin.DOCUMENTS, Origin.GIVEN, Origin.SOURCES, Origin.STATED)
 MIN_RUNS = 3
 """Minimum number of unique word sequences that identify a text."""
@@ -58,27 +47,17 @@ class Passage:
 
     @cached_property
     def forms(self) -> list[tuple[Context, str]]:
-        """Normalized texts that show the passage in a prompt, wider texts first.
-
-        A prompt may show a sentence inside its window, or a question through the passage that
-        answers the question.
-        """
-        own = (self.context, self.folded)
+        """Normalized texts that show the passage in a prompt, wider texts first."""
         values = self.context.metadata.values()
         others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
-        if self._form is not None:
-            others.insert(0, self._form)
-        if not others:
-            return [own]
+        others[:0] = [] if self._form is None else [self._form]
         forms = [(replace(self.context, text=text), fold(text)) for text in others]
-        return sorted([*forms, own], key=lambda one: self.folded not in one[1])
+        forms.append((self.context, self.folded))
+        return sorted(forms, key=lambda one: self.folded not in one[1])
 
 
 class Location(NamedTuple):
-    """Position of a passage in a prompt. `whole` is false if the prompt shows only a part.
-
-    For a part, `start` and `end` are the position of the entire passage.
-    """
+    """Position of an entire passage in a prompt, even if the prompt shows only a part."""
 
     prompt: int
     start: int
@@ -95,7 +74,6 @@ class Prompts:
         starts = [text.rfind(question) if question else -1 for text in texts]
         self._asked = [(at, at + len(question)) if at >= 0 else (-1, -1) for at in starts]
         self._query_runs = {run for query in (question, *queries) for run in runs_of(query)}
-        self._offsets: dict[int, dict[str, int]] = {}
         self._has_many = False
         self._keys: dict[int, dict[tuple[str, ...], int]] = {}
 
@@ -133,23 +111,14 @@ class Prompts:
         at = self._keys[number].get(tuple(words[1:-1]), -1)
         return -1 if at < 0 else prompt.find(text, max(0, at - len(words[0]) - 1))
 
-    def _offsets_of(self, number: int) -> dict[str, int]:
-        if number not in self._offsets:
-            self._offsets[number] = run_offsets(self.texts[number])
-        return self._offsets[number]
-
     def _add_parts(self, placed: dict[Passage, Location], passages: Sequence[Passage]) -> None:
-        """Add passages that a prompt shows only through word sequences.
-
-        A passage from another prompt moves to the answering prompt, if that prompt shows it, too.
-        """
+        """Add passages that a prompt shows only in part, the answering prompt first."""
         looked_for = [
             p for p in passages if (placed[p].prompt if p in placed else p.is_distinctive)
         ]
         if not looked_for:
             return
-        rests = [self._rest(number, placed.values()) for number in range(len(self.texts))]
-        free = [run_offsets(rest) for rest in rests]
+        free = [run_offsets(rest) for rest in self._rests(placed)]
         owners = Counter(run for p in passages for run in p.runs)
         for p in looked_for:
             own = {run for run in p.runs if owners[run] == 1} - self._query_runs
@@ -163,34 +132,35 @@ class Prompts:
         short = [p for p in passages if p.folded and not any(is_distinctive(t) for _, t in p.forms)]
         if not short:
             return
-        beside = {id(p.found) for p in placed}
-        rests = [self._rest(number, placed.values()) for number in range(len(self.texts))]
         found = {
             p: Location(number, at, at + len(p.folded), p.context)
+            for number, rest in reversed(list(enumerate(self._rests(placed))))
             for p in short
-            for number, rest in reversed(list(enumerate(rests)))
             if (at := contains_word(rest, p.folded)) >= 0
         }
         together = "".join(p.folded for p in found)
         is_sure = not placed and len(found) > 1 and is_distinctive(together)
+        beside = {id(p.found) for p in placed}
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
-    def _rest(self, number: int, places: Iterable[Location]) -> str:
-        """Return a prompt in which one filler word replaces each text that was found whole.
+    def _rests(self, placed: Mapping[Passage, Location]) -> list[str]:
+        """Return the prompts, with one filler word for each text that was found whole.
 
         A word sequence then cannot span such a text.
         """
-        text, last = self.texts[number], 0
-        parts: list[str] = []
-        for at in sorted(at for at in places if at.whole and at.prompt == number):
-            if at.start >= last:
-                parts += [text[last : at.start], " ", "x" * (at.end - at.start - 2), " "]
-            last = max(last, at.end)
-        return "".join([*parts, text[last:]])
+        rests = []
+        for number, text in enumerate(self.texts):
+            last, parts = 0, []
+            for at in sorted(at for at in placed.values() if at.whole and at.prompt == number):
+                if at.start >= last:
+                    parts += [text[last : at.start], " ", "x" * (at.end - at.start - 2), " "]
+                last = max(last, at.end)
+            rests.append("".join([*parts, text[last:]]))
+        return rests
 
     def show_run_of(self, passages: Iterable[Passage]) -> bool:
         runs = {run for p in passages for run in p.runs} - self._query_runs
-        return any(not runs.isdisjoint(self._offsets_of(n)) for n in range(len(self.texts)))
+        return not all(runs.isdisjoint(runs_of(text)) for text in self.texts)
 
 
 def _word_index(prompt: str) -> dict[tuple[str, ...], int]:
@@ -224,10 +194,7 @@ def _outermost(placed: Mapping[Passage, Location]) -> dict[Passage, Location]:
 
 
 def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
-    """Return each text once, from the last list that gives it an id, score or metadata.
-
-    If every list has only the bare text, the first list is used.
-    """
+    """Return each text once, from the last list that gives it an id, score or metadata."""
     found: dict[str, Passage] = {}
     for one in lists:
         listed: dict[str, Passage] = {}

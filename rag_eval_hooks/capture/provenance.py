@@ -15,8 +15,6 @@ from rag_eval_hooks.capture.tool_kinds import ToolKind, reports_nothing, tool_ki
 from rag_eval_hooks.text.folding import FUNCTION_WORDS, content_tokens
 from rag_eval_hooks.text.refusals import refusal
 
-__all__ = ["Provenance", "content_words"]
-
 _STOP: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
 _RECEIPT: Final = re.compile(
     r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!\w)/[\w./-]+"
@@ -38,7 +36,7 @@ class Provenance:
         self._answer = answer
         self._question = question
         self._documents = documents
-        models = [run for run in interaction.runs if run.kind is RunKind.MODEL]
+        models = interaction.models
         self._replies = [(run, fold(run.text)) for run in models if run.text]
         self._arguments = [
             (run, fold(text))
@@ -55,8 +53,9 @@ class Provenance:
             if p.found.named is False:
                 continue
             run = p.found.run
-            kind = tool_kind(run.name, run.description) if run.kind is RunKind.TOOL else None
-            if p.found.named or (kind in (None, ToolKind.LOOKUP) and not _is_empty(p)):
+            is_tool = run.kind is RunKind.TOOL
+            kind = tool_kind(run.name, run.description) if is_tool else ToolKind.LOOKUP
+            if p.found.named or (kind is ToolKind.LOOKUP and not _is_empty(p)):
                 sure.append(p)
             elif kind is ToolKind.UNKNOWN and not _is_empty(p):
                 unsure.append(p)
@@ -76,7 +75,7 @@ class Provenance:
         return (
             p.folded in self._queries
             or (is_alone and p.folded in self._lone_prompts)
-            or any(p.folded in one for one in self._input)
+            or any(p.folded in text for text in self._input)
             or (is_distinctive(question) and question in p.folded)
             or any(one in p.context.text for one in masked)
         )
@@ -89,12 +88,12 @@ class Provenance:
         return texts | {fold(run.query) for run in self._interaction.runs if run.query}
 
     @cached_property
-    def _lone_prompts(self) -> set[str]:
-        return {fold(run.prompt[0]) for run in self._interaction.runs if len(run.prompt) == 1}
-
-    @cached_property
     def _input(self) -> list[str]:
         return [fold(text) for text in self._interaction.asked]
+
+    @cached_property
+    def _lone_prompts(self) -> set[str]:
+        return {fold(run.prompt[0]) for run in self._interaction.runs if len(run.prompt) == 1}
 
     def _found(self, origin: Origin) -> list[Passage]:
         return [
@@ -132,10 +131,7 @@ class Provenance:
         return [p for p in distinct(lists) if p.is_distinctive]
 
     def _said_before(self, p: Passage, *, with_arguments: bool = True) -> Iterator[tuple[Run, str]]:
-        """Yield model texts older than a passage, and model texts from inside the passage's run.
-
-        A step's input is older than the model calls in the step.
-        """
+        """Yield model texts older than a passage, and those from inside the passage's run."""
         run = p.found.run
         for model, text in (*self._replies, *(self._arguments if with_arguments else ())):
             if model.end is None or (run.end is not None and model.end > run.end):
@@ -148,11 +144,7 @@ class Provenance:
             yield model, text
 
     def used(self, passages: Sequence[Passage], surer: Sequence[Passage]) -> list[Passage]:
-        """Return the passages that state facts of the answer which no better candidate states.
-
-        The passages of a list must contain half of the answer's new words and numbers, or three of
-        the answer's new word sequences.
-        """
+        """Return the passages that state facts of the answer which no surer passage states."""
         if not passages or refusal(self._answer):
             return []
         known = set[str]().union(*(content_words(p.context.text) for p in surer))

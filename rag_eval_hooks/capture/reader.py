@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,20 +16,9 @@ from rag_eval_hooks.errors import nearest
 from rag_eval_hooks.incidents import Incidents, place_of_caller
 from rag_eval_hooks.sample import Context
 
-__all__ = ["BaseReader"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    error: Exception
-
 
 class BaseReader:
-    """Copies the values of events, and reads the copies outside the application's thread.
-
-    The options apply to requests without their own options. `form_of` returns how to copy a
-    framework's class.
-    """
+    """Copies the values of events, and reads the copies outside the application's thread."""
 
     def __init__(
         self,
@@ -53,10 +41,9 @@ class BaseReader:
 
     def is_named_tool(self, run: Run) -> bool | None:
         """Return whether `retrieval_tools` names a tool, or None if the option is not set."""
-        names = self.options_of(run).retrieval_tools
-        told = "No tool has a name in the option retrieval_tools,"
-        if names is None:
+        if (names := self.options_of(run).retrieval_tools) is None:
             return None
+        told = "No tool has a name in the option retrieval_tools,"
         return self._recorder.is_named(told, names, run.name, self.place)
 
     def _converted(self, run: Run, read: Callable[[Any], Any], value: Any) -> Context | None:
@@ -68,10 +55,7 @@ class BaseReader:
             return None
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
-        """Copy an event's values now, and call `read` with the run and the copies later.
-
-        The recorder counts a failure under the event's name.
-        """
+        """Copy an event's values now, and call `read` with the run and the copies later."""
         self.later(run, event, read, *[self.copy(run, value) for value in shown])
 
     def later(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
@@ -83,7 +67,7 @@ class BaseReader:
             return value
         copier = self._copier(run)
         copy = copier.of(value)
-        return Cut(value) if copier.is_cut or copier.is_shallow else copy
+        return Cut(value) if copier.is_cut else copy
 
     def whole(self, run: Run, copy: Any) -> Any:
         """Copy the whole of a value that was too large for the application's thread."""
@@ -110,18 +94,14 @@ class BaseReader:
         )
 
     def choose(self, run: Run, name: str, value: Any) -> None:
-        """If an option is a function, call the function with a value and store the result.
-
-        The function runs in the application's thread, because it receives the application's
-        objects. If the run already has a text, keep that text.
-        """
+        """Call an option that is a function, on this thread, until it returns a text."""
         choice = getattr(self.options_of(run), name)
         if not callable(choice) or isinstance(run.chosen.get(name), str):
             return
         try:
             result = choice(value)
         except Exception as error:  # noqa: BLE001 - the host's edge: a function of the application
-            result = _Failed(error)
+            result = error
         run.chosen = {**run.chosen, name: result}
 
     def _chosen_text(self, name: str, run: Run, value: Any, read: Read) -> str | None:
@@ -132,9 +112,12 @@ class BaseReader:
             return None if found is None else read(found)
         if result is None or isinstance(result, str):
             return result
-        error = result.error if isinstance(result, _Failed) else TypeError()
-        self._incidents.report(f"choice {name}", error)
+        self._report_choice(name, result)
         return None
+
+    def _report_choice(self, name: str, result: Any) -> None:
+        error = result if isinstance(result, Exception) else TypeError()
+        self._incidents.report(f"choice {name}", error)
 
     def note_match(self, run: Run, name: str, is_met: bool, value: Any) -> None:
         if is_met:
@@ -149,15 +132,14 @@ class BaseReader:
     def _note_choice(self, run: Run, value: Any) -> None:
         choice, result = self.options_of(run).contexts, run.chosen.get("contexts")
         if isinstance(choice, str):
-            result = (entries(value) or {}).get(choice)
+            result = named(value, choice)
             if result is not None or run.outermost:
                 self.note_match(run, "contexts", result is not None, value)
         if choice is None or result is None:
             return
-        contexts = None if isinstance(result, _Failed) else contexts_in(result)
+        contexts = None if isinstance(result, Exception) else contexts_in(result)
         if contexts is not None:
             self._recorder.choose(run, contexts)
         elif run.outermost and run.interaction.chosen is None:
             # A function for one step's output need not fit another step.
-            error = result.error if isinstance(result, _Failed) else TypeError()
-            self._incidents.report("choice contexts", error)
+            self._report_choice("contexts", result)

@@ -25,19 +25,6 @@ from rag_eval_hooks.capture.copied import (
 from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks.sample import Context
 
-__all__ = [
-    "answer_of",
-    "as_json",
-    "lone_text",
-    "named_answer",
-    "other_answers",
-    "question_in_state",
-    "question_of",
-    "texts_in_input",
-    "texts_in_state",
-    "written_texts",
-]
-
 _QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "user_msg", "messages")
 _SURE_KEYS: Final = ("structured_response", "answer")
 _OTHER_KEYS: Final = ("output", "result", "response", "output_text", "generation", "text")
@@ -54,10 +41,7 @@ def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | 
 
 
 def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
-    """Return the question in an input: a known key, the last user message, or the only text.
-
-    Keys that frameworks use for the question come first.
-    """
+    """Return the question in an input: a known key, the last user message, or the only text."""
     if isinstance(value, str):
         return value
     if isinstance(value, FormattedPrompt):
@@ -72,10 +56,6 @@ def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
 
 
 def _user_text(item: Any) -> str | None:
-    """Return a user message's text.
-
-    A message is an object, a mapping, or a (role, content) pair.
-    """
     role, content = None, None
     if isinstance(item, Message):
         role, content = item.role, item.content
@@ -100,32 +80,27 @@ def question_in_state(state: Any) -> str | None:
 
 
 def texts_in_state(state: Any) -> list[str]:
-    """Return a state's texts, which may include the question.
+    """Return a state's texts and last user messages, which may include the question."""
+    values = (entries(state) or {}).values()
+    asking = (v for v in values if isinstance(v, str) or _is_conversation(v))
+    return list(filter(None, map(question_of, asking)))
 
-    A list gives a text only if it contains messages.
-    """
-    texts: list[str | None] = []
-    for value in (entries(state) or {}).values():
-        is_conversation = isinstance(value, list) and any(isinstance(v, Message) for v in value)
-        texts.append(question_of(value) if isinstance(value, str) or is_conversation else None)
-    return [text for text in texts if text]
+
+def _is_conversation(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(one, Message) for one in value)
 
 
 def texts_in_input(value: Any, depth: int = _LEVELS) -> Iterator[str]:
     """Yield every text in a root's input or output, including texts of messages."""
-    if isinstance(value, str):
-        if value:
-            yield value
-        return
     parts: Sequence[Any] = ()
-    if isinstance(value, FormattedPrompt):
+    if isinstance(value, str):
+        yield from filter(None, [value])
+    elif isinstance(value, FormattedPrompt):
         parts = value.messages
     elif isinstance(value, Message):
         parts = [block_text(value.content)]
-    elif isinstance(value, list | tuple):
-        parts = value
-    elif (held := entries(value)) is not None:
-        parts = list(held.values())
+    else:
+        parts = value if isinstance(value, list | tuple) else [*(entries(value) or {}).values()]
     for part in parts[:_MAX_ITEMS] if depth else ():
         yield from texts_in_input(part, depth - 1)
 
@@ -135,8 +110,7 @@ def answer_of(
 ) -> str | None:
     """Return the answer in an output: a text, message, known key, or a model's last message.
 
-    An unchanged entry of the input `given` is not an answer. If `said` is true for a text, a model
-    wrote the text, even in a user message.
+    An unchanged entry of `given` is no answer. `said` returns whether a model wrote a text.
     """
     if isinstance(value, str):
         return value
@@ -153,8 +127,8 @@ def answer_of(
         _first(values, _OTHER_KEYS, _answer_text),
         _first(values, ("messages",), partial(answer_of, said=said)),
     )
-    found = next((text for text in texts if text and text.strip()), None)
-    return found or _first(values, _ANSWER_KEYS, named_answer)
+    told = (text for text in texts if text and text.strip())
+    return next(told, None) or _first(values, _ANSWER_KEYS, named_answer)
 
 
 def named_answer(value: Any) -> str | None:
@@ -175,17 +149,15 @@ def _plain_answer(value: Any) -> str | None:
 
 def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | None:
     tool: str | None = None
-    for message in reversed(messages):
-        if not isinstance(message, Message):
-            continue
+    for message in reversed([one for one in messages if isinstance(one, Message)]):
+        is_last = message.name or message is messages[-1]
         if message.role == "assistant" and message.text:
             return message.text
-        if message.role == "user":
-            # A graph turns a bare text into a user message, and an agent's report has a name.
-            if (message.name or message is messages[-1]) and said(message.text):
-                return message.text
-            if not message.name:
-                break
+        # A graph turns a bare text into a user message, and an agent's report has a name.
+        if message.role == "user" and is_last and said(message.text):
+            return message.text
+        if message.role == "user" and not message.name:
+            break
         if message.role == "tool":
             tool = tool or message.text
     return tool
@@ -196,10 +168,7 @@ def other_answers(value: Any, given: Any) -> tuple[str, ...]:
 
 
 def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ...]:
-    """Return the texts that a step wrote into a state and that no later step replaced.
-
-    Returns nothing if the state has a key for the answer.
-    """
+    """Return the texts that a step wrote and no later step replaced, without an answer's key."""
     held = entries(final) or {}
     if not values or _first(held, _SURE_KEYS, named_answer):
         return ()
@@ -209,18 +178,16 @@ def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ..
 
 
 def lone_text(value: Any) -> str:
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    return value if isinstance(value, str) else ""
+    text = value[0] if isinstance(value, list) and len(value) == 1 else value
+    return text if isinstance(text, str) else ""
 
 
 def as_json(value: Any) -> str | None:
     """Return a value as JSON. None for texts, empty values, documents and messages."""
-    if isinstance(value, str | bytes) or _holds_framework(value):
-        return None
     held = entries(value) if isinstance(value, Record) else value
     is_container = isinstance(held, list | tuple | frozenset | dict)
-    if not (held if is_container else isinstance(held, Number | date | time | Enum)):
+    has_value = held if is_container else isinstance(held, Number | date | time | Enum)
+    if not has_value or isinstance(value, str | bytes) or _holds_framework(value):
         return None
     try:
         return json.dumps(_plain(value), ensure_ascii=False)

@@ -11,6 +11,7 @@ from typing import Any
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks.capture.bounded import EndedIds, OpenInteractions
+from rag_eval_hooks.capture.conversation import Suspensions
 from rag_eval_hooks.capture.endings import Endings
 from rag_eval_hooks.capture.interaction import enclosing_run
 from rag_eval_hooks.capture.left_out import LeftOutRequests
@@ -24,14 +25,11 @@ from rag_eval_hooks.capture.records import (
     current_task,
     status_after,
 )
-from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import nearest, unknown
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
-
-__all__ = ["Recorder"]
 
 _LOOKED_AT = 20
 """Maximum number of open requests to check for cancelled tasks when another request starts."""
@@ -49,12 +47,9 @@ class Recorder(Notes):
     """Follows runs by id, and reports each request once, after its root run finishes.
 
     Event methods are O(1), lock-free, and may be called from any thread. Events of one run must
-    arrive in order. The recorder ignores late and repeated events, and `sweep` interprets deferred
-    events.
-
-    `on_end` receives every finished request, outside the application's thread. The recorder calls
-    `on_wait` when `sweep` has work. `on_wait` returns whether a thread will call `sweep`. If not,
-    the finishing thread reports the request. The recorder keeps texts up to `max_text_chars`.
+    arrive in order. `on_end` receives every finished request, outside the application's thread. The
+    recorder calls `on_wait` when `sweep` has work. `on_wait` returns whether a thread will call
+    `sweep`. If not, the finishing thread reports the request.
     """
 
     def __init__(
@@ -100,17 +95,13 @@ class Recorder(Notes):
         return self.is_named("No run has the name in the option root,", [root], name, place)
 
     def is_named(self, told: str, wanted: Collection[str], name: str, place: str) -> bool:
-        """Return whether an option contains a name.
-
-        `report_unmet` reports options without a match.
-        """
-        key, is_match = (told, tuple(wanted), place), name in wanted
-        seen = self._names.setdefault(key, {})
-        if is_match:
+        """Return whether an option contains a name. `report_unmet` reports unmatched options."""
+        seen = self._names.setdefault(key := (told, tuple(wanted), place), {})
+        if name in wanted:
             self._names[key] = None
         elif seen is not None and len(seen) < _MOST_NAMES:
             seen[name] = None
-        return is_match
+        return name in wanted
 
     def report_unmet(self) -> None:
         for (told, wanted, place), seen in list(self._names.items()):
@@ -126,14 +117,13 @@ class Recorder(Notes):
 
     def report_unreached(self) -> None:
         for place in [place for place, is_reached in self.handlers.items() if not is_reached]:
-            advice = (
-                'pass it in config={"callbacks": [handler]} of the call, before evals.shutdown()'
+            told = f"No run reached the handler created at {place}; pass it in config="
+            self._incidents.count(
+                told + '{"callbacks": [handler]} of the call, before evals.shutdown()'
             )
-            self._incidents.count(f"No run reached the handler created at {place}; {advice}")
         self.handlers.clear()
 
     def opened(self) -> tuple[int, int]:
-        """Return the number of open or interrupted requests, and their characters."""
         held = [*self._open.values(), *self.suspensions.interrupted()]
         return len(held), sum(interaction.chars for interaction in held)
 
@@ -147,7 +137,6 @@ class Recorder(Notes):
         return run if run is not None and run.end is None else None
 
     def of_open_request(self, run_id: Hashable) -> Run | None:
-        """Return a run of an open request, even if the run itself has ended."""
         return self._runs.get(run_id)
 
     def knows(self, run_id: Hashable) -> bool:
@@ -162,11 +151,7 @@ class Recorder(Notes):
         return run is not None and run.interaction is other.interaction
 
     def around(self, parent_id: Hashable | None) -> Run | None:
-        """Return the open run to which a new run belongs, or None.
-
-        Frameworks do not always give a parent id, for example for a fallback or a call with its own
-        callbacks. The parent is then the framework's current run, or else a manual block.
-        """
+        """Return the open run to which a new run belongs, by id or by the caller's place."""
         for run_id in chain((parent_id,), self._located()):
             if run_id is not None and (run := self.get(run_id)) is not None:
                 return run
@@ -188,10 +173,9 @@ class Recorder(Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Start a run. Without an open run around it, the run is a root.
+        """Start a run. Without an open run around it, or with `apart`, the run is a root.
 
-        Metadata and tags apply to roots. With `apart`, the run is a root even inside a manual
-        block. Returns None if the run is known, late, sampled out, or part of our own evaluation.
+        Metadata and tags apply to roots. Returns None if the run is known, late, or not captured.
         """
         # Applications may reuse a request's name, so only parts can be late.
         is_late = run_id in self._ended and not (parent_id is None and self._ended.is_root(run_id))
@@ -242,9 +226,7 @@ class Recorder(Notes):
     ) -> Run | None:
         otel = otel_context.get_current()
         key = self.left_out.key_of(run_id, kind, otel, metadata)
-        # Runs inside a manual block have no thread and are sampled with it.
-        decides = kind is not RunKind.MANUAL
-        if decides and self.left_out.leaves_out(run_id, key, otel, tags, metadata):
+        if self.left_out.leaves_out(run_id, key, kind, otel, tags, metadata):
             return None
         self._abandon_old()
         self._cancel(self._open.left(_LOOKED_AT))
@@ -296,11 +278,9 @@ class Recorder(Notes):
         self._finish(run, status_after(kind))
 
     def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
-        """Record that a run's event was lost or unreadable.
+        """Record that a run's event was lost. The run's request becomes incomplete.
 
-        The run's request becomes incomplete. If that request is unknown, all open requests become
-        incomplete. If neither the run nor its parent is open, one lost request is counted. Later
-        runs below this run do not start a request.
+        If that request is unknown, all open requests become incomplete, and one counts as lost.
         """
         run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
         if run is not None:
@@ -342,10 +322,7 @@ class Recorder(Notes):
         self._runs.pop(run_id, None)
 
     def sweep(self, *, at_once: bool = False) -> None:
-        """Report finished runs, finish streams that have ended, and drop overdue runs.
-
-        `at_once` also reports requests that a later manual call could still change.
-        """
+        """Report finished requests; with `at_once`, also manual calls that may go on."""
         with self.ended.sweeping() as is_free:
             if not is_free:
                 return
@@ -356,16 +333,14 @@ class Recorder(Notes):
             self._abandon(self._open.large())
             self._cancel(self._open.left())
             self.ended.decide()
-            if self.by_hand.waits:
-                self.by_hand.sweep(list(self._open.values()), at_once=at_once)
+            self.by_hand.sweep(list(self._open.values()), at_once=at_once)
 
     def _abandon(self, interactions: Iterable[Interaction]) -> None:
         for interaction in interactions:
             self._finish(interaction.root, Status.ABANDONED)
 
     def abandon_open(self) -> None:
-        opened = list(self._open.values())
-        self._abandon(opened)
+        self._abandon(opened := list(self._open.values()))
         advice = "it is not evaluated; read its stream to the end before evals.shutdown()"
         self._incidents.count("request open at shutdown", len(opened), detail=advice)
 

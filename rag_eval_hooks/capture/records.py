@@ -22,20 +22,6 @@ from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.telemetry.other_span import OtherSpan
 
-__all__ = [
-    "SAME_LINE",
-    "DocumentList",
-    "Facts",
-    "Interaction",
-    "Origin",
-    "Others",
-    "Place",
-    "Run",
-    "RunKind",
-    "current_task",
-    "status_after",
-]
-
 Facts: TypeAlias = Mapping[str, str | int | float | bool | tuple[str, ...]]
 """Span attributes from a framework, by semantic-convention key."""
 
@@ -96,17 +82,18 @@ class Run:
     @property
     def earlier(self) -> Collection[int]:
         """Indices of prompt texts that a model wrote in earlier turns."""
-        asked = self._asked_at
+        asked = self._asked_at or 0
         return frozenset(n for n in range(asked) if self.roles[n] == "assistant")
 
     @property
     def user_text(self) -> str:
-        return self.prompt[self._asked_at] if self.prompt and "user" in self.roles else ""
+        asked = self._asked_at
+        return self.prompt[asked] if self.prompt and asked is not None else ""
 
     @property
-    def _asked_at(self) -> int:
-        places = [n for n, role in enumerate(self.roles) if role == "user"]
-        return places[-1] if places else 0
+    def _asked_at(self) -> int | None:
+        places = (n for n, role in enumerate(self.roles) if role == "user")
+        return max(places, default=None)
 
     @property
     def by_hand(self) -> bool:
@@ -123,16 +110,17 @@ class Run:
 
 
 class Origin(StrEnum):
+    """Where a text comes from. `STEP` and `EARLIER` need a prompt that shows the text."""
+
     DOCUMENTS = "documents"
-    """Documents that a run returned."""
     GIVEN = "given"
     """Documents that the caller passed, perhaps from an earlier turn."""
     TEXT = "text"
-    """A tool's text, which may be retrieved."""
+    """A tool's text."""
     STEP = "step"
-    """Any output text of a step. A context only if a prompt shows it."""
+    """Any output text of a step."""
     EARLIER = "earlier"
-    """Text that an earlier turn left in the state. A context only if a prompt shows it."""
+    """Text that an earlier turn left in the state."""
     SOURCES = "sources"
     """Documents that an answer names as its sources."""
     STATED = "stated"
@@ -207,10 +195,7 @@ class Place:
         return self.span.get_span_context().is_valid
 
     def nearness(self, other: Place) -> int:
-        """Return how likely two calls belong to one request, from -1 to 2.
-
-        -1: different traces. 0: unknown. 1: below one span, or on one thread. 2: `SAME_LINE`.
-        """
+        """Rate how likely two calls belong to one request: -1 no, 0 unknown, 1 maybe, 2 likely."""
         one, two = self.span.get_span_context(), other.span.get_span_context()
         if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
             return -1
@@ -218,16 +203,6 @@ class Place:
         if self.task is not other.task or (self.task is None and self.thread != other.thread):
             return int(below_one)
         return SAME_LINE if below_one or self.task is not None else 1
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the request's span has ended. Without a span, whether its task has ended."""
-        if self.is_in_trace:
-            parent = getattr(self.span, "parent", None)
-            is_outermost = parent is None or parent.is_remote
-            return is_outermost and getattr(self.span, "end_time", None) is not None
-        task = None if self.task is None else self.task()
-        return self.task is not None and (task is None or task.done())
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -239,20 +214,20 @@ class Interaction:
     tags: tuple[str, ...] = ()
     # In order of start, the root first.
     runs: list[Run] = field(default_factory=list)
-    # In order of appearance.
     lists: list[DocumentList] = field(default_factory=list)
     status: Status = Status.OK
     # Start of the last root, in nanoseconds since the epoch.
     opened: int = 0
+    # Contexts that the application chose.
     chosen: tuple[Context, ...] | None = None
-    # Other texts of the root's output, which may include the answer.
+    # Other texts of the root's output, which may include the answer, and those of its last step.
     candidates: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     # The root's output as JSON, if no text is known as the answer.
     structured: str | None = None
     # Texts of the root's input, which may include the question.
     asked: tuple[str, ...] = ()
-    # State texts, perhaps with the question, for a root that continues without input.
+    # The same of the state with which a root without input continues.
     kept: tuple[str, ...] = ()
     # The request waits for a person.
     interrupted: bool = False
@@ -260,13 +235,14 @@ class Interaction:
     resumable: bool = False
     # Checkpoints at which the request stopped.
     stops: set[str] = field(default_factory=set)
+    # A retriever ran.
     attempted: bool = False
+    # The ids in the framework's configuration were read.
     configured: bool = False
     # False if the start event was lost, so that the request cannot become a sample.
     is_readable: bool = True
     # Parts of the sample that lack text, by a limit or a lost event.
     left_out: set[str] = field(default_factory=set)
-    cut_texts: set[str] = field(default_factory=set)
     # Hashes of already noted step texts.
     step_texts: set[int] = field(default_factory=set)
     # Replaced texts by document id.
@@ -304,6 +280,14 @@ class Interaction:
         return self.runs[0]
 
     @property
+    def models(self) -> list[Run]:
+        return [run for run in self.runs if run.kind is RunKind.MODEL]
+
+    @property
+    def may_retrieve(self) -> bool:
+        return bool(self.pending) or self.retrieves is not False
+
+    @property
     def last_event(self) -> int:
         """End of the last reported run inside the root, or 0."""
         return max((self.read_until, *(run.end or 0 for run in self.runs[1:])))
@@ -319,9 +303,8 @@ class Interaction:
 
     @property
     def chars(self) -> int:
-        root = self.root
-        read = self.kept_chars + len(root.query or "") + len(root.text or "")
-        return max(read, self.snapshots.chars)
+        texts = len(self.root.query or "") + len(self.root.text or "")
+        return max(self.kept_chars + texts, self.snapshots.chars)
 
     def lists_of(self, origin: Origin) -> list[DocumentList]:
         return [found for found in self.lists if found.origin is origin]
@@ -344,29 +327,21 @@ class Interaction:
     def part(self, runs: Sequence[Run]) -> Interaction:
         """Return a copy with only these runs and their lists. The first run is the copy's root."""
         own = copy(self)
-        own.metadata, own.left_out = dict(self.metadata), set(self.left_out)
-        own.cut_texts, own.stops = set(self.cut_texts), set(self.stops)
+        own.metadata = dict(self.metadata)
+        own.left_out, own.stops = set(self.left_out), set(self.stops)
         own.pending, own.streams, own.snapshots = deque(), [], Snapshots()
         copies: dict[Run, Run] = {}
         for run in runs:
             copies[run] = made = copy(run)
-            made.interaction = own
-            made.parent = None if run.parent is None else copies.get(run.parent)
+            made.interaction, made.parent = own, run.parent and copies.get(run.parent)
         own.runs = list(copies.values())
         left = set(self.runs).difference(copies)
-        own.lists = [
-            replace(found, run=copies.get(found.run, found.run))
-            for found in self.lists
-            if found.run not in left
-        ]
+        kept = (found for found in self.lists if found.run not in left)
+        own.lists = [replace(found, run=copies.get(found.run, found.run)) for found in kept]
         return own
 
     def absorb(self, earlier: Interaction) -> None:
-        """Add the runs, lists and facts of the earlier request that this request continues.
-
-        Runs and lists of the earlier request come first. If both requests have a value, the newer
-        value wins. The earlier root becomes the root.
-        """
+        """Add an earlier request that this request continues. The newer value wins."""
         root, first = self.root, earlier.root
         root.query = root.query or first.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept
@@ -382,7 +357,6 @@ class Interaction:
         ]
         self.attempted |= earlier.attempted
         self.left_out |= earlier.left_out
-        self.cut_texts |= earlier.cut_texts
         self.step_texts |= earlier.step_texts
         self.kept_chars += earlier.kept_chars
         for name, texts in earlier.rewritten.items():

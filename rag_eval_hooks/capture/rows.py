@@ -13,10 +13,8 @@ from uuid import UUID
 from rag_eval_hooks.capture.copied import Message, block_text, entries, is_message
 from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks.capture.text_forms import is_distinctive, is_distinctive_text, width
-from rag_eval_hooks.context import contexts_of, scalars, score_in
+from rag_eval_hooks.context import scalars, score_in
 from rag_eval_hooks.sample import Context
-
-__all__ = ["found_nothing", "is_record", "mapping_in", "rows_in", "texts_in"]
 
 _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
 _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
@@ -40,8 +38,7 @@ Write: TypeAlias = Callable[[Any], str]
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
     """Yield the texts of a copy that are long enough to be recognized, one list at a time.
 
-    Skip prompts, and messages of models and users. A record with its nested values is one text.
-    Skip a record next to a list of texts, because it contains only counts and page numbers.
+    A record with its nested values is one text. Messages of models and users are skipped.
     """
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None
@@ -57,22 +54,21 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
 
 
 def _in_values(held: Mapping[str, Any], depth: int) -> Rows:
-    parts = list(held.values())[:_MAX_ITEMS]
-    records = [record for part in parts if (record := _record(part)) is not None]
-    found = [rows for part in parts if not is_record(part) for rows in rows_in(part, depth)]
-    yield from found or [(record,) for record in records]
+    """Yield the texts of values. Records beside a list contain only counts and page numbers."""
+    parts = [(part, _record(part)) for part in list(held.values())[:_MAX_ITEMS]]
+    found = [rows for part, record in parts if record is None for rows in rows_in(part, depth)]
+    yield from found or [(record,) for _, record in parts if record is not None]
 
 
 def _in_text(text: str) -> Rows:
     held = _json_in(text)
     if found_nothing(held):
         return
-    found: list[tuple[Context, ...]] = []
     if isinstance(held, list):
-        found = list(_in_list(held, _LEVELS, _as_json))
-    elif held is not None and not is_record(held):
-        found = list(rows_in(held))
-    if found:
+        rows = _in_list(held, _LEVELS, _as_json)
+    else:
+        rows = rows_in(None if is_record(held) else held)
+    if found := list(rows):
         yield from found
     elif is_distinctive_text(text):
         yield (Context(text=text),)
@@ -94,17 +90,14 @@ def _in_list(items: Sequence[Any], depth: int, write: Write = repr) -> Rows:
 
 
 def _row(item: Any) -> Context | None:
-    """Return a row as a context, or None for a message.
-
-    The main text has a known key, or else is the longest text.
-    """
+    """Return a row with its main text as a context, or None for a message."""
     if isinstance(item, str):
         return Context(text=item)
     held = entries(item)
     if held is None or is_message(held):
         return None
-    if isinstance(held.get("page_content"), str):
-        return contexts_of({"text": held["page_content"], **held})[0]
+    if isinstance(text := held.get("page_content"), str):
+        return Context.of({"text": text, **held})
     text = _usual_text(held) or _main_text(held)
     if not is_distinctive_text(text):
         return None
@@ -122,10 +115,6 @@ def _usual_text(held: Mapping[str, Any]) -> str:
     return next(filter(None, (block_text(held[key]) for key in _TEXT_KEYS if key in held)), "")
 
 
-def _is_text(held: Mapping[str, Any]) -> bool:
-    return is_message(held) or is_distinctive_text(_usual_text(held))
-
-
 def _main_text(held: Mapping[str, Any]) -> str:
     if any(isinstance(v, list | tuple) and v and isinstance(v[0], dict) for v in held.values()):
         return ""
@@ -136,25 +125,18 @@ def _main_text(held: Mapping[str, Any]) -> str:
 
 
 def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
-    """Return a list of short records as one text per row, or None for other lists.
-
-    Rows that are too short to be recognized are joined into one text.
-    """
-    texts = [text for item in items if _is_short_row(item) and (text := _written(item, write))]
+    """Return a list of short records as one text per row, or None for other lists."""
+    fields = list(map(_fields, items))
+    # A list without text is a vector, not a row.
+    if not all(f is not None and any(isinstance(v, str) for v in f) for f in fields):
+        return None
+    texts = list(filter(None, (_written(item, write) for item in items)))
     if len(texts) < len(items):
         return None
     if not all(map(is_distinctive, texts)):
         return (Context(text=write(items)),)
-    return tuple(
-        Context(text=text, metadata=scalars(_fields(item)))
-        for text, item in zip(texts, items, strict=True)
-    )
-
-
-def _is_short_row(item: Any) -> bool:
-    """Return whether a value has fields. A list without text is a vector, not a row."""
-    held = _fields(item)
-    return isinstance(held, dict) or any(isinstance(part, str) for part in held or ())
+    rows = zip(texts, fields, strict=True)
+    return tuple(Context(text=text, metadata=scalars(held)) for text, held in rows)
 
 
 def is_record(item: Any) -> bool:
@@ -181,24 +163,22 @@ def _written(item: Any, write: Write) -> str | None:
 
 
 def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tuple[float, float]:
-    """Return the width of a value as text, and the total width of its long texts.
-
-    Messages and unread objects are not part of a record, so their width is infinite.
-    """
+    """Return the width of a value as text, and of its long texts: infinite for objects."""
     if isinstance(value, str):
         size = width(value)
         return size + _MARKS, size if size >= longest else 0
     if isinstance(value, _SCALARS):
         return _MARKS, 0
-    held = _fields(value)
-    if held is None or not levels or (isinstance(held, dict) and _is_text(held)):
+    held, keys = _fields(value), 0
+    is_mapping = isinstance(held, dict)
+    is_text = is_mapping and (is_message(held) or is_distinctive_text(_usual_text(held)))
+    if held is None or not levels or is_text:
         return _MARKS, inf
-    if isinstance(held, dict):
+    if is_mapping:
         keys = sum(len(key) if isinstance(key, str) else _MARKS for key in held)
-        widths = [_widths(part, _LONG_TEXT, levels - 1) for part in held.values()]
-    else:
-        # A recognizable text in a list is a passage.
-        keys, widths = 0, [_widths(part, _PASSAGE, levels - 1) for part in held]
+    # A recognizable text in a list is a passage.
+    longest, parts = (_LONG_TEXT, held.values()) if is_mapping else (_PASSAGE, held)
+    widths = [_widths(part, longest, levels - 1) for part in parts]
     return keys + sum(whole for whole, _ in widths), sum(long for _, long in widths)
 
 
@@ -221,9 +201,7 @@ def found_nothing(held: Any) -> bool:
 def _is_nothing(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_is_nothing, value.values()))
-    if isinstance(value, list | str):
-        return not value
-    return value is None or (isinstance(value, int) and value in (0, 1))
+    return not value if isinstance(value, list | str) else value in (None, 0, 1)
 
 
 def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:

@@ -24,8 +24,6 @@ from pydantic import BaseModel
 
 from rag_eval_hooks.sample import Context
 
-__all__ = ["LATE_LEVELS", "LATE_NODES", "Copier", "Cut", "Form", "Opaque", "Record", "Snapshots"]
-
 _NODES = 90
 """Maximum number of containers per copy in the application's thread."""
 LATE_NODES = 20_000
@@ -85,40 +83,31 @@ class Snapshots:
     long: set[int] = field(default_factory=set)
 
 
+@dataclass(slots=True)
 class Copier:
-    """Copies the values that a framework passes around.
+    """Copies the values that a framework passes around."""
 
-    Args:
-        snapshots: The request's copies.
-        form_of: Returns how to copy a framework's class, or None for other classes.
-        forms: Forms of classes that were copied before.
-        own: Reads an application's object through the option `as_context`.
-        most_chars: Maximum number of characters in the copies of one request.
-        nodes: Maximum number of containers in one copy.
+    snapshots: Snapshots
+    # Returns how to copy a framework's class, or None for other classes.
+    form_of: Callable[[type], Form | None]
+    # Forms of classes that were copied before.
+    forms: dict[type, Form]
+    # Reads an application's object through the option `as_context`.
+    as_context: Callable[[Any], Context | None] | None
+    # Maximum number of characters in the copies of one request.
+    most_chars: int
+    # Number of containers that may still be copied.
+    nodes: int = _NODES
+    # The last copy omits something because of size or depth.
+    is_cut: bool = field(default=False, init=False)
+    _entries: int = field(init=False)
+    _around: set[int] = field(default_factory=set, init=False)
 
-    Attributes:
-        is_cut: Whether the last copy omits something because of size.
-        is_shallow: Whether the last copy omits something because of depth.
-    """
+    def __post_init__(self) -> None:
+        self._entries = self.nodes * _ENTRIES
 
-    def __init__(
-        self,
-        snapshots: Snapshots,
-        form_of: Callable[[type], Form | None],
-        forms: dict[type, Form],
-        own: Callable[[Any], Context | None] | None,
-        most_chars: int,
-        nodes: int = _NODES,
-    ) -> None:
-        self.snapshots = snapshots
-        self._form_of = form_of
-        self._forms = forms
-        self.own = own or (lambda _: None)
-        self._most_chars = most_chars
-        self._nodes = nodes
-        self._entries = nodes * _ENTRIES
-        self._around: set[int] = set()
-        self.is_cut = self.is_shallow = False
+    def own(self, value: Any) -> Context | None:
+        return None if self.as_context is None else self.as_context(value)
 
     def of(self, value: Any, depth: int = _DEEP) -> Any:
         kind = type(value)
@@ -126,9 +115,11 @@ class Copier:
             if kind is str:
                 self._count(value)
             return value
-        form = self._forms.get(kind)
+        form = self.forms.get(kind)
         if form is None:
-            form = self._new_form(kind)
+            form = self.form_of(kind) or _form_of(kind)
+            if len(self.forms) < _MOST_KINDS:
+                self.forms[kind] = form
         return form(self, value, depth)
 
     def remember(self, value: Any, copy: Any) -> Any:
@@ -139,15 +130,8 @@ class Copier:
         made = self.snapshots.made.get(id(value))
         return None if made is None else made[1]
 
-    def _new_form(self, kind: type) -> Form:
-        form = self._form_of(kind) or _form_of(kind)
-        if len(self._forms) < _MOST_KINDS:
-            self._forms[kind] = form
-        return form
-
     def _count(self, text: str) -> None:
-        size = len(text)
-        snapshots = self.snapshots
+        size, snapshots = len(text), self.snapshots
         if size >= _LONG:
             if id(text) in snapshots.long:
                 return
@@ -155,20 +139,13 @@ class Copier:
         snapshots.chars += size
 
     def room(self, size: int, depth: int, value: Any = None) -> int:
-        """Return how many entries of a container may be copied.
-
-        Returns 0 for a container inside itself.
-        """
+        """Return how many entries of a container may be copied: 0 for a container inside itself."""
         if id(value) in self._around:
             return 0
-        if size and depth <= 0:
-            self.is_shallow = True
-            return 0
-        self._nodes -= 1
-        most = min(size, self._entries)
-        if self._nodes < 0 or self.snapshots.chars >= self._most_chars:
-            most = 0
-        if most < size or self._nodes < 0:
+        self.nodes -= 1
+        is_full = self.nodes < 0 or depth <= 0 or self.snapshots.chars >= self.most_chars
+        most = 0 if is_full else min(size, self._entries)
+        if most < size or self.nodes < 0:
             self.is_cut = True
         self._entries -= most
         return most
@@ -178,46 +155,40 @@ class Copier:
         if size and not most:
             return _OPAQUE
         copy = dict(islice(items, most))
-        if self._has_containers(copy.values()):
-            self._around.add(id(value))
-            for key, item in copy.items():
-                if type(item) not in _ATOMS:
-                    copy[key] = _OPAQUE if self._nodes < 0 else self.of(item, depth - 1)
-            self._around.discard(id(value))
+        self._copy_parts(value, copy, copy.values(), depth)
         last = self.known(value)
-        if type(last) is dict and len(last) == len(copy) and _are_same(last, copy):
+        if type(last) is dict and _are_same(last.values(), copy.values()) and _are_same(last, copy):
             return last
         return self.remember(value, copy)
 
     def items(self, value: Any, depth: int) -> Any:
-        size = len(value)
-        most = self.room(size, depth, value)
-        if size and not most:
+        most = self.room(len(value), depth, value)
+        if len(value) and not most:
             return _OPAQUE
-        copy: list[Any] = list(islice(iter_of(value), most))
-        if self._has_containers(copy):
-            self._around.add(id(value))
-            for place, item in enumerate(copy):
-                if self._nodes < 0:
+        copy = list(islice(iter_of(value), most))
+        self._copy_parts(value, copy, copy, depth)
+        last = self.known(value)
+        if type(last) in (list, tuple) and _are_same(last, copy):
+            return last
+        return self.remember(value, tuple(copy) if isinstance(value, tuple) else copy)
+
+    def _copy_parts(self, value: Any, copy: Any, parts: Collection[Any], depth: int) -> None:
+        """Count the texts in a shallow copy, and replace the other parts by copies."""
+        kinds = set(map(type, parts))
+        if str in kinds:
+            for part in parts:
+                if type(part) is str:
+                    self._count(part)
+        if kinds <= _ATOMS:
+            return
+        self._around.add(id(value))
+        for place, part in copy.items() if type(copy) is dict else enumerate(copy):
+            if type(part) not in _ATOMS:
+                if self.nodes < 0 and type(copy) is list:
                     del copy[place:]
                     break
-                if type(item) not in _ATOMS:
-                    copy[place] = self.of(item, depth - 1)
-            self._around.discard(id(value))
-        made = tuple(copy) if isinstance(value, tuple) else copy
-        last = self.known(value)
-        if type(last) is type(made) and len(last) == len(made) and all(map(is_, last, made)):
-            return last
-        return self.remember(value, made)
-
-    def _has_containers(self, values: Collection[Any]) -> bool:
-        """Count the texts among values. Return whether other values need a copy."""
-        kinds = set(map(type, values))
-        if str in kinds:
-            for value in values:
-                if type(value) is str:
-                    self._count(value)
-        return not kinds <= _ATOMS
+                copy[place] = _OPAQUE if self.nodes < 0 else self.of(part, depth - 1)
+        self._around.discard(id(value))
 
 
 def iter_of(value: Any) -> Iterable[Any]:
@@ -225,8 +196,8 @@ def iter_of(value: Any) -> Iterable[Any]:
     return list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
 
 
-def _are_same(last: dict[Any, Any], copy: dict[Any, Any]) -> bool:
-    return all(map(is_, last.values(), copy.values())) and all(map(is_, last, copy))
+def _are_same(last: Collection[Any], parts: Collection[Any]) -> bool:
+    return len(last) == len(parts) and all(map(is_, last, parts))
 
 
 def _form_of(kind: type) -> Form:
@@ -236,10 +207,6 @@ def _form_of(kind: type) -> Form:
     if issubclass(kind, BaseModel) or hasattr(kind, "__dataclass_fields__"):
         return _record
     return _own_or_opaque
-
-
-def _text(_: Copier, value: Any, __: int) -> Any:
-    return str.__str__(value)[:] if type(value) is str else str.__getitem__(value, slice(None))
 
 
 def _itself(_: Copier, value: Any, __: int) -> Any:
@@ -253,16 +220,8 @@ def _dict(copier: Copier, value: Any, depth: int) -> Any:
     return copier.mapping(value, dict.items(value), dict.__len__(value), depth)
 
 
-def _proxy(copier: Copier, value: Any, depth: int) -> Any:
-    return copier.mapping(value, value.items(), len(value), depth)
-
-
 def _database_row(copier: Copier, value: Any, depth: int) -> Any:
     return copier.mapping(value, zip(value.keys(), value, strict=True), len(value), depth)
-
-
-def _list(copier: Copier, value: Any, depth: int) -> Any:
-    return copier.items(value, depth)
 
 
 def _set(copier: Copier, value: Any, depth: int) -> Any:
@@ -303,11 +262,15 @@ def _own_or_opaque(copier: Copier, value: Any, _: int) -> Any:
 
 _FORMS: tuple[tuple[type | tuple[type, ...], Form], ...] = (
     ((Enum, type, Context), _itself),
-    (str, _text),
+    # A subclass may have methods of the application.
+    (str, lambda _, value, __: str.__getitem__(value, slice(None))),
     (_IMMUTABLE, _itself),
     (dict, _dict),
-    ((list, tuple), _list),
+    ((list, tuple), Copier.items),
     ((set, frozenset), _set),
-    (MappingProxyType, _proxy),
+    (
+        MappingProxyType,
+        lambda copier, one, depth: copier.mapping(one, one.items(), len(one), depth),
+    ),
     (sqlite3.Row, _database_row),
 )

@@ -23,9 +23,9 @@ from opentelemetry.trace import (
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.capture.content import Contents, content_of, marked, plain, request_content
+from rag_eval_hooks.capture.answering import answer_of, question_of
+from rag_eval_hooks.capture.content import Contents, content_of, plain, request_content
 from rag_eval_hooks.capture.conversation import session_of
-from rag_eval_hooks.capture.question_answer import answer_of, question_of
 from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
@@ -34,13 +34,11 @@ from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.telemetry.attribute_limits import (
     Attributes,
-    SpanEvent,
     attribute_room,
-    complete,
+    fitting,
     longest_text,
+    present,
 )
-
-__all__ = ["RequestSpan", "SpanWriter", "application_span"]
 
 Redact: TypeAlias = Callable[[Contents], Contents]
 
@@ -60,7 +58,7 @@ _MOST_WAITING_CHARS: Final = 2_000_000
 class _DeferredSpan:
     """A started RAG span whose content and children are not written yet.
 
-    The object keeps scores and end time until the content is written. Thread-safe.
+    The span ends only after they are written. Thread-safe.
     """
 
     def __init__(
@@ -76,9 +74,7 @@ class _DeferredSpan:
         self._lock = threading.Lock()
         self._is_ended = False
         self._end_time: int | None = None
-        self._attributes: Attributes = {}
-        self._links: list[SpanContext] = []
-        self._events: list[SpanEvent] = []
+        self.add_link, self.add_event = span.add_link, span.add_event
 
     def complete(self, *, content: bool = True) -> None:
         """Write the missing spans, with or without the application's text. Idempotent."""
@@ -90,7 +86,7 @@ class _DeferredSpan:
             with self._lock:
                 self.is_complete, is_ended = True, self._is_ended
         if is_ended:
-            self._guarded("span end", self._finish)
+            self._guarded("span end", lambda: self._span.end(self._end_time))
 
     def _guarded(self, event: str, call: Callable[[], None]) -> None:
         try:
@@ -102,28 +98,16 @@ class _DeferredSpan:
         return not self._is_ended
 
     def set_attributes(self, attributes: Attributes) -> None:
-        self._attributes = {**self._attributes, **attributes}
-
-    def add_link(self, context: SpanContext) -> None:
-        self._links.append(context)
-
-    def add_event(
-        self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
-    ) -> None:
-        self._events.append((name, attributes, timestamp))
+        self._span.set_attributes(fitting(self._span, attributes))
 
     def end(self, end_time: int | None = None) -> None:
         with self._lock:
             if self._is_ended:
                 return
             self._is_ended, self._end_time = True, end_time
-            if not self.is_complete:
-                return
-        self._finish()
-
-    def _finish(self) -> None:
-        complete(self._span, self._attributes, self._links, self._events)
-        self._span.end(self._end_time)
+            is_complete = self.is_complete
+        if is_complete:
+            self._span.end(end_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +147,7 @@ def application_span(otel: OtelContext) -> RequestSpan:
 class SpanWriter:
     """Writes spans after a request has finished, with the original times.
 
-    The RAG span is created as soon as the request ends, with the root run's start time. From then
-    on its trace id and span id are known. Its parent is the span that was current at the root run's
-    start. Content and child spans are written when the sample is built, or earlier by a background
-    thread that calls `drain`.
+    The RAG span starts when the request ends. A background thread writes content and child spans.
     """
 
     def __init__(
@@ -189,12 +170,7 @@ class SpanWriter:
         self._draining = threading.Lock()
 
     def begin(self, interaction: Interaction, redact: Redact = dict) -> RequestSpan:
-        """Start the RAG span of a finished request, and queue its content and children.
-
-        Returns:
-            The open RAG span, which still accepts scores. Without an SDK, or in an unsampled trace,
-            it records nothing and has no children.
-        """
+        """Start the RAG span of a finished request, and queue its content and children."""
         others = interaction.others or Others()
         if others.span is not None:
             return RequestSpan(others.span.context, others.span.held)
@@ -208,9 +184,10 @@ class SpanWriter:
         with_children = self._mode == "all" or (self._mode != "root" and not others.active)
 
         def write(content: bool) -> None:
-            self._write_root(interaction, span, redact, content)
+            with_content = content and self._content
+            self._write_root(interaction, span, redact, with_content)
             if with_children:
-                self._write_children(interaction, span, redact, content)
+                self._write_children(interaction, span, redact, with_content)
 
         deferred = _DeferredSpan(span, write, interaction.chars, self._incidents)
         self._defer(deferred)
@@ -250,26 +227,25 @@ class SpanWriter:
             semconv.GEN_AI_OPERATION_NAME: operation,
             semconv.GEN_AI_WORKFLOW_NAME: root.name,
             semconv.OPENINFERENCE_SPAN_KIND: "CHAIN" if agent is None else "AGENT",
-            **({} if agent is None else {semconv.GEN_AI_AGENT_NAME: agent}),
+            semconv.GEN_AI_AGENT_NAME: agent,
         }
         name = f"{operation} {root.name if agent is None else agent}"
         return self._tracer.start_span(
-            name, interaction.otel, attributes=attributes, start_time=root.start
+            name, interaction.otel, attributes=present(attributes), start_time=root.start
         )
 
     def _write_root(
         self, interaction: Interaction, span: Span, redact: Redact, content: bool
     ) -> None:
         _mark_failure(span, interaction.root.error_type, interaction.status)
-        cut_texts, private = interaction.cut_texts, Contents()
-        if session := marked(session_of(interaction.metadata), cut_texts):
+        private = Contents()
+        if session := session_of(interaction.metadata):
             private = {semconv.GEN_AI_CONVERSATION_ID: session, semconv.SESSION_ID: session}
         if (user := interaction.metadata.get("user_id")) is not None:
-            private[semconv.USER_ID] = marked(str(user), cut_texts) or ""
-        if content and self._content:
+            private[semconv.USER_ID] = user if isinstance(user, str) else str(user)
+        if content:
             # As in the sample: a root may lack both, and its inner runs have them.
-            question = marked(question_of(interaction)[0] or None, cut_texts)
-            private |= request_content(question, marked(answer_of(interaction), cut_texts))
+            private |= request_content(question_of(interaction)[0] or None, answer_of(interaction))
         self._set(span, redact(private))
 
     def _set(self, span: Span, content: Contents) -> None:
@@ -287,7 +263,7 @@ class SpanWriter:
             # Runs before an interrupt belong to another root without a span.
             around = next((one for one in run.ancestors() if one in otel), interaction.root)
             span = self._start_child(run, otel[around])
-            if content and self._content:
+            if content:
                 found = documents.get(run, ())
                 self._set(span, redact(content_of(run, found, attribute_room(span))))
             # Times are explicit, so a span can end before its children start.

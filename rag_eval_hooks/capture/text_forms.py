@@ -8,17 +8,6 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-__all__ = [
-    "contains_word",
-    "fold",
-    "is_distinctive",
-    "is_distinctive_text",
-    "run_offsets",
-    "runs_of",
-    "width",
-    "words",
-]
-
 _DISTINCTIVE: Final = 20
 """Minimum width of a text that a prompt cannot contain by coincidence."""
 _ENOUGH: Final = 400
@@ -45,11 +34,7 @@ _WORD = re.compile(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
 
 
 def fold(text: str) -> str:
-    """Normalize a text: remove a formatter's escapes and marks.
-
-    Decodes the escapes of JSON, YAML, HTML and `repr`, applies NFKC, drops Markdown's marks, and
-    collapses white space. Both kinds of quotes become one.
-    """
+    """Normalize a text: decode escapes, remove Markdown, collapse white space, and unify quotes."""
     if _PLAIN.fullmatch(text) is None or "](" in text:
         text = _decoded_and_unmarked(text)
     text = text.replace("''", "'")
@@ -134,7 +119,6 @@ def is_distinctive(folded: str) -> bool:
 
 
 def is_distinctive_text(text: str) -> bool:
-    """Return whether a text is distinctive after normalization. Check a long text's start first."""
     return is_distinctive(fold(text[:_ENOUGH])) or (
         len(text) > _ENOUGH and is_distinctive(fold(text))
     )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from enum import Enum, auto
 from functools import cache
-from importlib.resources import files
 from typing import Final
 
-__all__ = ["ToolKind", "reports_nothing", "tool_kind"]
+from rag_eval_hooks.text.folding import toml_of
 
 
 class ToolKind(Enum):
@@ -21,9 +19,7 @@ class ToolKind(Enum):
     UNKNOWN = auto()
 
 
-_DATA: Final = tomllib.loads(
-    files("rag_eval_hooks.capture").joinpath("tool_words.toml").read_text(encoding="utf-8")
-)
+_DATA: Final = toml_of("tool_words.toml", "rag_eval_hooks.capture")
 
 
 @cache
@@ -63,8 +59,8 @@ def _kind_of(words: list[str]) -> ToolKind:
 
 
 def _is_of(word: str, group: str) -> bool:
-    parts = _listed(group, "parts")
-    return _is_one_of(word, _listed(group)) or any(part in word for part in parts)
+    is_part = any(part in word for part in _listed(group, "parts"))
+    return is_part or _is_one_of(word, _listed(group))
 
 
 def _is_time(words: list[str]) -> bool:
@@ -91,10 +87,7 @@ _MAX_WORDS: Final = 30
 
 
 def reports_nothing(words: Iterable[str], known: Iterable[str], text: str) -> bool:
-    """Return whether a tool's text only reports a failure or an empty result.
-
-    Function words do not count, nor do words from the tool's arguments.
-    """
+    """Return whether a tool's text only reports a failure or an empty result."""
     if _FAILURE.match(text):
         return True
     said = set(words)

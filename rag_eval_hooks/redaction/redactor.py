@@ -81,12 +81,13 @@ RedactFunction: TypeAlias = Callable[[str, str], str]
 Attribute: TypeAlias = "str | int | float | bool"
 
 
-@dataclass(frozen=True, slots=True)
-class CutText:
-    text: str
+class CutText(str):
+    """A text without its end. A value that crosses the cut cannot be recognized."""
+
+    __slots__ = ()
 
 
-Content: TypeAlias = "Attribute | CutText | Mapping[str, Any] | list[Any]"
+Content: TypeAlias = "Attribute | Mapping[str, Any] | list[Any]"
 """Value of a span attribute. After redaction, mappings and lists become JSON."""
 
 _PLACEHOLDER: Final = re.compile(r"<([A-Z_]{1,60})_(\d{1,9})>")
@@ -155,7 +156,7 @@ class Session:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, CutText):
-            return self.cut_text(field, value.text)
+            return self.cut_text(field, value)
         if isinstance(value, str):
             return self.text(field, value)
         if isinstance(value, Mapping | list | tuple | set | frozenset):
@@ -181,10 +182,8 @@ class Session:
     def _attribute(self, key: str, value: Content) -> Content:
         if key in _CONVERSATION:
             return self._messages(key, value)  # type: ignore[no-any-return]
-        if key in _IDS and isinstance(value, CutText):
-            return self.identity(key, value.text, is_cut=True) or ""
         if key in _IDS and isinstance(value, str):
-            return self.identity(key, value) or ""
+            return self.identity(key, value, is_cut=isinstance(value, CutText)) or ""
         return value if isinstance(value, int | float) else self.value(key, value)
 
     def _messages(self, key: str, value: Any) -> Any:
