@@ -33,16 +33,16 @@ def run(arguments: argparse.Namespace) -> int:
     judged = [one for row in rows for one in _judged(row, metric, labels)]
     probabilities, truths = [one[0] for one in judged], [one[1] for one in judged]
     if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
-        stray = [name for name, _ in labels if name not in known]
         told = (
-            f"{len(stray)} labels match no sample, first {str(stray[0])[:40]!r}. A label needs the "
-            f"sample_id of a line in {arguments.results}, not its question_id."
-        )
-        raise UsageError(
             f"{arguments.labels}: Only {len(judged)} labels match a verdict with a probability. "
-            f"Calibration needs at least {LEAST_LABELS}, with both true and false among them. "
-            f"{told if stray else ''}".rstrip()
+            f"Calibration needs at least {LEAST_LABELS}, with both true and false among them."
         )
+        if stray := [name for name, _ in labels if name not in known]:
+            told += (
+                f" {len(stray)} labels match no sample, first {str(stray[0])[:40]!r}. A label "
+                f"needs the sample_id of a line in {arguments.results}, not its question_id."
+            )
+        raise UsageError(told)
     found = agreement(probabilities, truths)
     print(_text(found))
     if found.low < LEAST_AUROC:

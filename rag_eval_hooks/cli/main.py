@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.cli import calibrate, doctor, evaluate, metrics, show_results
 from rag_eval_hooks.cli.arguments import add_arguments
 from rag_eval_hooks.errors import RagEvalError, install_command, unknown
 from rag_eval_hooks.text.folding import toml_of
@@ -30,21 +29,10 @@ _EXTRAS: Final[Mapping[str, str]] = {
 }
 
 
-def _work(arguments: argparse.Namespace) -> int:
+def work(arguments: argparse.Namespace) -> int:
     app = import_module("rag_eval_hooks_celery.tasks").app
     app.worker_main(["worker", "-l", "INFO", "--without-mingle", *arguments.options])
     return 0
-
-
-_RUN: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
-    "evaluate": evaluate.run,
-    "report": show_results.report_results,
-    "compare": show_results.compare_runs,
-    "calibrate": calibrate.run,
-    "metrics": metrics.run,
-    "doctor": doctor.run,
-    "worker": _work,
-}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -59,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
         one = subparsers.add_parser(name, help=about.partition(".")[0], description=about)
         add_arguments(one, command["arguments"])
         options = [name for action in one._actions for name in action.option_strings]
-        one.set_defaults(run=_RUN[name], options=options, refuse=one.error)
+        one.set_defaults(run=command["run"], options=options, refuse=one.error)
     return parser
 
 
@@ -75,9 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if others:
         options = [name for name in arguments.options if name.startswith("--")]
         arguments.refuse(unknown("The command has no argument", others[0], options))
-    run: Callable[[argparse.Namespace], int] = arguments.run
+    module, _, function = arguments.run.partition(":")
     try:
-        code = run(arguments)
+        code = int(getattr(import_module(f"{__package__}.{module}"), function)(arguments))
         sys.stdout.flush()
         return code
     except BrokenPipeError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Final
@@ -31,8 +30,6 @@ from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.summary import check_key
 
 _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
-_NARROWEST: Final = 100
-_PIPED_WIDTH: Final = 140
 
 
 def report_results(arguments: argparse.Namespace) -> int:
@@ -79,7 +76,7 @@ def _report(arguments: argparse.Namespace) -> ResultReport:
 
 
 def _rendered(report: ResultReport, arguments: argparse.Namespace) -> str:
-    from rag_eval_hooks.results.render import as_html, as_markdown
+    from rag_eval_hooks.results.render import as_html, as_markdown, as_text
 
     output, worst = arguments.output or Path(), arguments.worst
     kind = arguments.format or _SUFFIXES.get(output.suffix, "text")
@@ -90,14 +87,7 @@ def _rendered(report: ResultReport, arguments: argparse.Namespace) -> str:
     markdown = as_markdown(
         report, worst=worst or 5, tables=worst is None, groups=bool(arguments.by)
     )
-    return markdown if kind == "md" else _terminal_text(markdown)
-
-
-def _terminal_text(markdown: str) -> str:
-    from rag_eval_hooks.results.render import as_text
-
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPED_WIDTH
-    return as_text(markdown, max(columns, _NARROWEST))
+    return markdown if kind == "md" else as_text(markdown)
 
 
 def compare_runs(arguments: argparse.Namespace) -> int:
@@ -125,7 +115,7 @@ def _compared(comparison: Comparison, failures: list[str], kind: str) -> str:
     if kind == "json":
         plain = comparison_as_json(comparison, failures)
         return json.dumps(plain, ensure_ascii=False, indent=2)
-    from rag_eval_hooks.results.render import comparison_as_markdown
+    from rag_eval_hooks.results.render import as_text, comparison_as_markdown
 
     markdown = comparison_as_markdown(comparison, failures)
-    return markdown if kind == "md" else _terminal_text(markdown)
+    return markdown if kind == "md" else as_text(markdown)

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final
@@ -21,22 +22,21 @@ from rag_eval_hooks.results.compare import Comparison
 from rag_eval_hooks.results.diagnose import CUTS, badness, faithfulness_of
 from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.report import ResultReport
-from rag_eval_hooks.results.summary import MetricSummary, band_of
-from rag_eval_hooks.score import Cause, NotScored, Score
+from rag_eval_hooks.results.summary import band_of
+from rag_eval_hooks.score import NotScored, Score
 
-_WIDTH: Final = 140
+_NARROWEST, _PIPED = 100, 140
+"""Least number of columns of a terminal, and number of columns of other outputs."""
 _MOST_IN_LINE: Final = 200
 _MOST_EXPLAINED: Final = 1200
 _FIGURE: Final = re.compile(r"[-+]?[\d.,]+( %)?")
 _BLOCK: Final = 25
 """Number of samples per compressed block of the HTML page."""
 _ASKED: Final = 220
-_FLAGS: Final = ("supported", "correct", "found", "useful", "holds")
-_COLORS: Final = {"supported": "good-c", "contradicted": "bad-c", "not_stated": "warn-c"}
 
 
-def as_text(markdown: str, width: int = _WIDTH) -> str:
-    """Render Markdown for a terminal with `width` columns. Needs rich."""
+def as_text(markdown: str) -> str:
+    """Render Markdown for a terminal. Needs rich."""
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.markdown import Markdown, TableElement
     from rich.table import Table
@@ -55,8 +55,10 @@ def as_text(markdown: str, width: int = _WIDTH) -> str:
     class Page(Markdown):
         elements: ClassVar = {**Markdown.elements, "table_open": Unshortened}
 
-    file = io.StringIO()
-    Console(file=file, width=width, color_system=None).print(Page(markdown, hyperlinks=False))
+    file, columns = io.StringIO(), shutil.get_terminal_size((_PIPED, 0)).columns
+    Console(file=file, width=max(columns, _NARROWEST), color_system=None).print(
+        Page(markdown, hyperlinks=False)
+    )
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
@@ -90,28 +92,19 @@ def _environment(is_html: bool) -> Environment:
         lstrip_blocks=not is_html,
     )
     environment.filters |= {
-        "absent": _absent,
         "interval": _interval,
         "marked": _marked,
         "md": _escaped,
         "number": _number,
         "plain": _plain,
+        "prose": lambda one: prose(one, _MOST_EXPLAINED, content=True) or "",
         "rating": band_of,
         "share": _share,
-        "verdict": _verdict,
     }
     environment.tests["figure"] = lambda cell: _FIGURE.fullmatch(str(cell)) is not None
     environment.tests["items"] = _are_items
-    environment.globals |= {"cuts": CUTS, "explained": _explained, "version": __version__}
+    environment.globals |= {"cuts": CUTS, "version": __version__}
     return environment
-
-
-def _absent(one: MetricSummary) -> str:
-    counts = [("undecided", one.undecided)]
-    for cause, count in one.not_scored.items():
-        is_undefined = cause is Cause.UNDEFINED
-        counts.append((cause.replace("_", " "), count - one.undecided * is_undefined))
-    return ", ".join(f"{count} {name}" for name, count in counts if count) or "-"
 
 
 def _number(value: float) -> str:
@@ -139,16 +132,6 @@ def _escaped(value: object) -> str:
     if len(shown) > _MOST_IN_LINE:
         shown = shown[: _MOST_IN_LINE - 3].rstrip() + "..."
     return "".join(f"\\{char}" if char in "\\|<>*_`[]&~#" else char for char in shown)
-
-
-def _explained(row: Evaluation) -> list[str]:
-    """Return name and explanation of the lowest score that has an explanation."""
-    scores = [(name, score) for name, score in row.scores.items() if score.explanation]
-    if not scores:
-        return []
-    name, lowest = min(scores, key=lambda pair: pair[1].normalized)
-    text = prose(lowest.explanation, _MOST_EXPLAINED, content=True) or ""
-    return [f"{name}:", *(line.removeprefix("- ") for line in text.splitlines()[:6])]
 
 
 def as_html(report: ResultReport) -> str:
@@ -212,16 +195,6 @@ def _are_items(value: object) -> bool:
 
 def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _verdict(item: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the verdict in words, and the class of its color."""
-    if word := item.get("verdict"):
-        return str(word).replace("_", " "), _COLORS.get(str(word), "")
-    flag = next((name for name in _FLAGS if name in item), "")
-    if not flag or item[flag] is None:
-        return "unsure" if flag else "", ""
-    return (flag, "good-c") if item[flag] else (f"not {flag}", "bad-c")
 
 
 def _marked(text: str, quotes: Iterable[str]) -> Markup:

@@ -252,13 +252,9 @@ def band_of(metric: str, normalized: float) -> str | None:
 
 
 @cache
-def _scales() -> Mapping[str, Scale]:
-    return {metric.id: metric.scale for metric in build(MetricOptions())}
-
-
 def scale_of_metric(metric: str) -> Scale | None:
     """Return the scale of a built-in metric, or None for a user's metric."""
-    return _scales().get(metric)
+    return next((one.scale for one in build(MetricOptions()) if one.id == metric), None)
 
 
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
