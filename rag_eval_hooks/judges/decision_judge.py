@@ -78,9 +78,6 @@ class DecisionJudge(ModelJudge):
         prices: Adds costs to the usage, or None.
         **options: Fields of `ClientOptions`, such as `base_url` and `api_key`, if `model` is a
             name.
-
-    Raises:
-        ConfigError: A value is invalid.
     """
 
     version = DECISIONS_VERSION

@@ -185,9 +185,6 @@ class CallableJudge(LLMJudge):
         name: Scores name the judge `callable:<name>`. The default is the function's name. `memo`
             needs a name, because the memo stores replies by name.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`.
-
-    Raises:
-        ConfigError: The function does not take exactly one argument, or a value is invalid.
     """
 
     def __init__(

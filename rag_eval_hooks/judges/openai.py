@@ -32,9 +32,6 @@ class OpenAIJudge(LLMJudge):
         temperature: Sampling temperature, or None to send none.
         **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`, and
             keywords of `LLMJudge`.
-
-    Raises:
-        ConfigError: A value is invalid.
     """
 
     def __init__(
@@ -102,9 +99,6 @@ class OpenAIEmbedder:
         model: The endpoint's name for the model.
         prices: Adds costs to the usage, or None.
         **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`.
-
-    Raises:
-        ConfigError: A value is invalid.
     """
 
     def __init__(

@@ -57,9 +57,7 @@ _SIGNS = "\u0900-\u0963\u0966-\u0dff\u0e00-\u0eff\u1000-\u1049\u1780-\u17d3"
 _UNSEEN = dict.fromkeys([0x00AD, *range(0x200B, 0x2010), 0x2060, 0xFEFF])
 _MARKS = [*range(0x0300, 0x0370), *range(0x0591, 0x05C8), 0x0640, *range(0x064B, 0x0660), 0x0670]
 _ACCENTS = _UNSEEN | dict.fromkeys(_MARKS)
-_QUOTES = str.maketrans(
-    {"\u2018": "'", "\u2019": "'", "\u201b": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"'}
-)
+_QUOTES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d", "''''\"\"")
 _NUMBER = r"[0-9]+(?:[.,][0-9]+)*(?![a-z0-9])"
 _SUFFIX = r"(?:'[a-z]{1,2}(?![a-z]))?"  # don't, we're; but l'eau is two words
 _ASCII_TOKEN = re.compile(rf"{_NUMBER}|[a-z0-9]+{_SUFFIX}")

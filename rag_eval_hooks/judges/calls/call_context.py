@@ -189,10 +189,8 @@ class ModelCalls:
     ) -> T:
         """Make one call. `request` reports each attempt and the reply's usage to the meter.
 
-        Raises:
-            ReplyError: The reply is unusable.
-            RequestRefusedError: The provider rejected the output mode; another mode may work.
-            JudgeError: No reply arrived. The message is one line and quotes no text of the sample.
+        Any error becomes a `ReplyError` or a `JudgeError`, whose message quotes no text of the
+        sample. After a `RequestRefusedError`, another output mode may work.
         """
         gate = self._gates.setdefault(asyncio.get_running_loop(), Gate(self._limits))
         if (observer := call_context().observer) is not None:

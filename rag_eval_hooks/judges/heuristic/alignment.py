@@ -115,7 +115,6 @@ def _exchanges(match: SequenceMatcher[str], stated: _Items) -> bool:
 def _needed(claimed: _Items, stated: _Items, code: str) -> _Items:
     words = LEXICONS[code]
     firm = words.limiting | words.conditions | words.weak
-
     return [
         item
         for item in claimed
@@ -154,9 +153,7 @@ def is_year(measure: Measure) -> bool:
 def _path(wanted: Sequence[str], held: Sequence[str]) -> _Path:
     """Return the closest positions of all words in order, or None."""
     best: _Path = ()
-    if not wanted or not set(wanted) <= set(held):
-        return best
-    for start in (at for at, word in enumerate(held) if word == wanted[0]):
+    for start in (at for at, word in enumerate(held) if word in wanted[:1]):
         path = [start]
         for word in wanted[1:]:
             if word not in held[path[-1] + 1 :]:

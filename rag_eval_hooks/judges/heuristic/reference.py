@@ -63,14 +63,11 @@ def claims(text: str) -> tuple[str, ...]:
 
 def _claims(text: str, *, headings: bool) -> Iterator[str]:
     for sentence in sentences(text):
-        if is_question(sentence) or (_HEADING.match(sentence) and not headings):
-            continue
         body = _bare(sentence)
-        if not headings and _HEADING.match(body):
-            continue
-        if PATTERNS["talk"].match(body) or PATTERNS["no_answer"].search(body):
-            continue
-        yield from _clauses(body)
+        heads = not headings and (_HEADING.match(sentence) or _HEADING.match(body))
+        talks = PATTERNS["talk"].match(body) or PATTERNS["no_answer"].search(body)
+        if not (is_question(sentence) or heads or talks):
+            yield from _clauses(body)
 
 
 def _bare(sentence: str) -> str:
