@@ -7,16 +7,15 @@ exist only in the checkpoint. Each model call therefore searches the state for d
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rag_eval_hooks.capture import Recorder, Run
 from rag_eval_hooks.capture.conversation import thread_of
-from rag_eval_hooks.capture.copied import Message, entries
-from rag_eval_hooks.capture.documents import Lists, documents_in, holds_documents
+from rag_eval_hooks.capture.copied import entries
+from rag_eval_hooks.capture.documents import Lists, documents_in
 from rag_eval_hooks.capture.records import Interaction, Origin
-from rag_eval_hooks.capture.rows import rows_in
 from rag_eval_hooks.sample import Status
 
 _START = "__start__"
@@ -156,45 +155,31 @@ def _nodes(interaction: Interaction) -> set[str | None]:
 
 
 def unseen_documents(
-    call: Run, messages: Sequence[Message], keys: Collection[str], longest: int
-) -> Iterator[tuple[Run, Origin, Lists]]:
-    """Yield lists of documents in the state of a model call, with the step of each list.
+    call: Run, keys: Collection[str], longest: int
+) -> tuple[Run, Origin, Lists] | None:
+    """Return the documents that no step put into the state of a model call, once per step.
 
     Without a thread, every document in the state comes from this run. With a thread, a document may
     come from an earlier turn, and is then a context only if the answering call shows it.
 
     Args:
         call: A model call. Outside a graph's steps there are no documents.
-        messages: Input of a chat model. Empty for a plain model.
         keys: State keys whose list is a list of documents.
         longest: Maximum number of characters kept per text.
     """
     step = next((run for run in call.ancestors() if run.checkpoint), None)
-    if step is None or (state := state_of(step)).given is None:
-        return
+    if step is None or not (given := state_of(step).given) or state_of(step).is_searched:
+        return None
+    state_of(step).is_searched = True
     graph, interaction = outermost(step), step.interaction
     is_resuming = state_of(graph).is_resuming
     is_fresh = not is_resuming and thread_of(graph.name, interaction.metadata) is None
-    if not state.is_searched:
-        state.is_searched = True
-        given = state.given
-        if (held := entries(given)) is not None:
-            # Messages contain documents only as artifacts, also messages of earlier turns.
-            given = {key: value for key, value in held.items() if key != "messages"}
-        found = documents_in(given, keys=keys, artifacts=False) if given else []
-        origin = Origin.DOCUMENTS if is_fresh else Origin.GIVEN
-        yield step, origin, _unknown(found, interaction, longest)
-    if is_fresh or is_resuming:
-        found = list(_artifacts(messages, keys))
-        yield step, Origin.DOCUMENTS, _unknown(found, interaction, longest)
-
-
-def _artifacts(messages: Sequence[Message], keys: Collection[str]) -> Iterator[tuple[Any, ...]]:
-    asked = [place for place, message in enumerate(messages) if message.role == "user"]
-    for message in messages[asked[-1] :] if asked else messages:
-        documents = documents_in(message.artifact, keys=keys, artifacts=False)
-        is_known = bool(documents) or holds_documents(message.artifact)
-        yield from documents if is_known else rows_in(message.artifact)
+    if (held := entries(given)) is not None:
+        # Messages contain documents only as artifacts, also messages of earlier turns.
+        given = {key: value for key, value in held.items() if key != "messages"}
+    found = documents_in(given, keys=keys, artifacts=False)
+    origin = Origin.DOCUMENTS if is_fresh else Origin.GIVEN
+    return step, origin, _unknown(found, interaction, longest)
 
 
 def _unknown(lists: Lists, interaction: Interaction, longest: int) -> Lists:

@@ -75,15 +75,10 @@ class Reader(BaseReader):
         state.given = inputs
         if graph is None:
             return
-        if state.shows_state and not graph.query:
-            if state.is_pulled:
-                # The input of an entrypoint is the graph's input.
-                read = self._question_in if isinstance(inputs, str) else self._question_in_state
-                self._recorder.question(graph, read(graph, inputs))
-            if state.is_earlier is not None and not graph.query and state_of(graph).is_resuming:
-                self._recorder.kept(graph, texts_in_state(inputs))
         if state.is_earlier is None:
             return
+        if state.shows_state and not graph.query and state_of(graph).is_resuming:
+            self._recorder.kept(graph, texts_in_state(inputs))
         values = entries(inputs) or {}
         if not graph.outermost:
             # The parent's input is already noted, and conversations pass all steps.
@@ -193,9 +188,8 @@ class Reader(BaseReader):
         messages = [one for one in parts if isinstance(one, Message)]
         texts = [one.shown for one in messages] or parts
         self._recorder.prompt(run, texts, [message.role for message in messages])
-        first = list(batches[0]) if messages else []
-        keys, longest = self._keys(run), self._recorder.longest
-        for step, origin, lists in unseen_documents(run, first, keys, longest):
+        if unseen := unseen_documents(run, self._keys(run), self._recorder.longest):
+            step, origin, lists = unseen
             self._note_lists(step, lists, origin)
 
     def reply(self, run: Run, replies: Sequence[Generation]) -> None:

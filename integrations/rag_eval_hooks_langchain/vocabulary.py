@@ -36,8 +36,6 @@ def form_of(kind: type) -> Form | None:
     fields = set(getattr(kind, "__dataclass_fields__", {}))
     if kind.__name__ == "Command" and {"update", "goto", "graph"} <= fields:
         return _command
-    if any(base.__module__ == "langgraph.store.base" for base in kind.__mro__):
-        return _stored
     return None
 
 
@@ -85,13 +83,6 @@ def _prompt(copier: Copier, prompt: Any, depth: int) -> Any:
 def _command(copier: Copier, command: Any, depth: int) -> Any:
     hands_over = bool(command.goto or command.graph)
     return Update(copier.of(command.update, depth - 1), hands_over)
-
-
-def _stored(copier: Copier, item: Any, depth: int) -> Any:
-    if not isinstance(value := getattr(item, "value", None), dict):
-        return copier.of(object(), depth)
-    held = {"score": getattr(item, "score", None), **value, "id": item.key}
-    return copier.mapping(item, held.items(), len(held), depth)
 
 
 _FORMS: tuple[tuple[type, Form], ...] = (
