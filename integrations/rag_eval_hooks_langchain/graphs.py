@@ -70,13 +70,9 @@ def is_step(tags: Sequence[str] | None) -> bool:
     return any(tag.startswith("graph:step:") for tag in tags) if tags else False
 
 
-def only_steers(error: BaseException) -> bool:
-    """Return whether an exception only steers a graph: an interrupt, or a command to its parent."""
-    return any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__)
-
-
-def is_interrupt(error: BaseException) -> bool:
-    return any(kind.__name__ == "GraphInterrupt" for kind in type(error).__mro__)
+def is_raised_as(error: BaseException, name: str) -> bool:
+    """Return whether an exception's class has a base class of this name."""
+    return any(kind.__name__ == name for kind in type(error).__mro__)
 
 
 def resumes(inputs: Any) -> bool:

@@ -246,7 +246,8 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     @_run_edge
     def on_chain_error(self, error: BaseException, *, run_id: Any, **extra: Any) -> None:
-        only_steers = graphs.only_steers(error)
+        # An interrupt, or a command to the parent graph.
+        only_steers = graphs.is_raised_as(error, "GraphBubbleUp")
         run = self._ended(run_id, extra, None if only_steers else error)
         if run is None:
             return
@@ -254,7 +255,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         if run.outermost and "inputs" in extra and not state_of(run).is_resuming:
             self._choose_question(run, extra["inputs"])
             self._reader.defer(run, "on_chain_error", self._reader.whole_input, extra["inputs"])
-        if graphs.is_interrupt(error):
+        if graphs.is_raised_as(error, "GraphInterrupt"):
             self._recorder.interrupt(run)
         if only_steers:
             self._recorder.end(run)
@@ -273,11 +274,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     @_end_edge
     def on_retriever_end(self, run: Run, documents: Any, **_extra: Any) -> None:
-        """Finish a retrieval with its documents.
-
-        An iterator of documents is not read, because reading would consume the application's
-        documents.
-        """
+        # Reading an iterator would consume the application's documents.
         if isinstance(documents, list | tuple):
             self._reader.defer(run, "on_retriever_end", self._reader.found, documents)
 
@@ -320,7 +317,6 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     @_end_edge
     def on_tool_end(self, run: Run, output: Any, **_extra: Any) -> None:
-        """Finish a tool call. Its output or artifact may contain documents, or else a text."""
         self._reader.choose(run, "contexts", output)
         self._reader.defer(run, "on_tool_end", self._reader.result, output)
 

@@ -103,8 +103,7 @@ class LangChainJudge(LLMJudge):
             )
         first = model.first if isinstance(model, RunnableSequence) else None
         if isinstance(first, BasePromptTemplate) and len(first.input_variables) != 1:
-            name = type(first).__name__
-            got = f"a sequence that begins with {name}"
+            got = f"a sequence that begins with {type(first).__name__}"
             raise ConfigError("judge", got, "the chat model itself, without the prompt")
         limits, others = CallLimits.split(options)
         super().__init__(LangChainChat(model, limits), **others)

@@ -110,18 +110,13 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         return paused()
 
     def span_enter(
-        self,
-        id_: str,
-        bound_args: BoundArguments,
-        instance: Any | None = None,
-        parent_id: str | None = None,
-        tags: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, id_: str, bound_args: BoundArguments, instance: Any = None, *_: Any, **event: Any
     ) -> None:
+        parent_id = event.get("parent_id")
         try:
             self._recorder.handlers[self._place] = True
             call = Call.of(id_, bound_args, instance, parent_id)
-            run = self._start(call, tags)
+            run = self._start(call, event.get("tags"))
             if run is not None and not (call.role is Role.PART and run.parent is not None):
                 self._describe(run, call)
         except Exception as error:  # noqa: BLE001 - the host's edge
@@ -180,17 +175,12 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             defer(run, "step", reader.step, call.event, state)
 
     def span_exit(
-        self,
-        id_: str,
-        bound_args: BoundArguments,
-        instance: Any | None = None,
-        result: Any | None = None,
-        **kwargs: Any,
+        self, id_: str, bound_args: BoundArguments, instance: Any = None, *_: Any, **event: Any
     ) -> None:
         try:
             run = None if self._recorder.leave(id_) else self._recorder.get(id_)
             if run is not None:
-                self._exit(run, Call.of(id_, bound_args, instance), result)
+                self._exit(run, Call.of(id_, bound_args, instance), event.get("result"))
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report("capture exit", error)
             self._recorder.lost(id_)
@@ -238,27 +228,20 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._reader.defer(run, "exit", read, result, given, state)
 
     @host_edge
-    def span_drop(
-        self,
-        id_: str,
-        bound_args: BoundArguments,
-        instance: Any | None = None,
-        err: BaseException | None = None,
-        **kwargs: Any,
-    ) -> None:
-        error = err or RuntimeError()
+    def span_drop(self, id_: str, *_: Any, **event: Any) -> None:
+        error = event.get("err") or RuntimeError()
         run = None if self._recorder.leave(id_, error) else self._recorder.get(id_)
         if run is not None:
             self._recorder.fail(run, error)
             self._recorder.settle(run)
 
-    def new_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+    def new_span(self, *_: Any, **__: Any) -> None:
         return None
 
-    def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+    def prepare_to_exit_span(self, *_: Any, **__: Any) -> None:
         return None
 
-    def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+    def prepare_to_drop_span(self, *_: Any, **__: Any) -> None:
         return None
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:

@@ -37,8 +37,6 @@ from rag_eval_hooks_llama_index.vocabulary import (
 )
 
 _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
-_MAX_ALONE = 10_000
-"""Maximum number of remembered nodes that were retrieved outside any call."""
 _MAX_WORKFLOWS = 1_000
 """Maximum number of workflows whose question fields are remembered."""
 
@@ -46,8 +44,6 @@ _MAX_WORKFLOWS = 1_000
 class Reader(BaseReader):
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, form_of)
-        # Ids of nodes that retrievers outside any call returned.
-        self._alone: dict[str | None, None] = {}
         # Names of a workflow's question fields.
         self._asked_as: dict[str, tuple[str, ...]] = {}
 
@@ -142,10 +138,16 @@ class Reader(BaseReader):
         if role is Role.TOOL:
             self._note_tool(run, result)
         elif isinstance(result, Reply):
-            if run.outermost or role is Role.ENGINE:
-                self._note_sources(run, result, role)
+            # A synthesizer alone summarizes nodes for an index.
+            builds = role is Role.SYNTHESIS and run.parent is None
+            if role is Role.ENGINE or (run.outermost and not builds):
+                self._note_sources(run, result)
         elif role is Role.RETRIEVAL:
-            self._note_retrieved(run, nodes)
+            if nodes is None:
+                # The run's documents are unknown.
+                run.interaction.misses_event()
+            else:
+                self._note(run, nodes)
         elif role is Role.POSTPROCESSING and nodes is not None:
             before = (node for value in given.values() for node in nodes_in(value) or ())
             self._note(run, nodes, given={node.id or "": node.text for node in before})
@@ -173,21 +175,8 @@ class Reader(BaseReader):
         long = ([one for one in contexts if is_distinctive_text(one.text)] for contexts in lists)
         return [contexts for contexts in long if contexts]
 
-    def _note_retrieved(self, run: Run, nodes: list[NodeContext] | None) -> None:
-        if nodes is None:
-            # The run's documents are unknown.
-            run.interaction.misses_event()
-            return
-        self._note(run, nodes)
-        for node in nodes if run.parent is None else ():
-            remember(self._alone, node.id, None, _MAX_ALONE)
-
-    def _note_sources(self, run: Run, reply: Reply, role: Role) -> None:
-        """Record a response's sources, unless a synthesizer summarizes nodes for an index."""
-        sources, is_alone = reply.sources, role is Role.SYNTHESIS and run.parent is None
-        if is_alone and not any(source.id in self._alone for source in sources):
-            return
-        interaction = run.interaction
+    def _note_sources(self, run: Run, reply: Reply) -> None:
+        sources, interaction = reply.sources, run.interaction
         known = [context for each in interaction.lists for context in each.contexts]
         question = interaction.root.query or run.query or ""
         kept = list(filter(None, (retrieved(one, known, question) for one in sources)))

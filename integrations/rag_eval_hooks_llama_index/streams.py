@@ -59,8 +59,11 @@ def follow_stream(recorder: Recorder, run: Run, given: Any, *, watches: bool) ->
             _follow(recorder, run, functools.partial(reading.ending, recorder, run))
             return True
     if is_bare:
-        ending = _model_ending if run.kind is RunKind.MODEL else _bare_ending
-        _follow(recorder, run, ending(run, weakref.ref(generator)))
+        reference = weakref.ref(generator)
+        if run.kind is RunKind.MODEL:
+            _follow(recorder, run, _model_ending(run, reference))
+        else:
+            _follow(recorder, run, functools.partial(_bare_ending, run, reference))
     return is_bare
 
 
@@ -217,17 +220,13 @@ def _watch(response: Any, run: Run, most: int) -> _Reading | None:
     return reading if response.response_gen is made else None
 
 
-def _bare_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
+def _bare_ending(run: Run, generator: Callable[[], Any]) -> Status | None:
     """Follow a generator that cannot be watched. The last inner model call gives the status."""
-
-    def ending() -> Status | None:
-        if not _is_over(generator()):
-            return None
-        run.text_unknown = True
-        model = _last_inside(run, lambda inner: inner.kind is RunKind.MODEL)
-        return Status.CLOSED if model is None or model.end is None else _taken_over(run, model)
-
-    return ending
+    if not _is_over(generator()):
+        return None
+    run.text_unknown = True
+    model = _last_inside(run, lambda inner: inner.kind is RunKind.MODEL)
+    return Status.CLOSED if model is None or model.end is None else _taken_over(run, model)
 
 
 def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
