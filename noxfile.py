@@ -158,7 +158,7 @@ def apps(session: nox.Session, group: str) -> None:
 
 @nox.session(python=False)
 def servers(session: nox.Session) -> None:
-    """Test zero code under real servers and in a notebook; `--long` adds Streamlit and Chainlit."""
+    """Test zero code under real servers; `--long` adds Streamlit and Chainlit."""
     ours = wheel(session)
     places: dict[str, str] = {}
     for name in ("servers", "chainlit") if "--long" in session.posargs else ("servers",):

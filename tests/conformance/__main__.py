@@ -1,8 +1,4 @@
-"""Run the frameworks' own tests without and with capture; fail on any difference.
-
-`make conformance` runs all suites at pinned versions, `SUITES=langchain-core` one of them,
-`ARGS=--newest` the newest versions.
-"""
+"""Run the frameworks' own tests without and with capture; fail on any difference."""
 
 from __future__ import annotations
 

@@ -55,7 +55,6 @@ def failed(call: Callable[[], Any]) -> Any:
 
 
 def spanned_functions(drawn: Drawn) -> Any:
-    """Values, exceptions, generators, coroutines and futures pass as they are."""
     span, held = drawn.dispatcher.span, {"text": drawn.answer}
 
     @span

@@ -465,14 +465,6 @@ def test_judge_of_a_wrong_form_is_told_by_its_place(judge: Any, words: str) -> N
     assert SECRET not in outcome.detail  # type: ignore[union-attr]
 
 
-def test_metric_requested_by_name_reports_missing_fields() -> None:
-    with RagEval("ragas") as made:
-        chosen = ["ragas.context_recall", "ragas.faithfulness"]
-        outcomes = made.evaluate(question="q", contexts=["A."], answer="A.", metrics=chosen)
-    assert set(outcomes) == set(chosen)
-    assert outcomes["ragas.context_recall"].detail == "the sample has no reference"  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize("call", ["evaluate(sample)", "flush()", "shutdown()"])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_call_of_its_evaluator_in_a_metric_returns_at_once(

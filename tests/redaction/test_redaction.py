@@ -183,7 +183,6 @@ def test_results_read_under_other_settings_quote_nothing(secret: str) -> None:
 
 
 def test_own_pattern_names_its_placeholder_and_is_stopped_when_it_runs_away() -> None:
-    """Of a pattern with a group `value`, only that is taken out."""
     patterns = {"customer": r"\bC-\d{6}\b", "SALARY": r"earns (?P<value>\d+)"}
     session = redactor(Patterns(patterns)).session()
     assert session.text("question", "C-123456 earns 900") == "<CUSTOMER_1> earns <SALARY_1>"

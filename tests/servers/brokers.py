@@ -1,10 +1,4 @@
-"""Real Redis and RabbitMQ on loopback, which can be ended, killed and started again.
-
-    with RedisServer(folder) as redis:
-        evals = RagEval(run_on="celery", broker=redis.url)
-
-Debian's `redis-server` and `rabbitmq-server`; tests skip where they are not installed.
-"""
+"""Real Redis and RabbitMQ on loopback, of Debian, which can be killed and started again."""
 
 from __future__ import annotations
 

@@ -38,11 +38,7 @@ Answers: TypeAlias = list[dict[str, Any]]
 
 
 class DecisionServer(JudgeServer):
-    """`JudgeServer` with the two routes; it chats, too.
-
-    `spoil` changes the answers, with names, before they are sent. A request with more characters
-    than `longest` is refused.
-    """
+    """`JudgeServer` with two more routes, which refuse more than `longest` characters."""
 
     def __init__(
         self,

@@ -1,8 +1,4 @@
-"""The judge server in the wire formats of Anthropic and Azure.
-
-The truthful brain, its faults and its records are those of `JudgeServer`; here requests are
-brought into its format, and its replies into the provider's.
-"""
+"""The judge server in the wire formats of Anthropic and Azure."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.calls.call_context import call_context
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import Prompt
-from tests.servers.brain import asked_groups, truthful_reply
+from tests.servers.brain import truthful_reply
 from tests.servers.samples import VERIFY
 
 Reply = dict[str, Any]
@@ -55,10 +55,6 @@ class BrainChat:
             raise step
         reply = step(truthful_reply(body(prompt)))
         return reply if isinstance(reply, str) else json.dumps(reply)
-
-    @property
-    def groups(self) -> list[list[str]]:
-        return [asked_groups(body(prompt)) for prompt in self.prompts]
 
     async def aclose(self) -> None: ...
 

@@ -286,6 +286,7 @@ def test_processes_share_one_budget_and_not_the_connection(tmp_path: Path) -> No
     sent = 1 + asyncio.run(_spend_all(limited))
     sent += sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
     limited.close()
+    assert path.stat().st_mode & 0o077 == 0
     spent = limited.spent()["hour"]
     assert spent.calls == sent <= 60
     assert 20_000 - 4 * 500 <= spent.tokens <= 20_000 + 4 * 410

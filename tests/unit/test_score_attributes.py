@@ -49,10 +49,6 @@ LEVELS = st.floats(0, 1).map(lambda share: round(share, 2))
 
 @given(st.dictionaries(st.sampled_from(sorted(METRICS)), st.tuples(LEVELS, st.none() | LEVELS)))
 def test_the_headline_is_the_worst_failure(drawn: dict[str, tuple[float, float | None]]) -> None:
-    """Of all metrics below their thresholds the one that misses by most of its scale is named.
-
-    A metric of another scale than 0 to 1 has its normalized value, and no number stands twice.
-    """
     scales = {name: METRICS[name].scale for name in drawn}
     native = {name: (one.low, one.high - one.low) for name, one in scales.items()}
     outcomes: dict[str, Outcome] = {

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,6 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.calls.budget import Budget
-from tests.support.evaluation import sample
-from tests.support.results import evaluation, write_results
 from tests.support.scripts import run_script
 
 # What Python itself and other packages take from the system is loaded first: on Windows they bring
@@ -64,19 +59,6 @@ def test_everything_works_without_posix(tmp_path: Path) -> None:
     assert "ok       judge: " in printed
     (line,) = (tmp_path / "scores.jsonl").read_text().splitlines()
     assert json.loads(line)["sample"]["question"] == "How long?"
-
-
-@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
-def test_files_with_content_are_their_owners_alone(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        write_results(tmp_path / "scores.jsonl", [evaluation(sample(), {})])
-        budget = Budget({"calls_per_day": 9}, tmp_path / "budget.db", incidents=Incidents())
-        asyncio.run(budget.reserve(1))
-        budget.close()
-    finally:
-        os.umask(before)
-    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
 
 
 # Exceptions of signal handlers reach the application.

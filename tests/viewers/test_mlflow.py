@@ -7,10 +7,6 @@ from tests.viewers.conftest import InMlflow
 
 
 def test_every_score_is_an_assessment_and_an_attribute(in_mlflow: InMlflow) -> None:
-    """MLflow's client reads each score once as feedback on its trace and once on its RAG span.
-
-    The rationale of a low faithfulness names the claim that nothing supports.
-    """
     traces, claims = in_mlflow.server.traces(), 0
     for one in in_mlflow.scored:
         trace = traces[f"tr-{one.trace_id}"]

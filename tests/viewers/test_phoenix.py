@@ -27,10 +27,6 @@ CONDITION = "annotations['ragas.faithfulness'].score < 0.5"
 
 
 def test_every_score_is_an_attribute_and_an_annotation(in_phoenix: InPhoenix) -> None:
-    """Phoenix shows exactly the scores of the results file, on each RAG span and beside it.
-
-    The explanation of a low faithfulness names the claim that nothing supports.
-    """
     spans = in_phoenix.server.spans()
     for one in in_phoenix.scored:
         tree = json.loads(spans[one.span_id]["attributes"])["rag"]["eval"]

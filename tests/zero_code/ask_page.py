@@ -12,7 +12,6 @@ import socketio
 
 
 async def asked(url: str, question: str) -> str:
-    """Ask in a session of its own, and return the page's answer."""
     told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def took(step: dict[str, Any]) -> None:

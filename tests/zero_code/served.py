@@ -26,8 +26,6 @@ HERE = Path(__file__).parent
 
 
 class Server:
-    """A server under `opentelemetry-instrument`, and the collector to which it sends."""
-
     def __init__(
         self,
         folder: Path,
@@ -68,15 +66,12 @@ class Server:
 
     @property
     def log(self) -> str:
-        """Output of the server so far."""
         return self._log.read_text()
 
     def get(self, path: str, **query: str) -> str:
-        """Return the body of a page; the first call waits until the server answers."""
         return self._call(f"{self.url}{path}?{urllib.parse.urlencode(query)}")
 
     def post(self, path: str, body: bytes) -> str:
-        """Return the answer to JSON."""
         headers = {"Content-Type": "application/json"}
         return self._call(urllib.request.Request(f"{self.url}{path}", body, headers))
 
@@ -94,20 +89,16 @@ class Server:
         raise AssertionError(f"the server does not answer\n{self.log}")
 
     def stop(self) -> None:
-        """Send SIGTERM, and wait for the end."""
         self._process.send_signal(signal.SIGTERM)
         self.wait()
 
     def wait(self) -> None:
-        """Wait for the end."""
         self._process.wait(PATIENCE)
 
     def rag_spans(self) -> list[Any]:
-        """Return the RAG spans that arrived."""
         return [s for s in self.collector.received if s.name.startswith("invoke_workflow ")]
 
     def traces_of_requests(self) -> set[bytes]:
-        """Return the traces in which the server has a span."""
         return {s.trace_id for s in self.collector.received if s.kind == _SERVER}
 
 

@@ -19,16 +19,12 @@ from langgraph.graph import START, StateGraph
 
 
 class Shelf(BaseRetriever):
-    """Finds what the question's number is about."""
-
     def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
         number = query.rstrip("?").rsplit(" ", 1)[-1]
         return [Document(f"Locker {number} is opened by the key with the number {number}7.")]
 
 
 class Clerk(BaseChatModel):
-    """Repeats the sentence of its prompt that begins with `Locker`."""
-
     @property
     def _llm_type(self) -> str:
         return "clerk"
@@ -58,16 +54,12 @@ async def awords(question: str, found: list[Document]) -> AsyncIterator[str]:
 
 
 class Asked(TypedDict, total=False):
-    """State of the graph that answers."""
-
     question: str
     documents: list[Document]
     answer: str
 
 
 class Index(TypedDict):
-    """State of the ingestion graph."""
-
     docs: list[Document]
 
 
