@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from threading import Thread
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink, identifier
 from rag_eval_hooks.delivery.sink import Rejected, SendError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.suppress import suppressed
+from rag_eval_hooks.threads import DaemonExecutor
 
 _TRACES: Final = "api/3.0/mlflow/traces"
 _SPAN: Final = "rag_eval.span_id"
@@ -36,38 +36,34 @@ class MlflowSink(PlatformSink):
 
     def __init__(self, url: str, *, token: str | None = None, content: bool | None = None) -> None:
         super().__init__("mlflow", url, content, key=token)
+        self._threads = DaemonExecutor("rag-eval-hooks-mlflow", _REQUESTS)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        errors: dict[int, SendError] = {}
+        calls = [self._threads.submit(self._send, evaluation) for evaluation in payloads]
+        errors = {number: call.exception() for number, call in enumerate(calls)}
+        return {
+            # Any other exception is an unexpected response.
+            number: error if isinstance(error, SendError) else Rejected(type(error).__name__)
+            for number, error in errors.items()
+            if error is not None
+        }
 
-        def work(number: int, evaluation: Evaluation) -> None:
-            try:
-                with suppressed():
-                    self._send(evaluation)
-            except SendError as error:
-                errors[number] = error
-            except Exception as error:  # noqa: BLE001 - the sink's edge: an unexpected response
-                errors[number] = Rejected(type(error).__name__, is_for_all=False)
-
-        # The interpreter would join a pool's threads at exit.
-        threads = [Thread(target=work, args=pair, daemon=True) for pair in enumerate(payloads)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return errors
+    def close(self) -> None:
+        self._threads.release()
+        super().close()
 
     def _send(self, evaluation: Evaluation) -> None:
         path = f"{_TRACES}/tr-{evaluation.sample.trace_id}"
-        ids = _assessment_ids(self.call("GET", path))
-        for name, score in evaluation.scores.items():
-            assessment = self._assessment(evaluation, name)
-            existing = ids.get((name, identifier(score), evaluation.sample.span_id))
-            if existing is None:
-                self.call("POST", f"{path}/assessments", json={"assessment": assessment})
-            else:
-                body = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
-                self.call("PATCH", f"{path}/assessments/{existing}", json=body)
+        with suppressed():
+            ids = _assessment_ids(self.call("GET", path))
+            for name, score in evaluation.scores.items():
+                body: dict[str, Any] = {"assessment": self._assessment(evaluation, name)}
+                existing = ids.get((name, identifier(score), evaluation.sample.span_id))
+                if existing is None:
+                    self.call("POST", f"{path}/assessments", json=body)
+                else:
+                    body["update_mask"] = "feedback,rationale,metadata"
+                    self.call("PATCH", f"{path}/assessments/{existing}", json=body)
 
     def _assessment(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
         sample, score = evaluation.sample, evaluation.scores[name]
