@@ -58,7 +58,7 @@ def terms(text: str) -> list[str]:
     return [term for word in folded_tokens(fold(text)) if (term := _term_of(word))]
 
 
-@lru_cache(4096)
+@lru_cache(16_384)
 def _term_of(word: str) -> str:
     if not is_content(word):
         return ""
