@@ -27,7 +27,7 @@ class NameTable:
     setting: str
     rows: Mapping[str, str]
     hint: str = ""
-    """Advice for a value that resembles no name, in which `{}` is the value."""
+    """Advice for a value that resembles no name, in which `{}` is the text after the colon."""
 
     @property
     def wanted(self) -> str:
@@ -62,7 +62,7 @@ class NameTable:
         near = None if "." in name else nearest(name.lower(), list(self.rows))
         if near is not None:
             return f"; did you mean '{near}{colon}{masked(behind)}'?"
-        return self.hint.format(masked(value))
+        return "" if "//" in value else self.hint.format(behind or value)
 
 
 def is_url(text: str) -> bool:
