@@ -101,6 +101,7 @@ def _environment(is_html: bool) -> Environment:
         "rating": band_of,
         "share": _share,
     }
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     environment.tests["figure"] = lambda cell: _FIGURE.fullmatch(str(cell)) is not None
     environment.tests["items"] = _are_items
     environment.globals |= {"cuts": CUTS, "version": __version__}
