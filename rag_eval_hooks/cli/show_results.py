@@ -24,7 +24,7 @@ from rag_eval_hooks.results import (
     regressed,
     select,
 )
-from rag_eval_hooks.results.compare import Comparison, compare
+from rag_eval_hooks.results.compare import compare
 from rag_eval_hooks.results.estimate import LEAST_LABELS
 from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.summary import check_key
@@ -91,6 +91,8 @@ def _rendered(report: ResultReport, arguments: argparse.Namespace) -> str:
 
 
 def compare_runs(arguments: argparse.Namespace) -> int:
+    from rag_eval_hooks.results.render import as_text, comparison_as_markdown
+
     comparison = compare(
         *(rows_of([path]) for path in (arguments.base, arguments.new)),
         by=arguments.by,
@@ -105,17 +107,13 @@ def compare_runs(arguments: argparse.Namespace) -> int:
         for one in regressed(comparison, arguments.fail_on_regression):
             name = one.metric if one.group is None else f"{one.metric} of {one.group}"
             failures.append(f"{name} fell by {-one.gain:.3f} on a scale from 0 to 1")
-    write_text(_compared(comparison, failures, arguments.format), arguments.output)
+    shown = comparison_as_markdown(comparison, failures)
+    if arguments.format == "json":
+        plain = comparison_as_json(comparison, failures)
+        shown = json.dumps(plain, ensure_ascii=False, indent=2)
+    elif arguments.format == "text":
+        shown = as_text(shown)
+    write_text(shown, arguments.output)
     if failures:
         return 1
     return UNSCORED if comparison.unscored else 0
-
-
-def _compared(comparison: Comparison, failures: list[str], kind: str) -> str:
-    if kind == "json":
-        plain = comparison_as_json(comparison, failures)
-        return json.dumps(plain, ensure_ascii=False, indent=2)
-    from rag_eval_hooks.results.render import as_text, comparison_as_markdown
-
-    markdown = comparison_as_markdown(comparison, failures)
-    return markdown if kind == "md" else as_text(markdown)
