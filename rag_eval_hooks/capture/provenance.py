@@ -1,18 +1,18 @@
-"""Distinguishes retrieved texts from texts that a model or the user wrote."""
+"""Distinguishes retrieved texts from texts that a model, the user or an acting tool wrote."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from enum import Enum, auto
+from functools import cache, cached_property
 from typing import Final
 
 from rag_eval_hooks.capture.passages import MIN_RUNS, Passage, by_list, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.rows import texts_in
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, runs_of, words
-from rag_eval_hooks.capture.tool_kinds import ToolKind, reports_nothing, tool_kind
-from rag_eval_hooks.text.folding import FUNCTION_WORDS, content_tokens
+from rag_eval_hooks.text.folding import FUNCTION_WORDS, content_tokens, toml_of
 from rag_eval_hooks.text.refusals import refusal
 
 _STOP: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
@@ -21,6 +21,13 @@ _RECEIPT: Final = re.compile(
     r"|\d{4}-\d\d-\d\d[T\d:.+Z-]*"
 )
 _RECEIPT_WORDS: Final = 4
+_FAILURE: Final = re.compile(
+    r"\A[\s*#>]*+(?:error|exception|http (?:error )?[45]\d\d|traceback|failed|failure"
+    r"|time(?:d )?out|timeout|fehler|erreur|fallo|errore|erro|错误|エラー|오류|ошибка|خطأ)(?!\w)"
+    r"|\A\w*(?:Error|Exception)\b\s*[:(]",
+    re.IGNORECASE,
+)
+_MAX_WORDS: Final = 30
 _WRITTEN: Final = (Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
 
@@ -164,14 +171,92 @@ class Provenance:
 
 
 def _is_empty(p: Passage) -> bool:
+    """Return whether a tool's text only repeats its arguments or reports ids or a failure."""
     arguments = content_words(p.found.run.query or "")
     if arguments.issuperset(content_words(p.context.text)):
         return True
     rest, names = _RECEIPT.subn(" ", p.context.text)
-    if names and len(words(rest)) <= _RECEIPT_WORDS:
+    is_receipt = bool(names) and len(words(rest)) <= _RECEIPT_WORDS
+    return is_receipt or _reports_nothing(p, arguments | _STOP)
+
+
+def _reports_nothing(p: Passage, known: set[str]) -> bool:
+    text, said = p.context.text, set(words(p.folded))
+    if _FAILURE.match(text):
         return True
-    return reports_nothing(set(words(p.folded)), arguments | _STOP, p.context.text)
+    if len(said) > _MAX_WORDS:
+        return False
+    if any(part in text.replace(" ", "") for part in _DATA["nothing"]["parts"]):
+        return len(text) <= 2 * _MAX_WORDS
+    left = said - _listed("nothing") - _listed("nothing", "about") - known
+    return not said.isdisjoint(_listed("nothing")) and not left
 
 
 def _is_most(found: set[str], said: set[str]) -> bool:
     return bool(found) and 2 * len(found) >= len(said) and (len(found) > 1 or found == said)
+
+
+class ToolKind(Enum):
+    LOOKUP = auto()
+    """The tool returns search results."""
+    ACTION = auto()
+    """The tool acts, calculates, tells the time, plans or hands over."""
+    UNKNOWN = auto()
+
+
+_DATA: Final = toml_of("tool_words.toml", "rag_eval_hooks.capture")
+
+
+@cache
+def _listed(group: str, name: str = "words") -> frozenset[str]:
+    return frozenset(_DATA[group][name].split())
+
+
+_NAME_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
+_SENTENCE: Final = re.compile(r"[.!?\n\u3002\uff01\uff1f]")
+_SIGNATURE: Final = re.compile(r"^\w+\([^\n]*\)(?:\s*->[^\n]*)?\s*\n")
+"""First line of the description that LlamaIndex generates for a function."""
+_ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
+
+
+def tool_kind(name: str, description: str) -> ToolKind:
+    """Return a tool's kind, from its name or else from its description."""
+    text = _SIGNATURE.sub("", description.strip())
+    first = next((one for one in _SENTENCE.split(text) if one.strip()), "")
+    for parts in (_NAME_PART.findall(name), _NAME_PART.findall(first)):
+        kind = _kind_of([part.lower() for part in parts])
+        if kind is not ToolKind.UNKNOWN:
+            return kind
+    return ToolKind.UNKNOWN
+
+
+def _kind_of(words: list[str]) -> ToolKind:
+    for place, word in enumerate(words):
+        behind = words[place + 1 :]
+        if _is_of(word, "lookup"):
+            return ToolKind.ACTION if _is_time(behind) else ToolKind.LOOKUP
+        if _is_one_of(word, _listed("action", "noun")) or word in _listed("time"):
+            is_lookup = any(_is_of(one, "lookup") for one in behind)
+            return ToolKind.LOOKUP if is_lookup else ToolKind.ACTION
+        if _is_of(word, "action"):
+            return ToolKind.ACTION
+    return ToolKind.UNKNOWN
+
+
+def _is_of(word: str, group: str) -> bool:
+    is_part = any(part in word for part in _listed(group, "parts"))
+    return is_part or _is_one_of(word, _listed(group))
+
+
+def _is_time(words: list[str]) -> bool:
+    objects = (word for word in words if word not in _listed("time", "before"))
+    return next(objects, "") in _listed("time") and not any(word == "table" for word in words)
+
+
+def _is_one_of(word: str, words: frozenset[str]) -> bool:
+    stems = (word[: -len(end)] for end in _ENDINGS if word.endswith(end))
+    return word in words or any(
+        stem in words or f"{stem}e" in words or f"{stem}en" in words or stem[:-1] in words
+        for stem in stems
+        if len(stem) > 2
+    )

@@ -10,11 +10,10 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.bounded import EndedIds, OpenInteractions
+from rag_eval_hooks.capture.bounded import EndedIds, LeftOutRequests, OpenInteractions
 from rag_eval_hooks.capture.conversation import Suspensions
 from rag_eval_hooks.capture.endings import Endings
 from rag_eval_hooks.capture.interaction import enclosing_run
-from rag_eval_hooks.capture.left_out import LeftOutRequests
 from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
 from rag_eval_hooks.capture.records import (

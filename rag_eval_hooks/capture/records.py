@@ -72,7 +72,6 @@ class Run:
     joins: bool = False
     # Name of the batch of concurrent steps.
     batch: str | None = None
-    # The run was still open when its request ended.
     unfinished: bool = False
     # Results of the application's functions for `question`, `contexts` and `answer`.
     chosen: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
@@ -212,13 +211,11 @@ class Interaction:
     otel: OtelContext
     metadata: dict[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
-    # In order of start, the root first.
     runs: list[Run] = field(default_factory=list)
     lists: list[DocumentList] = field(default_factory=list)
     status: Status = Status.OK
     # Start of the last root, in nanoseconds since the epoch.
     opened: int = 0
-    # Contexts that the application chose.
     chosen: tuple[Context, ...] | None = None
     # Other texts of the root's output, which may include the answer, and those of its last step.
     candidates: tuple[str, ...] = ()
@@ -229,13 +226,11 @@ class Interaction:
     asked: tuple[str, ...] = ()
     # The same of the state with which a root without input continues.
     kept: tuple[str, ...] = ()
-    # The request waits for a person.
     interrupted: bool = False
     # The framework may retry the request from the point of failure.
     resumable: bool = False
     # Checkpoints at which the request stopped.
     stops: set[str] = field(default_factory=set)
-    # A retriever ran.
     attempted: bool = False
     # The ids in the framework's configuration were read.
     configured: bool = False
@@ -243,12 +238,10 @@ class Interaction:
     is_readable: bool = True
     # Parts of the sample that lack text, by a limit or a lost event.
     left_out: set[str] = field(default_factory=set)
-    # Hashes of already noted step texts.
     step_texts: set[int] = field(default_factory=set)
     # Replaced texts by document id.
     rewritten: dict[str | None, set[str]] = field(default_factory=dict)
     kept_chars: int = 0
-    # Already stored prompt texts.
     prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None
     # Functions that return how a stream's reading ended, or None while it is open.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from rag_eval_hooks.capture import Interaction, SpanWriter, traits_of_interaction
 from rag_eval_hooks.capture.answering import question_of
 from rag_eval_hooks.capture.assembler import interaction_of
-from rag_eval_hooks.capture.left_out import LeavesOut, LeftOut
+from rag_eval_hooks.capture.bounded import LeavesOut, LeftOut
 from rag_eval_hooks.capture.spans import RequestSpan, application_span
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.feedback import id_of

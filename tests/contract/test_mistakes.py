@@ -41,7 +41,7 @@ from rag_eval_hooks import (
     Score,
     setup_tracing,
 )
-from rag_eval_hooks.capture.tool_kinds import ToolKind, tool_kind
+from rag_eval_hooks.capture.provenance import ToolKind, tool_kind
 from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.results import AlertSink
 from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler, record_contexts
