@@ -35,7 +35,6 @@ from rag_eval_hooks_llama_index.spans import (
     Call,
     Role,
     SpanParents,
-    is_written_by_framework,
     openinference_span,
     start_facts,
 )
@@ -220,12 +219,9 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         elif run.outermost:
             self._reader.choose(run, "answer", result)
         self._reader.choose(run, "contexts", result)
-        if role is Role.TOOL and is_written_by_framework(call.instance):
-            role = Role.PART
         given = dict(call.arguments) if role is Role.POSTPROCESSING else None
-        state = workflows.state_of(call.arguments) if role is Role.CHAIN else None
         read = partial(self._reader.result, role=role, streams=streams)
-        self._reader.defer(run, "exit", read, result, given, state)
+        self._reader.defer(run, "exit", read, result, given)
 
     @host_edge
     def span_drop(self, id_: str, *_: Any, **event: Any) -> None:

@@ -91,17 +91,14 @@ class Reader(BaseReader):
         for origin, contexts in found:
             self._note(run, [one for one in contexts if asked not in one.text], origin)
 
-    def result(
-        self, run: Run, result: Any, given: Any, state: Any, role: Role, *, streams: bool
-    ) -> None:
+    def result(self, run: Run, result: Any, given: Any, role: Role, *, streams: bool) -> None:
         """Record the documents and the answer in a call's result.
 
         Args:
             run: The run of the call.
             result: A copy of the result.
             given: Arguments of a postprocessor, by name.
-            state: The store of a step's workflow, by name.
-            role: The call's role. A tool of the framework, such as a handover, is a part.
+            role: The call's role.
             streams: Whether the application has yet to read the answer.
         """
         if run.parent is None and is_no_question(run):
@@ -110,7 +107,7 @@ class Reader(BaseReader):
         if run.kind is RunKind.TOOL and self._recorder.span_content:
             self._recorder.for_span(run, result=vocabulary.result_text(result))
         self._note_choice(run, result)
-        self._note_documents(run, result, role, given or {}, state or {})
+        self._note_documents(run, result, role, given or {})
         if streams or role is Role.WRITER:
             return
         if run.outermost:
@@ -126,14 +123,7 @@ class Reader(BaseReader):
         if text is None and not unknown:
             self._recorder.alternatives(run, texts_in(result), None)
 
-    def _note_documents(
-        self,
-        run: Run,
-        result: Any,
-        role: Role,
-        given: Mapping[str, Any],
-        state: Mapping[str, Any],
-    ) -> None:
+    def _note_documents(self, run: Run, result: Any, role: Role, given: Mapping[str, Any]) -> None:
         nodes = nodes_in(result)
         if role is Role.TOOL:
             self._note_tool(run, result)
@@ -153,7 +143,6 @@ class Reader(BaseReader):
             self._note(run, nodes, given={node.id or "": node.text for node in before})
         elif role is not Role.PART and not run.within(RunKind.RETRIEVER):
             self._note_step(run, result, nodes, role)
-            self._note_state(run, state)
 
     def _note(
         self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS, **how: Any
@@ -211,14 +200,6 @@ class Reader(BaseReader):
             # A text that contains the question is a prompt.
             if texts := [one for one in contexts if not (question and question in one.text)]:
                 self._note(run, texts, Origin.STEP)
-
-    def _note_state(self, run: Run, state: Mapping[str, Any]) -> None:
-        known = run.interaction.step_texts
-        values = (value for value in state.values() if not is_of_framework(value))
-        for contexts in (one for value in values for one in self._distinctive(run, value)):
-            if new := [context for context in contexts if hash(context.text) not in known]:
-                known.update(hash(context.text) for context in new)
-                self._note(run, new, Origin.STEP)
 
     def _note_tool(self, run: Run, output: Any) -> None:
         """Record a tool's text. The tool may have searched without reporting an event."""

@@ -167,17 +167,6 @@ def _method_of(span_id: str) -> str:
     return span_id[:-_ID_CHARS].rpartition(".")[2]
 
 
-def is_written_by_framework(tool: Any) -> bool:
-    """Return whether the framework wrote a tool, such as a handover to another agent.
-
-    A tool has a sync and an async function. If the application wrote one, the framework generates
-    the other, so the tool is the framework's only if both are.
-    """
-    functions = [getattr(tool, name, None) for name in ("fn", "async_fn")]
-    modules = [str(function.__module__) for function in functions if function is not None]
-    return bool(modules) and all(module.startswith(_CORE) for module in modules)
-
-
 class SpanParents:
     """Finds the parent run of a span, through open spans and open streams."""
 
