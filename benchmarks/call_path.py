@@ -21,7 +21,7 @@ from typing import Any
 
 import rag_eval_hooks
 import rag_eval_hooks_langchain
-from rag_eval_hooks import Context, Evaluation, RagEval, Sample
+from rag_eval_hooks import RagEval, Sample
 
 _OWN = tuple(str(Path(p.__file__ or "").parent) for p in (rag_eval_hooks, rag_eval_hooks_langchain))
 
@@ -84,11 +84,9 @@ def profiling() -> Iterator[CallPath]:
 
 
 def submitted() -> CallPath:
-    def sink(_evaluation: Evaluation) -> None: ...
-
-    with profiling() as path, RagEval([lambda _: 1.0], sinks=[sink]) as evals:
-        one = Sample(question="q", contexts=(Context(text="c"),), answer="a")
-        path.record(evals, lambda _: evals.submit(one))
+    one = {"question": "q", "contexts": ["c"], "answer": "a"}
+    with profiling() as path, RagEval([lambda _: 1.0], sinks=[lambda _: None]) as evals:
+        path.record(evals, lambda _: evals.submit(Sample.from_dict(one)))
     return path
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/embedded_judge.py [--data FOLDER] [--nli MODEL] [--limit N] [--own FILE ...]
 
-Labeled data is in the folder `--data` or $LABELED_DATA. Without such data, the benchmark measures
-only the probes in benchmarks/data. `--own` measures your rows. A row is one JSON object per line
-with `question`, `contexts`, `answer` and `labels: {"hallucinated": true or false}`.
+Without labeled data in `--data` or $LABELED_DATA, only the probes in benchmarks/data are measured.
+`--own` measures your rows: JSON lines with `question`, `contexts`, `answer` and
+`labels: {"hallucinated": true or false}`.
 """
 
 from __future__ import annotations
@@ -106,10 +106,7 @@ async def report_claims(judge: HeuristicJudge, rows: Sequence[Row], name: str) -
 
 
 def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
-    """Print AUROC of value and risk, share of undefined scores, and flag rates.
-
-    Answers without a claim are excluded. Word overlap is the baseline.
-    """
+    """Print figures of value and risk. Answers without a claim are excluded."""
     scored, risks, overlap, count = [], [], [], 0
     with RagEval("ragas.faithfulness", judge=judge, embedder="none") as evals:
         for row in rows:

@@ -99,11 +99,9 @@ class Agent(Model):
 
 
 def build_agent() -> Any:
+    from langchain.agents import create_agent
+
     tools = [create_retriever_tool(Retriever(), "search", "Searches the handbook.")]
-    try:
-        from langchain.agents import create_agent
-    except ImportError:
-        from langgraph.prebuilt import create_react_agent as create_agent
     return create_agent(Agent(tokens=TOKENS), tools)
 
 

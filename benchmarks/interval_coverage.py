@@ -2,9 +2,8 @@
 
     python -m benchmarks.interval_coverage [--runs 400] [--days 14] [--json FILE]
 
-The benchmark calls the same functions as the command line. Coverage is the share of 95 % intervals
-that contain the true mean. The column `plain` ignores weights and sessions. `--json FILE` writes
-the tables to `intervals.json`, `gates.json` and `alerts.json` in the folder of the file.
+Coverage is the share of 95 % intervals that contain the true mean; `plain` ignores weights and
+sessions. `--json FILE` writes three tables into the folder of the file.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from rag_eval_hooks.results import (
     regressed,
     summarise,
 )
-from rag_eval_hooks.score import UNIT
+from rag_eval_hooks.score import UNIT, Outcome
 from tests.servers.platform_server import Answer, PlatformServer
 
 METRIC = "ragas.faithfulness"
@@ -111,13 +110,11 @@ def holds(found: Estimate | None, truth: float) -> bool:
 
 
 def build(levels: dict[str, float], number: int, chance: random.Random) -> list[Evaluation]:
-    return [
-        Evaluation(
-            sample=Sample(question=f"q{at}", metadata={"kind": at % 4}),
-            outcomes={metric: UNIT.score(share(level, chance)) for metric, level in levels.items()},
-        )
-        for at in range(number)
-    ]
+    def outcomes() -> dict[str, Outcome]:
+        return {name: UNIT.score(share(level, chance)) for name, level in levels.items()}
+
+    asked = (Sample(question=f"q{at}", metadata={"kind": at % 4}) for at in range(number))
+    return [Evaluation(sample=sample, outcomes=outcomes()) for sample in asked]
 
 
 def false_alarms(runs: int, chance: random.Random) -> Iterator[dict[str, object]]:

@@ -42,9 +42,7 @@ SETS: Mapping[str, Sequence[str]] = {
     "all suites": ("all",),
 }
 MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
-"""Maximum number of calls per sample. The ten metrics need eight calls, one call to generate
-questions, and six calls for Nvidia's independent ratings.
-"""
+"""Maximum calls per sample. Nvidia's independent ratings need six, questions one more."""
 
 
 class CountingChat:

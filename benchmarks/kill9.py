@@ -29,7 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.table import parser_of, written
-from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.delivery.outbox_file import NAME
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.score import Outcomes
@@ -66,14 +66,10 @@ def application(folder: Path, url: str, platform: str, name: str, drain: bool) -
     while True:
         number += 1
         sample_id = f"{name}-{number}"
-        sample = Sample(
-            question=f"When was quay {sample_id} opened?",
-            contexts=("The quay opened in 1931. It has two berths.",),  # type: ignore[arg-type]
-            answer=f"Quay {sample_id} opened in 1931.",
-            sample_id=sample_id,
-            trace_id=os.urandom(16).hex(),
-            span_id=os.urandom(8).hex(),
-        )
+        texts = {"question": f"When was quay {sample_id} opened?", "answer": "It opened in 1931."}
+        ids = {"sample_id": sample_id, "trace_id": os.urandom(16).hex()}
+        contexts = (Context(text="The quay opened in 1931. It has two berths."),)
+        sample = Sample(**texts, **ids, contexts=contexts, span_id=os.urandom(8).hex())
         if evals.stats().pending < _BACKLOG and evals.submit(sample):
             os.write(log, f"{sample_id} {name} {time.time()}\n".encode())
         time.sleep(_RATE_S)
@@ -159,13 +155,8 @@ def _kill(app: subprocess.Popen[bytes]) -> None:
 def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]) -> Row:
     """Compare the accepted samples with the results file and the spool's books.
 
-    - `lost`: samples that never reached the file. The application accepted `lost_50` samples more
-      than 50 ms and `lost_late` samples more than 100 ms before the kill. `lost_stored` samples
-      were on disk, or older than a sample on disk.
-    - `repeated`: further lines with the same result, which `results.read` drops.
-    - `twice`: samples with two results, or counted twice.
-    - `broken`: lines that a kill left unfinished.
-    - `at_least_once`: calls of a sink that keeps repeated results.
+    `lost_stored` counts samples on disk, or older than one on disk. `repeated` lines are dropped by
+    `results.read`, `broken` lines were left by a kill. `at_least_once` are calls of a function.
     """
     told = [line.split() for line in (folder / "told").read_text().splitlines()]
     found: dict[str, set[str]] = {}

@@ -1,9 +1,8 @@
 """Measure the samples per second that reach a slow, failing platform.
 
-A local server replaces Phoenix, MLflow or Langfuse, and answers each request after `--latency`
-seconds. The server answers a fraction `--failures` of the requests with 500 or 429. In half of
-these cases the server has already stored the scores. Each row shows the samples per second,
-relative to one request at a time, and the number of scores that were lost or stored twice.
+A local server replaces the platform. It answers a fraction `--failures` of the requests with 500 or
+429, in half of these cases after it stored the scores. Each row shows the samples per second,
+relative to one request at a time, and the scores that were lost or stored twice.
 
     python -m benchmarks.sink_throughput [--samples 600] [--latency 0.1] [--failures 0.08]
 """

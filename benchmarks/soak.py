@@ -108,17 +108,17 @@ class Application:
                 self.evals.submit(dataclasses.replace(sample, sample_id=uuid.uuid4().hex))
         self.sent[end] += 1
 
-    async def serve(self, rate: float, seconds: float) -> None:
-        async def one() -> None:
-            try:
-                await self.request(f"{random.randrange(len(self.batch))} {uuid.uuid4()} what?")
-            except Exception as error:  # noqa: BLE001 - what must never happen is reported
-                self.troubles[type(error).__name__] += 1
+    async def _one(self) -> None:
+        try:
+            await self.request(f"{random.randrange(len(self.batch))} {uuid.uuid4()} what?")
+        except Exception as error:  # noqa: BLE001 - what must never happen is reported
+            self.troubles[type(error).__name__] += 1
 
+    async def serve(self, rate: float, seconds: float) -> None:
         end = time.monotonic() + seconds
         async with asyncio.TaskGroup() as tasks:
             while time.monotonic() < end:
-                tasks.create_task(one())
+                tasks.create_task(self._one())
                 await asyncio.sleep(1 / rate)
 
 
@@ -178,13 +178,10 @@ def _soak(options: argparse.Namespace, folder: Path) -> list[str]:
     third = max(1, len(memory) // 3)
     growth = min(memory[-third:]) - min(memory[third : 2 * third] or memory[:1])
     print(f"memory {memory[0]:.0f} MB after the first block, {memory[-1]:.0f} MB at the end")
-    findings = [*check_books(app, path)]
-    if spans.open:
-        findings.append(f"{len(spans.open)} spans are open")
-    if growth > options.growth:
-        findings.append(f"memory grew by {growth:.0f} MB, allowed {options.growth:.0f}")
+    grown = [f"memory grew by {growth:.0f} MB"] * (growth > options.growth)
     troubles = (f"{name} reached the application {n} times" for name, n in app.troubles.items())
-    return [*findings, *troubles]
+    left = [f"{len(spans.open)} spans are open"] * bool(spans.open)
+    return [*check_books(app, path), *left, *grown, *troubles]
 
 
 def main() -> int:
