@@ -29,7 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.table import parser_of, written
-from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.delivery.outbox_file import NAME
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.score import Outcomes
@@ -67,9 +67,13 @@ def application(folder: Path, url: str, platform: str, name: str, drain: bool) -
         number += 1
         sample_id = f"{name}-{number}"
         texts = {"question": f"When was quay {sample_id} opened?", "answer": "It opened in 1931."}
-        ids = {"sample_id": sample_id, "trace_id": os.urandom(16).hex()}
-        contexts = (Context(text="The quay opened in 1931. It has two berths."),)
-        sample = Sample(**texts, **ids, contexts=contexts, span_id=os.urandom(8).hex())
+        ids = {
+            "sample_id": sample_id,
+            "trace_id": os.urandom(16).hex(),
+            "span_id": f"{number:016x}",
+        }
+        contexts = ["The quay opened in 1931. It has two berths."]
+        sample = Sample.from_dict({**texts, **ids, "contexts": contexts})
         if evals.stats().pending < _BACKLOG and evals.submit(sample):
             os.write(log, f"{sample_id} {name} {time.time()}\n".encode())
         time.sleep(_RATE_S)

@@ -78,10 +78,8 @@ class Platform:
         return Answer(body={"assessment": {"assessment_id": "as"}})
 
     def _assessed(self, trace: str) -> list[dict[str, Any]]:
-        ours = {
-            "source": {"source_id": "rag_eval_hooks"},
-            "metadata": {"rag_eval.span_id": trace[-16:]},
-        }
+        ours: dict[str, Any] = {"source": {"source_id": "rag_eval_hooks"}}
+        ours["metadata"] = {"rag_eval.span_id": trace[-16:]}
         kept = [name for name in METRICS if self.stored[f"{trace}/{name}"]]
         return [{"assessment_name": name, "assessment_id": name, **ours} for name in kept]
 

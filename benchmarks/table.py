@@ -7,16 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["parser_of", "shown", "written"]
-
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="also write the rows to this file"
-    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     return parser
 
 
