@@ -31,7 +31,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
 
 def work(arguments: argparse.Namespace) -> int:
     app = import_module("rag_eval_hooks_celery.tasks").app
-    app.worker_main(["worker", "-l", "INFO", "--without-mingle", *arguments.options])
+    app.worker_main(["worker", "-l", "INFO", "--without-mingle", *arguments.others])
     return 0
 
 
@@ -45,9 +45,10 @@ def build_parser() -> argparse.ArgumentParser:
     for name, command in toml_of("commands.toml", __package__ or "").items():
         about = command["about"]
         one = subparsers.add_parser(name, help=about.partition(".")[0], description=about)
-        add_arguments(one, command["arguments"])
+        add_arguments(one, command.get("arguments", {}))
         options = [name for action in one._actions for name in action.option_strings]
-        one.set_defaults(run=command["run"], options=options, refuse=one.error)
+        more = command.get("takes_others", False)
+        one.set_defaults(run=command["run"], known=options, takes_others=more, refuse=one.error)
     return parser
 
 
@@ -60,8 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         closed the pipe early.
     """
     arguments, others = build_parser().parse_known_args(argv)
-    if others:
-        options = [name for name in arguments.options if name.startswith("--")]
+    arguments.others = others
+    if others and not arguments.takes_others:
+        options = [name for name in arguments.known if name.startswith("--")]
         arguments.refuse(unknown("The command has no argument", others[0], options))
     module, _, function = arguments.run.partition(":")
     try:

@@ -53,6 +53,16 @@ def test_missing_package_is_wrong_use_with_the_command_that_installs_it(
             assert "Traceback" not in told
 
 
+@pytest.mark.parametrize("option", ["--concurrency", "-c", "--pool"])
+def test_worker_gives_celery_its_options(option: str) -> None:
+    pytest.importorskip("celery")
+    command = [sys.executable, "-m", "rag_eval_hooks", "worker", option, "no-value-of-celery"]
+    variables = environment(RAG_EVAL_BROKER="redis://127.0.0.1:9/0")
+    done = subprocess.run(command, stderr=subprocess.PIPE, env=variables, check=False)
+    assert b"no-value-of-celery" in done.stderr
+    assert b"rag-eval-hooks worker: error" not in done.stderr
+
+
 JSON = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 VALUES = JSON | st.lists(JSON) | st.dictionaries(st.text(), JSON | st.lists(JSON))
 LINES = st.builds(json.dumps, st.fixed_dictionaries({"sample": VALUES, "outcomes": VALUES}))
