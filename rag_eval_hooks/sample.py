@@ -212,17 +212,22 @@ def _check_fields(sample: Sample) -> None:
         if isinstance(value := getattr(sample, name), int | UUID):
             object.__setattr__(sample, name, str(value))
     for name in (*_TEXTS, *_IDS, *_NAMES):
-        check_type(name, getattr(sample, name), str, "str")
-    for name, digits in (("trace_id", 32), ("span_id", 16)):
-        if not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", getattr(sample, name) or "0" * digits):
-            shown = f"It is {getattr(sample, name)!r:.60}."
-            raise InputError(f"{name} must be {digits} hex digits.", shown)
+        if not isinstance(value := getattr(sample, name), str | None):
+            check_type(name, value, str, "str")
+    _check_hex(sample)
     check_type("metadata", sample.metadata, Mapping, "a mapping")
     check_number("latency", sample.latency, "a number of seconds, 0 or more", least=0)
     check_number("ended_at", sample.ended_at, "nanoseconds since the epoch, as of time.time_ns()")
     if isinstance(sample.contexts, str):
         advice = "Put the text into a list."
         raise wrong_type("contexts", "a sequence of texts or documents", sample.contexts, advice)
+
+
+def _check_hex(sample: Sample) -> None:
+    for name, digits in (("trace_id", 32), ("span_id", 16)):
+        if not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", getattr(sample, name) or "0" * digits):
+            shown = f"It is {getattr(sample, name)!r:.60}."
+            raise InputError(f"{name} must be {digits} hex digits.", shown)
 
 
 def texts_of(name: str, values: Any) -> tuple[str, ...]:
