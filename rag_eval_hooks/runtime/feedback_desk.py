@@ -200,7 +200,7 @@ class FeedbackDesk(Observer):
 
     async def _process(self, item: _Item) -> None:
         try:
-            with suppressed():
+            with suppressed(self._parts.incidents):
                 sample = self._sample(item.request)
                 feedback = replace(
                     item.feedback,
