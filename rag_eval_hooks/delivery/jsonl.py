@@ -100,9 +100,11 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
         for result in results.values():
             result.pop("explanation", None)
     decision = {"probability": evaluation.probability, "reason": evaluation.reason or None}
-    decision = {key: value for key, value in decision.items() if value is not None}
-    optional = {"decision": decision, "passed": evaluation.passed}
-    optional["verdicts"] = dict(evaluation.verdicts)
+    optional = {
+        "decision": {key: value for key, value in decision.items() if value is not None},
+        "passed": evaluation.passed,
+        "verdicts": dict(evaluation.verdicts),
+    }
     return {
         "schema": SCHEMA,
         "time": _iso(evaluation.time),

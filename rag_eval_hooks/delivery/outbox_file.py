@@ -167,7 +167,7 @@ class OutboxFile:
 
     def _check(self) -> None:
         """Raise `ValueError` if another program deleted or replaced the open file."""
-        found = _identity_of(self.path) if self.path.exists() else None
+        found = _identity_of(self.path)
         if self._identity not in (None, found):
             raise ValueError("the file was moved")
         self._identity = found
@@ -215,9 +215,11 @@ def _number(db: sqlite3.Connection, statement: str) -> int:
     return int(_run(db, statement).fetchone()[0])
 
 
-def _identity_of(path: Path) -> tuple[int, int]:
-    state = path.stat()
-    return state.st_dev, state.st_ino
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    with suppress(FileNotFoundError):
+        state = path.stat()
+        return state.st_dev, state.st_ino
+    return None
 
 
 def _claimed(owner: str, consumer: str, row: int, *columns: Any) -> Job:

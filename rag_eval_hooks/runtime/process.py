@@ -57,7 +57,10 @@ class Observers:
     def tell(
         self, moment: Literal["accepted", "begun", "evaluated", "settled"], *arguments: object
     ) -> None:
+        unused = getattr(Observer, moment)
         for observer in self.all:
+            if getattr(type(observer), moment) is unused:
+                continue
             try:
                 getattr(observer, moment)(*arguments)
             except Exception as error:  # noqa: BLE001 - a later observer must see the request
