@@ -186,8 +186,8 @@ class Outbox:
             return self._failed(file, error, changes)
         self.is_stalled, self._retry_at, self._is_anew = False, 0.0, False
         with self._lock:
-            for job, state, written in batch:
-                self._note(job, state)
+            for (job, state, written), is_ours in zip(batch, are_ours, strict=True):
+                self._note(job, state, is_ours=is_ours)
                 if job.written is written:
                     del self._dirty[job]
         for (job, _, written), is_ours in zip(batch, are_ours, strict=True):
@@ -210,12 +210,12 @@ class Outbox:
                 with self._lock:
                     self._count_undurable(job)
 
-    def _note(self, job: Job, state: State) -> None:
+    def _note(self, job: Job, state: State, *, is_ours: bool) -> None:
         for one in job.inserts(state):
             one.is_stored = one.row is not None
             if one.is_stored:
                 self._stored.add(one)
-            elif one.text is not None and not one.is_over:
+            elif is_ours and one.text is not None and not one.is_over:
                 self._incidents.count("spool: Full")
                 self._count_undurable(job)
             one.text = None

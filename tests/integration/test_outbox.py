@@ -6,10 +6,12 @@ import json
 import os
 import resource
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -191,6 +193,22 @@ def test_unknown_failure_of_a_commit_pauses_and_loses_nothing(
     until(lambda: own.counts().get("pending") == 5)
     assert (own.undurable, own.is_stalled) == (0, False)
     assert incidents.counts() == {"spool: MemoryError": 2}
+    own.close(PATIENCE)
+
+
+def test_results_of_a_sample_that_another_process_claimed_are_not_counted_as_refused(
+    tmp_path: Path,
+) -> None:
+    incidents = Incidents()
+    own = Outbox(tmp_path / "spool", max_bytes=10_000_000, incidents=incidents)
+    own.start()
+    own.put(job := Job(EVALUATE, "x", lambda: "x"))
+    assert own.drain(PATIENCE)
+    with closing(sqlite3.connect(tmp_path / "spool" / outbox_file.NAME)) as db, db:
+        db.execute("UPDATE jobs SET owner = 'another'")
+    results = [Job(SINK, "y", lambda: "y")]
+    assert own.done(job, "scored", results).result(PATIENCE) is False
+    assert (own.undurable, incidents.counts(), own.counts()["pending"]) == (0, {}, 1)
     own.close(PATIENCE)
 
 
