@@ -51,9 +51,11 @@ class Passage:
         values = self.context.metadata.values()
         others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
         others[:0] = [] if self._form is None else [self._form]
+        own = (self.context, self.folded)
+        if not others:
+            return [own]
         forms = [(replace(self.context, text=text), fold(text)) for text in others]
-        forms.append((self.context, self.folded))
-        return sorted(forms, key=lambda one: self.folded not in one[1])
+        return sorted([*forms, own], key=lambda one: self.folded not in one[1])
 
 
 class Location(NamedTuple):

@@ -138,6 +138,14 @@ class Copier:
             snapshots.long.add(id(text))
         snapshots.chars += size
 
+    def _count_texts(self, parts: Iterable[Any]) -> None:
+        for part in parts:
+            if type(part) is str:
+                if len(part) < _LONG:
+                    self.snapshots.chars += len(part)
+                else:
+                    self._count(part)
+
     def room(self, size: int, depth: int, value: Any = None) -> int:
         """Return how many entries of a container may be copied: 0 for a container inside itself."""
         if id(value) in self._around:
@@ -176,18 +184,21 @@ class Copier:
         """Count the texts in a shallow copy, and replace the other parts by copies."""
         kinds = set(map(type, parts))
         if str in kinds:
-            for part in parts:
-                if type(part) is str:
-                    self._count(part)
+            self._count_texts(parts)
         if kinds <= _ATOMS:
             return
         self._around.add(id(value))
-        for place, part in copy.items() if type(copy) is dict else enumerate(copy):
-            if type(part) not in _ATOMS:
-                if self.nodes < 0 and type(copy) is list:
-                    del copy[place:]
-                    break
-                copy[place] = _OPAQUE if self.nodes < 0 else self.of(part, depth - 1)
+        is_mapping = type(copy) is dict
+        for place, part in copy.items() if is_mapping else enumerate(copy):
+            if type(part) in _ATOMS:
+                continue
+            if self.nodes >= 0:
+                copy[place] = self.of(part, depth - 1)
+            elif is_mapping:
+                copy[place] = _OPAQUE
+            else:
+                del copy[place:]
+                break
         self._around.discard(id(value))
 
 
