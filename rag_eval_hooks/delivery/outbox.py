@@ -215,7 +215,7 @@ class Outbox:
             one.is_stored = one.row is not None
             if one.is_stored:
                 self._stored.add(one)
-            elif is_ours and one.text is not None and not one.is_over:
+            elif one.text is not None and not one.is_over and (is_ours or one is job):
                 self._incidents.count("spool: Full")
                 self._count_undurable(job)
             one.text = None
