@@ -51,8 +51,6 @@ class Variant:
 
 
 class Cost(NamedTuple):
-    """Milliseconds of one request, or milliseconds that a variant adds."""
-
     process: float
     thread: float
     wall: float

@@ -43,8 +43,8 @@ def auroc(rated: Rated) -> float:
 
 
 def sample_of(row: Row) -> Sample:
-    texts = {"question": row["question"], "answer": row["answer"]}
-    return Sample(**texts, contexts=row["contexts"], reference=row.get("reference"))
+    fields = ("question", "contexts", "answer", "reference")
+    return Sample.from_dict({name: row.get(name) for name in fields})
 
 
 async def find(judge: HeuristicJudge, row: Row, kind: Finding, **known: Any) -> Any:
@@ -194,9 +194,8 @@ async def run(folder: Path, judge: HeuristicJudge, limit: int | None) -> None:
 
 
 def main() -> None:
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data" / "open"
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path, default=os.environ.get("LABELED_DATA", beside))
+    parser.add_argument("--data", type=Path, default=os.environ.get("LABELED_DATA", "labeled"))
     parser.add_argument("--nli", help="entailment model: minilm, a path or a name")
     parser.add_argument("--own", type=Path, nargs="+", default=[], help="labeled rows")
     parser.add_argument("--limit", type=int, help="rows per file")

@@ -150,7 +150,6 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=50)
     parser.add_argument("--speed", type=int, default=500, help="samples of the last column")
     given = parser.parse_args()
-    print(f"{given.samples} samples, five contexts of 120 words; per sample:")
     rows = [
         {"metrics": name, **cost(metrics, given.samples), "most calls": MOST[name]}
         for name, metrics in SETS.items()

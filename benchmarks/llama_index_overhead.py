@@ -18,7 +18,6 @@ QUESTION = "At what time does the ferry to Skarn leave the quay?"
 PASSAGES = (
     "The ferry to Skarn leaves at 07:40 from the north quay on every working day of the year.",
     "The ferry from Skarn to the mainland returns at 18:15, and in summer also at 21:30.",
-    "Bicycles travel free of charge on all sailings outside the months of July and August.",
 )
 LOOP = asyncio.new_event_loop()
 set_global_tokenizer(str.split)  # LlamaIndex would download its default tokenizer

@@ -28,7 +28,7 @@ from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.sample import Context, Sample
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Score
 from tests.servers.platform_server import Answer, PlatformServer, Request
 
@@ -85,17 +85,12 @@ class Platform:
 
 
 def evaluation(number: int, scores: int) -> Evaluation:
-    outcomes = {
-        name: Score(value=0.5, normalized=0.5, explanation={"why": "x" * 300})
-        for name in METRICS[:scores]
-    }
-    sample = Sample(
-        question="How long do cats sleep?",
-        contexts=tuple(Context(text=f"Cats sleep {n} hours.") for n in range(5)),
-        answer="Sixteen hours.",
-        trace_id=f"{number + 1:032x}",
-        span_id=f"{number + 1:016x}",
-    )
+    score = Score(value=0.5, normalized=0.5, explanation={"why": "x" * 300})
+    outcomes = dict.fromkeys(METRICS[:scores], score)
+    texts = {"question": "How long do cats sleep?", "answer": "Sixteen hours."}
+    ids = {"trace_id": f"{number + 1:032x}", "span_id": f"{number + 1:016x}"}
+    contexts = [f"Cats sleep {n} hours." for n in range(5)]
+    sample = Sample.from_dict({**texts, **ids, "contexts": contexts})
     return Evaluation(sample=sample, outcomes=outcomes, probability=1.0, start=1, end=2)
 
 

@@ -1,7 +1,4 @@
-"""Measure the parts of the comparison with other libraries. Each part is a list of rows.
-
-If a library cannot be measured, the part `missing` contains the reason.
-"""
+"""Measure the parts of the comparison with other libraries. `missing` contains failures."""
 
 from __future__ import annotations
 

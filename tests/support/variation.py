@@ -25,10 +25,7 @@ _RUN = "RAGEVAL_RUN_SEED"
 
 
 def run_seed() -> int:
-    """Return the seed of this run of tests, the same in all its processes.
-
-    It is drawn once; `RAGEVAL_SEED` replays it.
-    """
+    """Return the seed of this run, the same in all its processes; `RAGEVAL_SEED` replays it."""
     given = os.environ.get("RAGEVAL_SEED") or os.environ.get(_RUN)
     os.environ[_RUN] = given = given or str(random.randrange(1_000_000))
     return int(given)
