@@ -65,16 +65,6 @@ def test_the_last_completion_of_an_agent_is_a_request(world: World) -> None:
     assert sample.response_id == "r-1"
 
 
-def test_a_completion_in_an_interaction_is_its_answer(world: World) -> None:
-    drawn = Variation(run_seed())
-    question, passages, answer = drawn.question(), drawn.passages(2), drawn.sentence()
-    with world.evals.interaction(question) as it:
-        it.contexts(passages)
-        complete(world, [("user", "\n".join([*passages, question]))], answer)
-    sample = only(world)
-    assert (sample.question, sample.answer, texts(sample)) == (question, answer, passages)
-
-
 def test_a_completion_that_is_shown_a_captured_search_is_joined_with_it(world: World) -> None:
     question = "When does the ferry leave?"
     enable(world.evals)

@@ -44,9 +44,6 @@ def attributes(world: World, name: str) -> dict[str, Any]:
     return dict(spans(world, name)[0].attributes or {})
 
 
-# What its spans and its sample hold.
-
-
 def test_documents_are_on_the_sample_and_content_is_on_spans_when_asked_for(world: World) -> None:
     metadata = {"question_id": "Q1", "reference": "ref", "thread_id": "s", "k": 1}
     told: Any = {**config(world), "metadata": metadata, "tags": ["blue"]}
@@ -182,9 +179,6 @@ def test_batches_cancelled_in_their_first_tick_leave_nothing_open(
     assert began > 20
     assert left == 0
     assert set(world.evals.stats().dropped) <= {"cancelled"}
-
-
-# What a request may hold.
 
 
 def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:

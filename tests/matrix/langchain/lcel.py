@@ -44,15 +44,6 @@ def documents_given_by_the_caller() -> Any:
     return context | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
-@lcel(spans=MODEL_ONLY)
-def the_whole_pipeline_in_one_plain_function() -> Any:
-    def ask(question: str) -> dict[str, Any]:
-        documents = kit.store().similarity_search(question, k=2)
-        return {kit.SAID: kit.ask(question, documents), "sources": documents}
-
-    return RunnableLambda(ask)
-
-
 ONE_FAILS = [kit.due(), kit.due(kit.QUESTIONS[1], answer=None, status=Status.ERROR)]
 
 

@@ -136,6 +136,19 @@ def a_graph_resumed_in_another_process(world: World, way: str) -> None:
     called(world, way, app, resume(update={kit.TRIES: 3}))
 
 
+@scene(NEVER, due(), kit.due(OTHER, spans=("chat scripted",)))
+def two_graphs_of_the_same_code_in_one_thread(world: World, way: str) -> None:
+    told = thread(world)
+    first, second = approving(), approving()
+    for app, inputs in (
+        (first, ASKED),
+        (second, {kit.ASKED: OTHER}),
+        (second, resume()),
+        (first, resume()),
+    ):
+        call_graph(app, inputs, told, way)
+
+
 @scene(due(), due())
 def a_run_that_continues_from_a_checkpoint(world: World, way: str) -> None:
     app, told = waiting(searched, generate), thread(world)
