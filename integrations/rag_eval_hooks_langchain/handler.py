@@ -6,8 +6,6 @@ Each method copies the event's values. Another thread reads the copy.
 from __future__ import annotations
 
 import functools
-import re
-import sys
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack, cast
@@ -15,17 +13,15 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import LLMResult
-from langchain_core.runnables.config import var_child_runnable_config
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Origin, Run, RunKind
-from rag_eval_hooks.capture.conversation import own_entries
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.options import HandlerKeywords
 from rag_eval_hooks.context import refusal, way_to_documents
 from rag_eval_hooks.errors import Misplaced, OnePerProcess, usage
 from rag_eval_hooks.evals import checked
-from rag_eval_hooks.incidents import host_edge, place_of_caller, warn_once
+from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_langchain import graphs
 from rag_eval_hooks_langchain.graphs import ChainState, is_step, state_of
@@ -33,22 +29,19 @@ from rag_eval_hooks_langchain.reader import Reader
 from rag_eval_hooks_langchain.surroundings import (
     AMBIENT,
     InlineUnlessWithheld,
+    NotIgnored,
     current_handlers,
     current_run_id,
     key_of,
+    note_belonging,
     vendor_span,
 )
-from rag_eval_hooks_langchain.vocabulary import class_name, start_facts
+from rag_eval_hooks_langchain.vocabulary import class_name, start_facts, users_tags
 
 CONTEXTS_EVENT = "rag_eval.contexts"
 """Name of a custom event whose data are documents for the model."""
 FRAMEWORK = "langchain"
 F = TypeVar("F", bound=Callable[..., None])
-_FRAMEWORKS_TAG = re.compile(
-    r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
-    r"|langsmith:hidden|(langsmith:)?nostream"
-)
-"""Tags that LangChain and LangGraph give their steps."""
 
 
 def _run_edge(method: F) -> F:
@@ -84,17 +77,6 @@ def _end_edge(method: Callable[..., None]) -> Callable[..., None]:
     return ending
 
 
-class _NotIgnored:
-    """A false handler attribute `ignore_*`. If read from the class, it logs a warning."""
-
-    def __get__(self, handler: object, owner: type) -> bool:
-        is_asked = "langchain" in str(sys._getframe(1).f_globals.get("__name__"))
-        if handler is None and is_asked and (place := place_of_caller()):
-            told = f"{owner.__name__} was passed as a class and captures nothing, at {place}. "
-            warn_once(f"{told}Write: callbacks=[{owner.__name__}(evals)]")
-        return handler is None
-
-
 class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     """Captures RAG requests from LangChain runs. Pass it in `config={"callbacks": [...]}`.
 
@@ -115,7 +97,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         "is for LangChain. Write: rag_eval_hooks_llama_index.enable(evals)"
     )
     copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
-    ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = _NotIgnored()
+    ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = NotIgnored()
     run_inline: Any = InlineUnlessWithheld()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -157,7 +139,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         elif self._has_lost(parent_id, tags):
             recorder.lost(run_id, parent_id)
             return None
-        own_tags = _users_tags(tags) if outer is None else ()
+        own_tags = users_tags(tags) if outer is None else ()
         run = recorder.start(run_id, parent_id, kind, name, event.get("metadata"), own_tags)
         if run is not None:
             self._describe(run, serialized, event, tags)
@@ -187,12 +169,12 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         if run.outermost:
             interaction.is_joinable = FRAMEWORK in self._recorder.by_hand.everywhere
             interaction.passed = self is not AMBIENT.everywhere
-            interaction.add_tags(_users_tags(tags))
+            interaction.add_tags(users_tags(tags))
             if run.parent is None and isinstance(event["run_id"], UUID):
                 # Only LangChain's run manager refers to the id. It is gone after a cancelled batch.
                 interaction.id = weakref.ref(event["run_id"])
         if run.parent is not None:
-            _note_belonging(run, event.get("metadata") or {})
+            note_belonging(run, event.get("metadata") or {})
             if run.kind is RunKind.RETRIEVER or interaction.others is None:
                 self.evals.instrumentors.note(run, vendor_span)
 
@@ -344,22 +326,3 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         self._reader.later(
             run, "on_custom_event", self._recorder.documents, contexts, Origin.STATED
         )
-
-
-def _note_belonging(run: Run, metadata: Mapping[str, Any]) -> None:
-    """Add ids from a step that the root lacks, such as session, user and reference.
-
-    Inside a manual block, all metadata of a call is added. LangChain 1.0 and later omit
-    `configurable` from the metadata, but a run's config has it.
-    """
-    interaction = run.interaction
-    entries = metadata if run.outermost else own_entries(metadata)
-    if not interaction.configured and (config := var_child_runnable_config.get()) is not None:
-        interaction.configured = True
-        entries = {**own_entries(config.get("configurable") or {}), **entries}
-    if entries:
-        interaction.add_metadata({**entries, **interaction.metadata})
-
-
-def _users_tags(tags: Sequence[str]) -> list[str]:
-    return [tag for tag in tags if not _FRAMEWORKS_TAG.fullmatch(tag)]

@@ -17,6 +17,8 @@ from opentelemetry import trace
 from opentelemetry.trace import Span
 
 from rag_eval_hooks.capture import Run
+from rag_eval_hooks.capture.conversation import own_entries
+from rag_eval_hooks.incidents import place_of_caller, warn_once
 
 
 def key_of(run_id: Any) -> Hashable | None:
@@ -47,6 +49,21 @@ def current_handlers() -> Sequence[BaseCallbackHandler]:
     return getattr(current_manager(), "handlers", None) or ()
 
 
+def note_belonging(run: Run, metadata: Mapping[str, Any]) -> None:
+    """Add ids from a step that the root lacks, such as session, user and reference.
+
+    Inside a manual block, all metadata of a call is added. LangChain 1.0 and later omit
+    `configurable` from the metadata, but a run's config has it.
+    """
+    interaction = run.interaction
+    entries = metadata if run.outermost else own_entries(metadata)
+    if not interaction.configured and (config := var_child_runnable_config.get()) is not None:
+        interaction.configured = True
+        entries = {**own_entries(config.get("configurable") or {}), **entries}
+    if entries:
+        interaction.add_metadata({**entries, **interaction.metadata})
+
+
 class InlineUnlessWithheld:
     """Handler attribute `run_inline`: true, unless LangChain would then skip other handlers.
 
@@ -68,6 +85,17 @@ class InlineUnlessWithheld:
 
     def _is_of(self, handler: object) -> bool:
         return any(vars(kind).get("run_inline") is self for kind in type(handler).__mro__)
+
+
+class NotIgnored:
+    """A false handler attribute `ignore_*`. If read from the class, it logs a warning."""
+
+    def __get__(self, handler: object, owner: type) -> bool:
+        is_asked = "langchain" in str(sys._getframe(1).f_globals.get("__name__"))
+        if handler is None and is_asked and (place := place_of_caller()):
+            told = f"{owner.__name__} was passed as a class and captures nothing, at {place}. "
+            warn_once(f"{told}Write: callbacks=[{owner.__name__}(evals)]")
+        return handler is None
 
 
 class _Ambient:

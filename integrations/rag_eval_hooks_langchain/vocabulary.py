@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -24,6 +25,11 @@ _MAX_METADATA = 200
 """Maximum number of copied metadata entries per document."""
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
 """GenAI roles for the LangChain roles that have another name."""
+_FRAMEWORKS_TAG = re.compile(
+    r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
+    r"|langsmith:hidden|(langsmith:)?nostream"
+)
+"""Tags that LangChain and LangGraph give their steps."""
 _LANGCHAIN_IDS = ("run-", "lc_")
 """Prefixes of ids that LangChain gives to messages without a provider's id."""
 
@@ -151,3 +157,7 @@ def start_facts(
         agent = metadata.get("lc_agent_name") or (name if is_agent else None)
         values = {semconv.GEN_AI_AGENT_NAME: agent}
     return facts_of(values)
+
+
+def users_tags(tags: Sequence[str]) -> list[str]:
+    return [tag for tag in tags if not _FRAMEWORKS_TAG.fullmatch(tag)]

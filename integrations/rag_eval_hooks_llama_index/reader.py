@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.workflow import Event, StartEvent
+from pydantic import BaseModel
 
-from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind
+from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind, readings
 from rag_eval_hooks.capture.bounded import remember
 from rag_eval_hooks.capture.copied import Message, entries
 from rag_eval_hooks.capture.documents import DOCUMENT_KEYS, Lists, documents_in
 from rag_eval_hooks.capture.reader import BaseReader
 from rag_eval_hooks.capture.rows import found_nothing, is_record, mapping_in, rows_in
 from rag_eval_hooks.capture.snapshots import Opaque, Record
-from rag_eval_hooks.capture.text_forms import is_distinctive_text
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import vocabulary
-from rag_eval_hooks_llama_index.copies import (
-    answer_of,
-    is_no_question,
-    nodes_in,
-    only,
-    question_of,
-    retrieved,
-    texts_in,
-    tool_texts,
-)
 from rag_eval_hooks_llama_index.spans import Role
 from rag_eval_hooks_llama_index.vocabulary import (
     NodeContext,
@@ -36,6 +28,13 @@ from rag_eval_hooks_llama_index.vocabulary import (
     is_of_framework,
 )
 
+_QUESTION_KEYS = (
+    *("question", "query", "query_str", "str_or_query_bundle", "query_bundle", "message"),
+    *("user_msg", "user_msg_str", "user_input", "input", "chat_history", "messages"),
+    *("start_event", "kwargs"),
+)
+_LEVELS = 6
+"""Maximum depth at which a workflow's store is searched for tools' messages."""
 _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
 _MAX_WORKFLOWS = 1_000
 """Maximum number of workflows whose question fields are remembered."""
@@ -52,18 +51,18 @@ class Reader(BaseReader):
 
     def query(self, run: Run, given: Mapping[str, Any], role: Role) -> None:
         if role is Role.RETRIEVAL:
-            self._recorder.question(run, question_of(given) or only(texts_in(given)))
+            self._recorder.question(run, _question_of(given) or _only(_texts_in(given)))
         elif not run.interaction.root.query:
-            self._recorder.question(run, question_of(given))
+            self._recorder.question(run, _question_of(given))
 
     def input(self, run: Run, given: Mapping[str, Any]) -> None:
         """Record the input of an outermost call, which contains the question."""
         held = {key: one for inner in given.values() for key, one in (entries(inner) or {}).items()}
-        texts = texts_in(given)
-        asked = self._chosen_text("question", run, {**held, **given}, question_of)
-        asked = question_of(given) if asked is None else asked
+        texts = _texts_in(given)
+        asked = self._chosen_text("question", run, {**held, **given}, _question_of)
+        asked = _question_of(given) if asked is None else asked
         self._recorder.asked(run, texts)
-        self._recorder.question(run, only(texts) if asked is None else asked)
+        self._recorder.question(run, _only(texts) if asked is None else asked)
         if names := tuple(name for name, text in held.items() if text and text == run.query):
             remember(self._asked_as, run.name, names, _MAX_WORKFLOWS)
 
@@ -78,16 +77,20 @@ class Reader(BaseReader):
         left = {**(entries(event) or {}), **state}
         # The first run's question field comes first.
         names = (left.get(name) for name in self._asked_as.get(root.name, ()))
-        texts = (self._chosen_text("question", root, left, question_of), *names, question_of(left))
+        texts = (
+            self._chosen_text("question", root, left, _question_of),
+            *names,
+            _question_of(left),
+        )
         asked = next((text for text in texts if isinstance(text, str)), None)
         if asked is None and isinstance(event, Record) and issubclass(event.kind, StartEvent):
-            asked = next(iter(texts_in(event)), None)
+            asked = next(iter(_texts_in(event)), None)
         if not asked:
             return
         self._recorder.question(root, asked)
         found = [(Origin.GIVEN, contexts) for contexts in self._lists(run, left)]
         found += [(Origin.STEP, rows) for value in left.values() for rows in rows_in(value)]
-        found += [(Origin.TEXT, (Context(text=text),)) for text in tool_texts(state)]
+        found += [(Origin.TEXT, (Context(text=text),)) for text in _tool_texts(state)]
         for origin, contexts in found:
             self._note(run, [one for one in contexts if asked not in one.text], origin)
 
@@ -101,7 +104,7 @@ class Reader(BaseReader):
             role: The call's role.
             streams: Whether the application has yet to read the answer.
         """
-        if run.parent is None and is_no_question(run):
+        if run.parent is None and _is_no_question(run):
             run.interaction.lists = []
             return
         if run.kind is RunKind.TOOL and self._recorder.span_content:
@@ -113,18 +116,18 @@ class Reader(BaseReader):
         if run.outermost:
             self._note_answer(run, result)
         elif role is Role.ENGINE:
-            self._recorder.answer(run, answer_of(result))
+            self._recorder.answer(run, _answer_of(result))
 
     def _note_answer(self, run: Run, result: Any) -> None:
-        text = self._chosen_text("answer", run, result, answer_of)
-        text = answer_of(result) if text is None else text
+        text = self._chosen_text("answer", run, result, _answer_of)
+        text = _answer_of(result) if text is None else text
         unknown = text is None and isinstance(result, Reply) and result.streams
         self._recorder.answer(run, text, unknown=unknown)
         if text is None and not unknown:
-            self._recorder.alternatives(run, texts_in(result), None)
+            self._recorder.alternatives(run, _texts_in(result), None)
 
     def _note_documents(self, run: Run, result: Any, role: Role, given: Mapping[str, Any]) -> None:
-        nodes = nodes_in(result)
+        nodes = _nodes_in(result)
         if role is Role.TOOL:
             self._note_tool(run, result)
         elif isinstance(result, Reply):
@@ -139,7 +142,7 @@ class Reader(BaseReader):
             else:
                 self._note(run, nodes)
         elif role is Role.POSTPROCESSING and nodes is not None:
-            before = (node for value in given.values() for node in nodes_in(value) or ())
+            before = (node for value in given.values() for node in _nodes_in(value) or ())
             self._note(run, nodes, given={node.id or "": node.text for node in before})
         elif role is not Role.PART and not run.within(RunKind.RETRIEVER):
             self._note_step(run, result, nodes, role)
@@ -168,7 +171,7 @@ class Reader(BaseReader):
         sources, interaction = reply.sources, run.interaction
         known = [context for each in interaction.lists for context in each.contexts]
         question = interaction.root.query or run.query or ""
-        kept = list(filter(None, (retrieved(one, known, question) for one in sources)))
+        kept = list(filter(None, (_retrieved(one, known, question) for one in sources)))
         if sources and not kept:
             # The engine created these, such as table rows. A retrieved text, such as a schema, only
             # helped to find the rows.
@@ -234,3 +237,73 @@ class Reader(BaseReader):
         arguments = [one["arguments"] for one in calls]
         self._recorder.reply(run, vocabulary.reply_facts(response), arguments)
         self._recorder.for_span(run, tool_calls=calls)
+
+
+def _question_of(value: Any) -> str | None:
+    return readings.question_of(value, _QUESTION_KEYS)
+
+
+def _texts_in(value: Any) -> list[str]:
+    return [text for text in readings.texts_in_input(value) if text.strip()]
+
+
+def _only(texts: Sequence[str]) -> str | None:
+    return texts[0] if len(texts) == 1 else None
+
+
+def _answer_of(value: Any) -> str | None:
+    """Return the answer in a copy: a text, a response, a number, a known key, or the only text."""
+    # Some packages put a response where the type says text.
+    while isinstance(value, Message) and not isinstance(value.content, str | list | tuple):
+        value = value.content
+    if isinstance(value, int | float):
+        return str(value)
+    is_model = isinstance(value, Record) and issubclass(value.kind, BaseModel)
+    if is_model and not issubclass(value.kind, Event) and (text := readings.as_json(value)):
+        # Pydantic writes a number the same way.
+        return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
+    # A list may contain answers to several questions.
+    answer = None if isinstance(value, list | tuple) else readings.answer_of(value)
+    return _only(_texts_in(value)) if answer is None else answer
+
+
+def _is_no_question(root: Run) -> bool:
+    asked = root.query or root.interaction.asked
+    kinds = {run.kind for run in root.interaction.runs}
+    return not asked and kinds.isdisjoint((RunKind.RETRIEVER, RunKind.MODEL))
+
+
+def _nodes_in(value: Any) -> list[NodeContext] | None:
+    is_list = isinstance(value, list) and all(isinstance(item, NodeContext) for item in value)
+    return value if is_list else None
+
+
+def _retrieved(source: Context, retrieved: Iterable[Context], question: str) -> Context | None:
+    """Return a source as a context, or None if no retriever returned the source.
+
+    Some engines split documents into numbered pieces, wrap a document in a prompt, or add generated
+    texts to the sources.
+    """
+    wholes = {one.text.strip(): one for one in retrieved if one.text.strip()}
+    if any(source.id == context.id for context in retrieved):
+        return source
+    text = source.text.strip()
+    held = [whole for whole in wholes if whole in text]
+    if len(held) == 1 and held[0] != text:
+        asked, around = fold(question), fold(text.replace(held[0], " "))
+        if is_distinctive(asked) and asked in around:
+            return wholes[held[0]]
+    body = text.partition("\n")[2].strip()
+    is_piece = any(text in whole or (body and body in whole) for whole in wholes)
+    return source if held or is_piece else None
+
+
+def _tool_texts(value: Any, levels: int = _LEVELS) -> Iterator[str]:
+    if isinstance(value, Message):
+        if value.role == "tool":
+            yield value.text
+    elif levels:
+        held = entries(value)
+        parts = value if isinstance(value, list | tuple) else ()
+        for part in parts if held is None else held.values():
+            yield from _tool_texts(part, levels - 1)
