@@ -79,10 +79,9 @@ def application(folder: Path, url: str, platform: str, name: str, drain: bool) -
         time.sleep(_RATE_S)
 
 
-Row = dict[str, Any]
-
-
-def run(folder: Path, kills: int, seed: int, processes: int, platform_latency: float) -> Row:
+def run(
+    folder: Path, kills: int, seed: int, processes: int, platform_latency: float
+) -> dict[str, Any]:
     chance = random.Random(seed)
     killed: dict[str, float] = {}
     stored: set[str] = set()
@@ -156,7 +155,7 @@ def _kill(app: subprocess.Popen[bytes]) -> None:
     app.wait()
 
 
-def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]) -> Row:
+def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]) -> dict[str, Any]:
     """Compare the accepted samples with the results file and the spool's books.
 
     `lost_stored` counts samples on disk, or older than one on disk. `repeated` lines are dropped by
