@@ -39,7 +39,6 @@ from tests.servers.platform_server import Answer, PlatformServer
 _RATE_S = 0.01
 _BACKLOG = 200
 """Maximum number of waiting samples per application. A busy machine scores few samples."""
-_SHORTEST, _LONGEST = 0.05, 0.8
 
 
 def application(folder: Path, url: str, platform: str, name: str, drain: bool) -> None:
@@ -100,7 +99,7 @@ def run(
             for _ in range(kills):
                 name = chance.choice(sorted(apps))
                 stored.update(_stored(folder, name))
-                time.sleep(chance.uniform(_SHORTEST, _LONGEST))
+                time.sleep(chance.uniform(0.05, 0.8))
                 killed[name] = time.time()
                 _kill(apps.pop(name))
                 start()
