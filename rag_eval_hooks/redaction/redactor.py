@@ -14,14 +14,6 @@ from rag_eval_hooks.errors import InputError, RedactionError, wrong_type
 from rag_eval_hooks.incidents import in_words, place_of
 from rag_eval_hooks.sample import Context, Sample
 
-AFTER_ESCAPE: Final = r"(?<=\\[nrtbf])|(?<=\\u[\da-fA-F]{4})"
-"""Matches the position after a JSON escape.
-
-The escape's last character is a letter or digit, but not part of the next word.
-"""
-EAST: Final = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
-"""Chinese, Japanese and Korean characters, which have no spaces around numbers or addresses."""
-
 
 @dataclass(frozen=True, slots=True)
 class Match:
