@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
@@ -93,6 +93,12 @@ class _DeferredSpan:
             call()
         except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
             self._incidents.report(event, error)
+
+    def __getattr__(self, name: str) -> Any:
+        # Such as the limits, and the links and events that count toward them.
+        if name == "_span":
+            raise AttributeError(name)
+        return getattr(self._span, name)
 
     def is_recording(self) -> bool:
         return not self._is_ended
