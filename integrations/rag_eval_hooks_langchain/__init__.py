@@ -1,9 +1,9 @@
 """Captures LangChain and LangGraph: pass `RagEvalCallbackHandler(evals)` as a callback.
 
 `enable(evals)` captures every run of the process, until `disable()`. `record_contexts(documents)`
-records documents inside a run. `RagEvalMiddleware(evals)` captures the agents that use it. It needs
-the package `langchain`. `LangChainJudge(model)` uses a LangChain chat model as the judge, and
-`LangChainDecisionJudge(model)` a decision model.
+records documents inside a run. `RagEvalMiddleware(evals)` captures the agents that use the
+middleware. The middleware needs the package `langchain`. `LangChainJudge(model)` uses a LangChain
+chat model as the judge, and `LangChainDecisionJudge(model)` uses a decision model.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ _LAZY: Final = {
     "LangChainDecisionJudge": ("langchain_decision_judge", "langchain-core>=1.8"),
     "RagEvalMiddleware": ("middleware", "langchain>=1"),
 }
-"""Names that the oldest supported LangChain lacks, each with its module and requirement."""
 
 
 def __getattr__(name: str) -> Any:

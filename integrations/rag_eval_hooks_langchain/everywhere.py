@@ -1,7 +1,7 @@
-"""`enable` and `record_contexts`: capture retrieval that no callback reports.
+"""Capture retrieval that no callback reports: `enable` and `record_contexts`.
 
-While enabled, the search methods of all vector store classes report to the handler like a
-retriever. A search inside a retriever reports only its `k`.
+While capture is enabled, the search methods of all vector stores report to the handler like a
+retriever. A search inside a retriever reports only `k`.
 """
 
 from __future__ import annotations
@@ -40,19 +40,18 @@ _OTHER = (
     "from rag_eval_hooks_llama_index import enable"
 )
 _RETRIEVERS = ("_get_relevant_documents", "_aget_relevant_documents")
+# These LangChain methods search for examples or cached replies, not for contexts.
 _OTHER_USES = ("select_examples", "aselect_examples", "lookup", "alookup")
-"""LangChain methods whose searches return examples or cached replies, not contexts."""
 _inside: ContextVar[bool] = ContextVar("rag_eval_search", default=False)
 _replaced: list[tuple[type, str, Any]] = []
-"""Each replaced search method, with its class and name."""
 
 
 def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbackHandler:
     """Capture every run of the process without passing a handler.
 
-    `enable` also captures direct searches of a vector store, which no callback reports. It replaces
-    the stores' search methods until `disable`. A run with its own handler of the same `evals` is
-    captured once. Enabling again replaces the earlier handler.
+    `enable` also captures direct searches of a vector store, which no callback reports. `enable`
+    wraps the stores' search methods until `disable`. A run with another handler of the same `evals`
+    is captured once. A second call replaces the handler of the first.
 
     Args:
         evals: The evaluator that receives the requests.
@@ -101,14 +100,16 @@ def disable() -> None:
 def record_contexts(documents: Any) -> bool:
     """Record documents that the running step gives to the model.
 
-    Use this for retrieval that no event shows: a search in a middleware, a call to a service, or
-    text from your code. Call it in a node, tool, middleware or lambda. A document becomes a context
-    only if the model's prompt shows the document.
+    Use this function for retrieval that no event shows: a search in a middleware, a call to a
+    service, or text from your code. Call it in a node, tool, middleware or lambda. A document
+    becomes a context only if the model's prompt shows the document.
 
-    In an `evals.interaction(...)` block outside any run, it is the same as `it.contexts`.
+    In an `evals.interaction(...)` block outside any run, `record_contexts` is the same as
+    `it.contexts`.
 
     Args:
-        documents: One or several texts, LangChain documents, (document, score) pairs, or mappings.
+        documents: A text, LangChain document, (document, score) pair or mapping, or a list of
+            these.
 
     Returns:
         Whether a handler or a block recorded the documents.
@@ -167,7 +168,6 @@ def _reported(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Iterator[list[Any]]:
-    """Report a search and its documents, unless another retrieval contains the search."""
     found: list[Any] = []
     try:
         bound = signature.bind(*args, **kwargs)
@@ -180,7 +180,7 @@ def _reported(
     asked, name = {**bound.arguments, **bound.kwargs}, type(args[0]).__name__
     token = _inside.set(True)
     try:
-        if (caller := _caller()) is not None:
+        if (caller := _searching_frame()) is not None:
             _note_top_k(handler, caller, asked.get("k"))
             yield found
             return
@@ -207,8 +207,7 @@ def _note_top_k(handler: RagEvalCallbackHandler, retriever: FrameType, top_k: An
         run.facts = {**run.facts, **facts_of({semconv.GEN_AI_RETRIEVAL_TOP_K: top_k})}
 
 
-def _caller() -> FrameType | None:
-    """Return the frame of the retriever or other LangChain method that searches, if any."""
+def _searching_frame() -> FrameType | None:
     for frame, _ in traceback.walk_stack(None):
         name = frame.f_code.co_name
         is_langchain = str(frame.f_globals.get("__name__")).startswith("langchain")

@@ -1,7 +1,8 @@
-"""Handles LangGraph: steps, turns of a conversation, resumed threads, documents in a state.
+"""Captures LangGraph: steps, turns of a conversation, resumed threads, documents in a state.
 
-A cached node does not run. A resumed run starts in the middle, and the documents of another process
-exist only in the checkpoint. Each model call therefore searches the state for documents.
+A cached node does not run. A resumed run starts in the middle of a graph. Its documents may come
+from another process and exist only in the checkpoint. At each model call, this module therefore
+searches the state for documents.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from rag_eval_hooks.capture.documents import Lists, documents_in
 from rag_eval_hooks.capture.records import Interaction, Origin
 from rag_eval_hooks.sample import Status
 
+# The first step of every graph in old versions.
 _START = "__start__"
-"""First step of every graph in old versions."""
 
 
 @dataclass(slots=True)
@@ -51,11 +52,8 @@ def state_of(run: Run | None) -> ChainState:
 
 @functools.cache
 def with_graph_events(kind: type[Any]) -> type[Any]:
-    """Return a handler class to which LangGraph reports interrupts.
-
-    LangGraph reports only to its own handler class. Importing that class takes a quarter of a
-    second, so the import waits until a handler is created.
-    """
+    # LangGraph reports interrupts only to its own handler class. Importing that class takes a
+    # quarter of a second, so the import waits until a handler is created.
     try:
         from langgraph.callbacks import GraphCallbackHandler
     except ImportError:
@@ -66,12 +64,10 @@ def with_graph_events(kind: type[Any]) -> type[Any]:
 
 
 def is_step(tags: Sequence[str] | None) -> bool:
-    """Return whether a run is a step of a graph, so that the enclosing run has a state."""
     return any(tag.startswith("graph:step:") for tag in tags) if tags else False
 
 
 def is_raised_as(error: BaseException, name: str) -> bool:
-    """Return whether an exception's class has a base class of this name."""
     return any(kind.__name__ == name for kind in type(error).__mro__)
 
 
@@ -88,11 +84,8 @@ def outermost(run: Run) -> Run:
 
 
 def begin_step(recorder: Recorder, run: Run, event: Mapping[str, Any]) -> None:
-    """When an inner chain run starts, record what LangGraph says about the run and the graph.
-
-    The step's checkpoint identifies an interrupted request. LangGraph names the same checkpoint
-    when the request resumes.
-    """
+    # The step's checkpoint identifies an interrupted request. LangGraph names the same checkpoint
+    # when the request resumes.
     parent, state, metadata = run.parent, state_of(run), event.get("metadata") or {}
     if parent is None:
         return
@@ -131,7 +124,6 @@ def _begin_turn(recorder: Recorder, step: Run, graph: Run, *, first: bool) -> No
 
 
 def resume_at(recorder: Recorder, graph: Run, checkpoint: str | None) -> None:
-    """Continue the request that stopped at this checkpoint."""
     conversation = thread_of(graph.name, graph.interaction.metadata)
     if conversation is None or not graph.outermost:
         return
@@ -153,13 +145,13 @@ def _nodes(interaction: Interaction) -> set[str | None]:
 def unseen_documents(
     call: Run, keys: Collection[str], longest: int
 ) -> tuple[Run, Origin, Lists] | None:
-    """Return the documents that no step put into the state of a model call, once per step.
+    """Return the documents in a model call's state that no step added. Return them once per step.
 
     Without a thread, every document in the state comes from this run. With a thread, a document may
-    come from an earlier turn, and is then a context only if the answering call shows it.
+    come from an earlier turn. Such a document is a context only if the answering call shows it.
 
     Args:
-        call: A model call. Outside a graph's steps there are no documents.
+        call: A model call. A call outside a graph's steps has no documents.
         keys: State keys whose list is a list of documents.
         longest: Maximum number of characters kept per text.
     """
@@ -179,7 +171,7 @@ def unseen_documents(
 
 
 def _unknown(lists: Lists, interaction: Interaction, longest: int) -> Lists:
-    """Return the documents that are new to the request. A known document's text may be cut."""
+    # The text of a recorded document may be cut.
     seen = (found for found in interaction.lists if not found.is_guessed)
     known = {context.text for found in seen for context in found.contexts} if lists else set()
     new = (tuple(c for c in one if c.text[:longest] not in known) for one in lists)

@@ -1,6 +1,6 @@
 """`RagEvalCallbackHandler`, the callback handler for LangChain.
 
-Each method copies the event's values. Another thread reads the copy.
+Each method copies the event's values. A background thread reads the copies.
 """
 
 from __future__ import annotations
@@ -39,14 +39,11 @@ from rag_eval_hooks_langchain.surroundings import (
 from rag_eval_hooks_langchain.vocabulary import class_name, start_facts, users_tags
 
 CONTEXTS_EVENT = "rag_eval.contexts"
-"""Name of a custom event whose data are documents for the model."""
 FRAMEWORK = "langchain"
 F = TypeVar("F", bound=Callable[..., None])
 
 
 def _run_edge(method: F) -> F:
-    """Wrap a run's event method. Count its exceptions, and mark the request as incomplete."""
-
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **event: Any) -> None:
         try:
@@ -60,8 +57,6 @@ def _run_edge(method: F) -> F:
 
 
 def _end_edge(method: Callable[..., None]) -> Callable[..., None]:
-    """Wrap the end of a run, so that the run ends even if its output cannot be copied."""
-
     @_run_edge
     @functools.wraps(method)
     def ending(self: Any, output: Any, *, run_id: Any, **event: Any) -> None:
@@ -85,8 +80,8 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     Args:
         evals: The evaluator that receives the requests.
-        **options: The fields of `CaptureOptions`, such as `contexts` and `retrieval_tools`. With
-            `root`, only the runs of that name are requests, instead of the outermost runs.
+        **options: The fields of `CaptureOptions`, such as `contexts` and `retrieval_tools`.
+            With `root`, the runs of that name are the requests, instead of the outermost runs.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -101,7 +96,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     run_inline: Any = InlineUnlessWithheld()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Create a handler. If LangGraph is installed, the handler also receives interrupts."""
+        # If LangGraph is installed, the handler also receives interrupts.
         kind: Any = cls
         made: Self = super().__new__(graphs.with_graph_events(kind))
         return made
@@ -121,7 +116,6 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     def _start(
         self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
     ) -> Run | None:
-        """Start a run, unless it is sampled out, outside the named root, or below a lost start."""
         recorder = self._recorder
         recorder.handlers[self.place] = True
         run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
@@ -146,7 +140,6 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         return run
 
     def _has_lost(self, parent_id: Hashable | None, tags: Sequence[str]) -> bool:
-        """Return whether this handler missed the start of the enclosing run."""
         if not self._recorder.is_unknown(parent_id) or is_suppressed():
             return False
         if is_step(tags):
@@ -277,7 +270,6 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     @host_edge
     def on_llm_new_token(self, *_: Any, run_id: Any, **__: Any) -> None:
-        """Record, at the first token, that a model streams."""
         run = self._recorder.get(key_of(run_id))
         if run is not None and semconv.GEN_AI_REQUEST_STREAM not in run.facts:
             run.facts = {**run.facts, semconv.GEN_AI_REQUEST_STREAM: True}
@@ -316,7 +308,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     @_run_edge
     def on_custom_event(self, name: str, data: Any, *, run_id: Any, **_: Any) -> None:
-        """Record documents that the application dispatched as `CONTEXTS_EVENT`."""
+        """Record documents that the application sent in a `rag_eval.contexts` event."""
         run = self._recorder.get(key_of(run_id)) if name == CONTEXTS_EVENT else None
         if run is None:
             return

@@ -35,10 +35,10 @@ class LangChainDecisionModel(DecisionModel):
 
 
 class LangChainDecisionJudge(DecisionJudge):
-    """Uses a LangChain decision model as the judge. No callback sees its calls.
+    """Uses a LangChain decision model as the judge. No callback sees the judge's calls.
 
     Args:
-        model: The decision model; it needs langchain-core 1.8 or newer.
+        model: The decision model. Decision models need langchain-core 1.8 or newer.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `DecisionJudge`.
 
     Raises:

@@ -28,17 +28,12 @@ _METHODS: Final[Mapping[OutputMode, str]] = {
     OutputMode.TOOL: "function_calling",
     OutputMode.JSON_OBJECT: "json_mode",
 }
-"""Method of `with_structured_output` for each output mode."""
 _UNSEEN: Final[RunnableConfig] = {"callbacks": []}
 
 
 class LangChainChat(ChatAdapter):
-    """A LangChain chat model, copied without its callbacks and caches.
-
-    The model gives structured output through `with_structured_output`: by JSON Schema, else by tool
-    calls, else by JSON mode. A model that accepts none of these gives text.
-    """
-
+    # The copy of the model has no callbacks and no cache. `with_structured_output` asks the model
+    # for JSON Schema, else for a tool call, else for JSON mode, else for text.
     def __init__(self, model: _Model, limits: CallLimits) -> None:
         self._model = model
         modes: tuple[OutputMode, ...] = (OutputMode.TEXT,)
@@ -52,7 +47,6 @@ class LangChainChat(ChatAdapter):
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Call the model in this output mode, hidden from callbacks and tracing."""
         model = self._model
         if mode is not OutputMode.TEXT and isinstance(model, BaseChatModel):
             try:
@@ -70,7 +64,6 @@ class LangChainChat(ChatAdapter):
 async def unseen(
     adapter: ModelAdapter, model: _Model, request: Any, meter: Meter, *, blocks: bool
 ) -> Any:
-    """Call a model without callbacks. With `blocks`, call the model on the adapter's threads."""
     # Tracing by environment variables is off only for these calls.
     with tracing_context(enabled=False):
         async with meter.sending(adapter.timeout):
@@ -88,7 +81,7 @@ class LangChainJudge(LLMJudge):
 
     Args:
         model: A chat model, or any runnable from messages to a message or text. Only a chat model
-            is asked for structured output. Its temperature and other settings stay unchanged.
+            is asked for structured output. The judge does not change the model's settings.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The model
             makes its own retries.
 
@@ -117,7 +110,7 @@ def _model_name(model: _Model) -> str:
 
 
 def _blocks(model: _Model) -> bool:
-    """Return whether a model has no async call. LangChain would then use its own thread pool."""
+    # LangChain would run a model without an async call in the event loop's default pool.
     if not isinstance(model, BaseChatModel):
         return False
     kind = type(model)
@@ -125,7 +118,7 @@ def _blocks(model: _Model) -> bool:
 
 
 def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
-    """Return the model with a request for structured output. Our parser reads the replies."""
+    # Only the bound model is used, because our parser reads the replies.
     shape = _without_numbers(prompt.schema) if mode is OutputMode.TOOL else prompt.schema
     schema = {"title": prompt.name, "description": "The reply.", **shape}
     keywords: dict[str, Any] = {"method": _METHODS[mode]}
@@ -147,7 +140,7 @@ def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
 
 
 def _without_numbers(schema: Any) -> Any:
-    """Remove enums of numbers, which Gemini's tools reject. The prompt's text lists the numbers."""
+    # Gemini's tools reject enums of numbers. The prompt's text lists the numbers.
     if isinstance(schema, list):
         return [_without_numbers(part) for part in schema]
     if not isinstance(schema, Mapping):
@@ -160,11 +153,6 @@ def _without_numbers(schema: Any) -> Any:
 
 
 def _text_of(message: Any) -> str:
-    """Return the reply's text, or the arguments of its tool call.
-
-    Raises:
-        ReplyError: The message has no text.
-    """
     if isinstance(message, str):
         return reply_text(message)
     if not isinstance(message, BaseMessage):

@@ -1,4 +1,4 @@
-"""`RagEvalMiddleware`: captures the runs of an agent as its middleware."""
+"""`RagEvalMiddleware`, which captures the runs of an agent."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ class _State(AgentState[Any]):  # type: ignore[misc]
 
 
 class RagEvalMiddlewareClass(ABCMeta):
-    """Metaclass that raises if `RagEvalMiddleware` is passed as a class, not as an object."""
-
     wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")
 
 
@@ -46,8 +44,9 @@ class RagEvalMiddleware(
 ):
     """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
 
-    If a callback handler of the same `evals` also sees a run, it is captured once. For agents that
-    wait for a person, use `RagEvalCallbackHandler` instead. Both classes have the same arguments.
+    If a callback handler of the same `evals` also sees a run, the run is captured once. For agents
+    that wait for a person, use `RagEvalCallbackHandler` instead. The arguments are those of
+    `RagEvalCallbackHandler`.
     """
 
     state_schema = _State
@@ -60,14 +59,13 @@ class RagEvalMiddleware(
         self._recorder.handlers[self._callbacks.place] = True
 
     def __getattr__(self, name: str) -> Any:
-        """Return the handler's attributes, so that the middleware also works as a callback."""
+        # With the handler's attributes, the middleware also works as a callback.
         if name.startswith(("on_", "ignore_")) or name in ("raise_error", "run_inline"):
             return getattr(self._callbacks, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @host_edge
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """Start a request, unless a callback handler sees the run."""
         if self._recorder.knows(current_run_id()):
             return None
         metadata = getattr(current_manager(), "metadata", None) or {}
@@ -109,7 +107,6 @@ class RagEvalMiddleware(
 
     @contextmanager
     def _inside(self, request: Any) -> Iterator[None]:
-        """Report a call to the handler as part of LangGraph's current step."""
         root = request.state.get("rag_eval_run")
         step_id = getattr(current_manager(), "parent_run_id", None)
         if root is None or step_id is None:

@@ -1,4 +1,4 @@
-"""Reads copies of runs' inputs and outputs: question, answer and documents."""
+"""Reads the question, the answer and the documents from copies of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ class Reader(BaseReader):
         self._note_given_documents(run, state_update(inputs))
 
     def whole_input(self, run: Run, inputs: Any) -> None:
-        """Record the entire input of an outermost run, if the question is still unknown."""
         if not run.query:
             inputs = state_update(inputs)
             self._recorder.question(run, self._question_in(run, inputs))
@@ -70,7 +69,6 @@ class Reader(BaseReader):
             self._note_given_documents(run, inputs)
 
     def input_of_chain(self, run: Run, inputs: Any) -> None:
-        """Record the rows and texts in a run's input that no step retrieved."""
         state, graph = state_of(run), run.parent
         state.given = inputs
         if graph is None:
@@ -102,10 +100,7 @@ class Reader(BaseReader):
         self._note_lists(run, filter(None, given_documents(values, self._keys(run))), Origin.GIVEN)
 
     def output_of_chain(self, run: Run, outputs: Any, *streamed: Any) -> None:
-        """Record the answer of an outermost run, and the documents and texts of any run.
-
-        `streamed` is the run's input, which a stream reports only at its end.
-        """
+        # A stream reports its input only at its end, in `streamed`.
         state, graph = state_of(run), run.parent
         given = streamed[0] if streamed else state.given
         if run.outermost:
@@ -180,7 +175,6 @@ class Reader(BaseReader):
         self._recorder.documents(run, contexts)
 
     def prompt(self, run: Run, batches: Any) -> None:
-        """Record a model's prompt, and its documents that no recorded retrieval returned."""
         if isinstance(batches, Opaque):
             run.interaction.left_out.add("prompt")
             return
@@ -237,7 +231,7 @@ def _has_retrieved_before(run: Run) -> bool:
 
 
 def _message_of(output: Any) -> Any:
-    """Return the message in a tool's output, else the output. None for a failure or a handover."""
+    # A failed tool and a handover to another agent have no message.
     update = state_update(output)
     if update is not output:
         messages = None if output.hands_over else (entries(update) or {}).get("messages")
@@ -265,7 +259,6 @@ def _new_values(outputs: Any, given: Any, skipped: Collection[str]) -> list[Any]
 
 
 def _is_conversation(value: Any, before: Any) -> bool:
-    """Return whether a value is a list of messages without a new tool message."""
     if not isinstance(value, list | tuple) or not value or not isinstance(value[0], Message):
         return False
     known = set(map(id, before)) if isinstance(before, list | tuple) else set()

@@ -24,7 +24,7 @@ from rag_eval_hooks.incidents import place_of_caller, warn_once
 def key_of(run_id: Any) -> Hashable | None:
     """Return a run's key, or None without a run. A UUID and its text have equal keys.
 
-    Applications pass their own run ids, often as text, to identify a request.
+    Applications often pass the text of a UUID as their run id.
     """
     # Python hashes and compares a UUID's integer in a quarter of the time.
     if isinstance(run_id, UUID):
@@ -50,11 +50,8 @@ def current_handlers() -> Sequence[BaseCallbackHandler]:
 
 
 def note_belonging(run: Run, metadata: Mapping[str, Any]) -> None:
-    """Add ids from a step that the root lacks, such as session, user and reference.
-
-    Inside a manual block, all metadata of a call is added. LangChain 1.0 and later omit
-    `configurable` from the metadata, but a run's config has it.
-    """
+    # LangChain 1.0 and later omit `configurable` from the metadata, but a run's config has it. A
+    # block of `interaction()` receives all metadata of a call.
     interaction = run.interaction
     entries = metadata if run.outermost else own_entries(metadata)
     if not interaction.configured and (config := var_child_runnable_config.get()) is not None:
@@ -65,15 +62,13 @@ def note_belonging(run: Run, metadata: Mapping[str, Any]) -> None:
 
 
 class InlineUnlessWithheld:
-    """Handler attribute `run_inline`: true, unless LangChain would then skip other handlers.
+    """The handler attribute `run_inline`. If true, no event needs a worker thread.
 
-    With an inline handler, an async run needs no worker thread for each event. But `on_llm_start`
-    of langchain-core's async manager calls inline handlers *instead of* all other handlers. There
-    the value is false, unless another handler is inline.
+    But langchain-core's async `on_llm_start` calls inline handlers *instead of* all other handlers.
+    There, the attribute is true only if another handler is inline, too.
     """
 
     def __get__(self, handler: Any, owner: type | None = None) -> bool:
-        """Return whether the calling LangChain function should treat the handler as inline."""
         asking = sys._getframe(1)
         if asking.f_code.co_name in ("<listcomp>", "<genexpr>") and asking.f_back is not None:
             # Before Python 3.12 a comprehension has a separate frame.
@@ -88,7 +83,7 @@ class InlineUnlessWithheld:
 
 
 class NotIgnored:
-    """A false handler attribute `ignore_*`. If read from the class, it logs a warning."""
+    """A handler attribute `ignore_*`, always false. Reading it from the class logs a warning."""
 
     def __get__(self, handler: object, owner: type) -> bool:
         is_asked = "langchain" in str(sys._getframe(1).f_globals.get("__name__"))
@@ -99,12 +94,8 @@ class NotIgnored:
 
 
 class _Ambient:
-    """Replaces the context variable that LangChain reads at the start of every run.
-
-    `everywhere` is the handler for the whole process. `here` is the handler for the current context
-    and has priority.
-    """
-
+    # Replaces the context variable that LangChain reads at the start of every run. `everywhere` is
+    # the handler of the process. `here` is the handler of the current context and has priority.
     def __init__(self) -> None:
         self.everywhere: BaseCallbackHandler | None = None
         self.here: ContextVar[BaseCallbackHandler | None] = ContextVar("rag_eval", default=None)
@@ -118,11 +109,13 @@ AMBIENT = _Ambient()
 
 @functools.cache
 def ask_ambient() -> None:
-    """Make LangChain ask `AMBIENT` for a handler. LangChain cannot remove a hook again."""
+    """Make LangChain read `AMBIENT` for a handler. LangChain cannot unregister a hook."""
     register_configure_hook(cast("ContextVar[Any]", AMBIENT), inheritable=True)
 
 
 _LookUp = Callable[[Any, UUID], Any]
+# Each function returns the span that another instrumentor's handler created for a run. Only
+# OpenInference's lookup is public. If a private lookup fails, the scores go to the evaluation span.
 _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
     ("openinference.instrumentation.langchain", "OpenInferenceTracer"): (
         lambda handler, run_id: handler.get_span(run_id)
@@ -137,17 +130,12 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
         lambda handler, run_id: handler._runs[run_id]._otel_span
     ),
 }
-"""Functions that find another instrumentor's span, by the package and class of its handler.
-
-Only OpenInference's lookup is public. If a private lookup fails, the scores go to the evaluation
-span.
-"""
 
 
 def vendor_span(root: Run) -> tuple[bool, Span | None]:
     """Return whether another instrumentor is active for the current run, and its root span.
 
-    `root` is the outermost run around the current run. Its id is a UUID's integer.
+    `root` is the outermost run around the current run.
     """
     if not isinstance(root.id, int):
         return False, None
@@ -173,10 +161,8 @@ def _look_up(kind: type) -> _LookUp | None:
 
 
 def _is_langfuse_current(root: Run) -> bool:
-    """Return whether the current span is Langfuse's and began after the root run.
-
-    A classic chain hides Langfuse's handler from us, so only this span shows that it is active.
-    """
+    # A classic chain hides Langfuse's handler from us. Only Langfuse's current span then shows that
+    # Langfuse is active.
     current = trace.get_current_span()
     scope = getattr(current, "instrumentation_scope", None)
     is_theirs = getattr(scope, "name", None) == "langfuse-sdk"

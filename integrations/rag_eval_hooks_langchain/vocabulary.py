@@ -22,20 +22,17 @@ from rag_eval_hooks.context import scalars, score_in
 from rag_eval_hooks.sample import Context
 
 _MAX_METADATA = 200
-"""Maximum number of copied metadata entries per document."""
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
-"""GenAI roles for the LangChain roles that have another name."""
+# LangChain and LangGraph give these tags to their steps.
 _FRAMEWORKS_TAG = re.compile(
     r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
     r"|langsmith:hidden|(langsmith:)?nostream"
 )
-"""Tags that LangChain and LangGraph give their steps."""
+# LangChain gives ids with these prefixes to messages without a provider's id.
 _LANGCHAIN_IDS = ("run-", "lc_")
-"""Prefixes of ids that LangChain gives to messages without a provider's id."""
 
 
 def form_of(kind: type) -> Form | None:
-    """Return how to copy an object of a class, or None for other frameworks' classes."""
     for base, form in _FORMS:
         if issubclass(kind, base):
             return form
@@ -116,7 +113,6 @@ def tool_calls(reply: Generation | None) -> Sequence[Mapping[str, Any]]:
 
 
 def reply_facts(replies: Sequence[Generation]) -> Facts:
-    """Return model, tokens and id of the first reply, and all finish reasons."""
     messages = [getattr(reply, "message", None) for reply in replies]
     described = [getattr(message, "response_metadata", None) for message in messages]
     choices = zip(described, (reply.generation_info for reply in replies), strict=True)

@@ -41,20 +41,20 @@ def enable(
 ) -> Instrumentation:
     """Capture every RAG request of LlamaIndex in this process.
 
-    Registers a handler with the root dispatcher of LlamaIndex's instrumentation. The handler never
-    raises. A second call with equal arguments changes nothing. Other arguments replace the
-    registration.
+    `enable` registers a handler with the root dispatcher of LlamaIndex's instrumentation. The
+    handler never raises. A second call with equal arguments changes nothing. A call with other
+    arguments replaces the registration.
 
     Args:
         evals: The evaluator that receives the requests.
-        question: Where the question is: a key or a function of the outermost call's arguments. None
-            detects the question automatically.
-        watch_streams: Replace the `response_gen` of a streaming response by a generator that also
-            records the text. If false, streamed answers are not captured.
+        question: Where the question is: a key or a function of the outermost call's arguments.
+            None detects the question automatically.
+        watch_streams: Replace the `response_gen` of a streaming response by a generator that
+            also records the text. If false, streamed answers are not captured.
         **options: The fields of `CaptureOptions`, such as `contexts` and `answer`.
 
     Returns:
-        The registration. Its `disable()` removes it.
+        The registration. Call its `disable()` to stop the capture.
 
     Raises:
         ConfigError: An argument is invalid.

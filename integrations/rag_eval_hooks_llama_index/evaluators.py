@@ -31,20 +31,20 @@ def llama_index_metric(
     """Return a metric that calls a LlamaIndex evaluator.
 
     Args:
-        evaluator: A LlamaIndex evaluator. Its `aevaluate` receives query, response, contexts and
-            the sample's `reference`, if any.
+        evaluator: A LlamaIndex evaluator. Its `aevaluate` receives the query, the response, the
+            contexts and the sample's `reference`.
         id: `<suite>.<metric>`. The default is `llama_index.` and the class's name.
-        needs: Fields that the sample must have. Otherwise the evaluator is not called.
-        scale: Scale of the scores. The default is 1 to 5 for `CorrectnessEvaluator`, else 0 to 1. A
-            result with only `passing` gets the high or low end.
+        needs: Fields that the sample must have. The evaluator is not called for other samples.
+        scale: Scale of the scores. The default is 1 to 5 for `CorrectnessEvaluator`, else 0 to
+            1. A result with only `passing` gets the high or low end.
         timeout: Timeout in seconds.
 
     Raises:
         ConfigError: The object is not an evaluator.
     """
     if not isinstance(evaluator, BaseEvaluator):
-        wants = "a LlamaIndex evaluator, such as FaithfulnessEvaluator(llm=...)"
-        raise ConfigError("evaluator", kind_of(evaluator), wants)
+        expected = "a LlamaIndex evaluator, such as FaithfulnessEvaluator(llm=...)"
+        raise ConfigError("evaluator", kind_of(evaluator), expected)
     if scale is None:
         scale = Scale(1, 5) if isinstance(evaluator, CorrectnessEvaluator) else UNIT
     range_, name = scale, type(evaluator).__name__
@@ -88,7 +88,7 @@ class SuiteEvaluator(BaseEvaluator):
         threshold: Minimum normalized score, 0 to 1, of a result that passes.
 
     Raises:
-        ConfigError: `evals` has no such metric.
+        ConfigError: `evals` does not compute this metric.
     """
 
     def __init__(self, evals: RagEval, metric: str, *, threshold: float = 0.5) -> None:
@@ -118,7 +118,7 @@ class SuiteEvaluator(BaseEvaluator):
             query: The question.
             response: The answer.
             contexts: Texts of the contexts.
-            **kwargs: `reference`, if any. Other keywords are ignored.
+            **kwargs: `reference`, the expected answer. Other keywords are ignored.
         """
         texts = list(contexts or ())
         result = EvaluationResult(query=query or "", response=response, contexts=texts)

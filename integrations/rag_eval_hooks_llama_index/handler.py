@@ -1,7 +1,7 @@
-"""Our handler for LlamaIndex's spans and events.
+"""The handler for LlamaIndex's spans and events.
 
-LlamaIndex swallows handlers' exceptions, so each method counts its own. The methods copy values,
-and another thread reads the copies.
+LlamaIndex swallows handlers' exceptions, so each method counts its own exceptions. The methods copy
+values, and a background thread reads the copies.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _OTHER = (
     "No call of LlamaIndex reached rag_eval_hooks_llama_index.enable(). For LangChain, write: "
     "from rag_eval_hooks_langchain import enable"
 )
+# Internal arguments of a workflow's `run`.
 _OF_WORKFLOWS = ("tags", "init_state")
-"""Internal arguments of a workflow's run."""
 _EVENTS = {
     "LLMChatStartEvent": "model_called",
     "LLMCompletionStartEvent": "model_called",
@@ -57,11 +57,10 @@ _EVENTS = {
     # Some versions lack the workflows package.
     "SpanCancelledEvent": "cancelled",
 }
-"""Method of the handler for each event class. Other events are ignored."""
 
 
 class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
-    """Our handler on LlamaIndex's root dispatcher, for one evaluator."""
+    """The handler that `enable` registers with LlamaIndex's root dispatcher, for one evaluator."""
 
     def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
         super().__init__()
@@ -94,7 +93,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._recorder.enabled[self._place] = ("langchain_core", _OTHER)
 
     def disable(self) -> None:
-        """Remove the handler. Open requests are abandoned at their time limit. Idempotent."""
+        """Remove the handler. Open requests time out. Idempotent."""
         root = get_dispatcher()
         root.span_handlers = [one for one in root.span_handlers if one is not self]
         root.event_handlers = [one for one in root.event_handlers if one is not self]
@@ -102,7 +101,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._recorder.by_hand.everywhere.discard(_FRAMEWORK)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Capture nothing that starts in the block or in tasks and threads created there.
+        """Capture no call that starts in the block, or in tasks and threads that the block creates.
 
         Concurrent requests are still captured. Requests that are already open stay complete.
         """
@@ -123,7 +122,6 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             self._parents.lose(id_, parent_id)
 
     def _start(self, call: Call, tags: Mapping[str, Any] | None) -> Run | None:
-        """Start the run of a call, unless the call belongs to no request."""
         recorder, kind, parent = self._recorder, call.role.kind, self._parents.of(call)
         if parent is not None:
             outer = recorder.get(parent)
@@ -143,7 +141,6 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         return run
 
     def _may_begin(self, call: Call) -> bool:
-        """Return whether a call may be a request or part of a manual request."""
         root = self._reader.options_of(self._recorder.around(None)).root
         if root is not None:
             return self._recorder.is_root(root, call.name, self._reader.place)
@@ -151,7 +148,6 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         return not self._parents.lost(call.id, call.parent_id, is_step=is_step)
 
     def _describe(self, run: Run, call: Call) -> None:
-        """Note what a run is, and copy its arguments."""
         reader, defer, role, given = self._reader, self._reader.defer, call.role, call.arguments
         self._evals.instrumentors.note(run, openinference_span)
         run.facts = start_facts(run, call)
@@ -246,7 +242,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             getattr(self, method)(event)
 
     def model_called(self, event: Any) -> None:
-        """Record a model call. A call inside another model's call is the same call."""
+        """Record a model call. A model's call inside another model's call is not counted."""
         try:
             run = self._model_run(event.span_id)
             if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):
@@ -260,7 +256,6 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             self._recorder.lost(event.span_id)
 
     def _model_run(self, span_id: str | None) -> Run | None:
-        """Return the run of a model's span, or None. If the span's start was lost, record that."""
         run = self._recorder.get(span_id)
         if run is None and self._reader.options.root is None:
             self._parents.lost(str(span_id), span_id)
@@ -291,14 +286,13 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
 
     @host_edge
     def model_failed(self, event: Any) -> None:
-        """Record that a model's stream failed or that the stream's reader closed it."""
         run = self._recorder.get(event.span_id)
         if run is not None and run.kind is RunKind.MODEL:
             self._recorder.fail(run, event.exception)
 
     @host_edge
     def cancelled(self, event: Any) -> None:
-        """Mark a cancelled workflow or step as failed. LlamaIndex ends its span as successful."""
+        # LlamaIndex finishes the span of a cancelled workflow or step as successful.
         run = self._recorder.get(event.span_id)
         if run is not None:
             self._recorder.fail(run, asyncio.CancelledError())
@@ -309,7 +303,6 @@ def _may_resume(flow: Run) -> bool:
 
 
 def _stop_result(run: Run, result: Any) -> Any:
-    """Return a result without its stop event, which also ends the enclosing workflows."""
     if not issubclass(result.__class__, StopEvent):
         return result
     for flow in (run, *run.ancestors()):

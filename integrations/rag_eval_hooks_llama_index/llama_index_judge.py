@@ -22,13 +22,8 @@ from rag_eval_hooks.prompts import Prompt
 
 
 class LlamaIndexChat(ChatAdapter):
-    """A LlamaIndex LLM, copied without its callbacks.
-
-    An LLM with function calls returns structured output by a tool call, any other LLM by text.
-    LlamaIndex's structured LLMs are not used: they return parsed objects without the original reply
-    and its token counts.
-    """
-
+    # LlamaIndex's structured LLMs return parsed objects, without the reply's text and token counts.
+    # An LLM with function calls therefore replies by a tool call, any other LLM by text.
     def __init__(self, llm: LLM, limits: CallLimits) -> None:
         self._llm = llm.model_copy(update={"callback_manager": CallbackManager([])})
         # A synchronous LLM would block the event loop. LlamaIndex wraps methods at each access.
@@ -70,13 +65,13 @@ class LlamaIndexJudge(LLMJudge):
     """Uses a LlamaIndex LLM as the judge.
 
     The application's callback managers do not see the judge's calls. LlamaIndex's global
-    instrumentation handlers do see them, in a context that suppresses OpenTelemetry's
-    instrumentation.
+    instrumentation handlers do see the calls. OpenTelemetry's instrumentation is suppressed during
+    the calls.
 
     Args:
-        llm: The LLM. Its temperature and other settings stay unchanged.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The LLM
-            makes its own retries.
+        llm: The LLM. The judge does not change its temperature or other settings.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The
+            LLM makes its own retries.
 
     Raises:
         ConfigError: The object is not a LlamaIndex LLM, or a value is invalid.
@@ -92,8 +87,7 @@ class LlamaIndexJudge(LLMJudge):
 
 
 class _Shape(BaseTool):
-    """Describes a reply's format as a tool. The tool is never run."""
-
+    # Describes a reply's format as a tool. The tool is never run.
     def __init__(self, prompt: Prompt) -> None:
         self._metadata = ToolMetadata(
             description="Takes the reply.", name=prompt.name, fn_schema=prompt.model
@@ -117,7 +111,6 @@ async def _with_tool(
 
 
 def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:
-    """Return each tool call's arguments, as the model's text or else as parsed values."""
     # Old versions have no blocks.
     parts = getattr(response.message, "blocks", ())
     blocks = [getattr(part, "tool_kwargs", None) for part in parts]

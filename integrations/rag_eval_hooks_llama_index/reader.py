@@ -33,11 +33,11 @@ _QUESTION_KEYS = (
     *("user_msg", "user_msg_str", "user_input", "input", "chat_history", "messages"),
     *("start_event", "kwargs"),
 )
+# Maximum depth at which a workflow's store is searched for tools' messages.
 _LEVELS = 6
-"""Maximum depth at which a workflow's store is searched for tools' messages."""
 _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
+# Maximum number of workflows whose question fields are remembered.
 _MAX_WORKFLOWS = 1_000
-"""Maximum number of workflows whose question fields are remembered."""
 
 
 class Reader(BaseReader):
@@ -56,7 +56,6 @@ class Reader(BaseReader):
             self._recorder.question(run, _question_of(given))
 
     def input(self, run: Run, given: Mapping[str, Any]) -> None:
-        """Record the input of an outermost call, which contains the question."""
         held = {key: one for inner in given.values() for key, one in (entries(inner) or {}).items()}
         texts = _texts_in(given)
         asked = self._chosen_text("question", run, {**held, **given}, _question_of)
@@ -67,10 +66,7 @@ class Reader(BaseReader):
             remember(self._asked_as, run.name, names, _MAX_WORKFLOWS)
 
     def step(self, run: Run, event: Any, state: Mapping[str, Any]) -> None:
-        """Record the state with which a workflow without a question continues.
-
-        An earlier run, perhaps in another process, left the state in the store and in events.
-        """
+        # An earlier run, perhaps in another process, left the question in the store or in events.
         root = run.interaction.root
         if root.query or run.interaction.asked:
             return
@@ -102,7 +98,7 @@ class Reader(BaseReader):
             result: A copy of the result.
             given: Arguments of a postprocessor, by name.
             role: The call's role.
-            streams: Whether the application has yet to read the answer.
+            streams: Whether the application still has to read the answer.
         """
         if run.parent is None and _is_no_question(run):
             run.interaction.lists = []
@@ -162,7 +158,6 @@ class Reader(BaseReader):
         return documents_in(value, keys=_DOCUMENT_KEYS if keys is None else keys, artifacts=False)
 
     def _distinctive(self, run: Run, value: Any) -> list[Sequence[Context]]:
-        """Return lists of texts in a copy that are long enough to be recognized."""
         lists = (*self._lists(run, value), *rows_in(value))
         long = ([one for one in contexts if is_distinctive_text(one.text)] for contexts in lists)
         return [contexts for contexts in long if contexts]
@@ -187,7 +182,6 @@ class Reader(BaseReader):
     def _note_step(
         self, run: Run, result: Any, nodes: list[NodeContext] | None, role: Role
     ) -> None:
-        """Record documents and texts in a step's result, unless the framework wrote the step."""
         if nodes:
             self._note(run, nodes)
             return
@@ -205,7 +199,7 @@ class Reader(BaseReader):
                 self._note(run, texts, Origin.STEP)
 
     def _note_tool(self, run: Run, output: Any) -> None:
-        """Record a tool's text. The tool may have searched without reporting an event."""
+        # The tool may have searched without reporting an event.
         named = self.is_named_tool(run)
         if not isinstance(output, Message):
             # The tool's text is unknown.
@@ -252,7 +246,7 @@ def _only(texts: Sequence[str]) -> str | None:
 
 
 def _answer_of(value: Any) -> str | None:
-    """Return the answer in a copy: a text, a response, a number, a known key, or the only text."""
+    # The answer may be a text, a response, a number, a known key, or the only text.
     # Some packages put a response where the type says text.
     while isinstance(value, Message) and not isinstance(value.content, str | list | tuple):
         value = value.content
@@ -279,11 +273,8 @@ def _nodes_in(value: Any) -> list[NodeContext] | None:
 
 
 def _retrieved(source: Context, retrieved: Iterable[Context], question: str) -> Context | None:
-    """Return a source as a context, or None if no retriever returned the source.
-
-    Some engines split documents into numbered pieces, wrap a document in a prompt, or add generated
-    texts to the sources.
-    """
+    # Some engines split documents into numbered pieces, wrap a document in a prompt, or add
+    # generated texts to the sources. A source that no retriever returned is not a context.
     wholes = {one.text.strip(): one for one in retrieved if one.text.strip()}
     if any(source.id == context.id for context in retrieved):
         return source

@@ -1,4 +1,4 @@
-"""Finds the role and parent run of LlamaIndex's spans, and spans that belong to no request."""
+"""Finds the role and the parent run of LlamaIndex's spans."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_llama_index.streams import current_stream
 from rag_eval_hooks_llama_index.workflows import FlowState
 
+# Every span id ends with a dash and a UUID.
 _ID_CHARS = 37
-"""Length of the dash and UUID at the end of every span id."""
+# Maximum number of remembered spans that are not requests. A new span evicts the oldest.
 _MAX_IGNORED = 10_000
-"""Maximum number of remembered spans that are not requests. Another span evicts the oldest."""
 _CORE = "llama_index.core."
 
 
@@ -49,16 +49,16 @@ class Role(Enum):
     POSTPROCESSING = auto()
     TOOL = auto()
     MODEL = auto()
+    # Reads a chat's stream for its user, on a separate thread or task.
     WRITER = auto()
-    """Reads a chat's stream for its user, on a separate thread or task."""
     WORKFLOW = auto()
     SYNTHESIS = auto()
+    # A step inside an embedding, or the preparation of a query or document, without texts.
     PART = auto()
-    """A step inside an embedding, or the preparation of a query or document. Has no texts."""
 
     @property
     def kind(self) -> RunKind:
-        """The run's kind. A model's run becomes a model when the model is called."""
+        # A model's run becomes a model when the model is called.
         return _RUN_KINDS.get(self, RunKind.CHAIN)
 
 
@@ -74,6 +74,7 @@ _EMBEDDING = tuple(
     for name in ("query_embedding", "text_embedding", "text_embedding_batch")
 )
 _WRITING = ("write_response_to_history", "awrite_response_to_history")
+# The first matching row decides the role. A row without methods matches all methods.
 _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
     (BaseRetriever, Role.RETRIEVAL, ("retrieve", "aretrieve")),
     (BaseRetriever, Role.PART, ("_retrieve", "_aretrieve")),
@@ -91,15 +92,9 @@ _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
     (BaseEmbedding, Role.PART, ()),
     (TransformComponent, Role.PART, ()),
 )
-"""Base classes with their roles and traced methods. Without named methods, all methods count.
-
-The first matching row decides the role.
-"""
 
 
 class Call(NamedTuple):
-    """One call that LlamaIndex wraps in a span."""
-
     id: str
     role: Role
     arguments: Mapping[str, Any]
@@ -125,7 +120,6 @@ class Call(NamedTuple):
 
     @property
     def event(self) -> Any:
-        """The event that a workflow's step receives, or None."""
         event = self.arguments.get("ev")
         return event if isinstance(event, Event) else None
 
@@ -187,7 +181,6 @@ class SpanParents:
         return next((str(run.id) for run in runs if run.end is None), known)
 
     def of(self, call: Call) -> str | None:
-        """Return the parent run of a starting call, or None for a root."""
         known = call.parent_id if self._recorder.knows(call.parent_id) else None
         if self._is_workflow(known) and _stands_alone(call):
             known = None
@@ -205,11 +198,8 @@ class SpanParents:
         return run is not None and isinstance(run.state, FlowState)
 
     def ignores(self, call: Call) -> bool:
-        """Return whether a call without a parent run belongs to no request.
-
-        An offline tool, such as an evaluator, made the call. Or the call is a step of a cancelled
-        workflow, which old versions continue.
-        """
+        # An offline tool, such as an evaluator, made the call. Or the call is a step of a cancelled
+        # workflow, which old versions continue.
         recorder, parent = self._recorder, call.parent_id
         has_parent = parent is not None and not recorder.is_unknown(parent)
         is_late = has_parent and call.event is not None and not recorder.knows(parent)
@@ -222,12 +212,9 @@ class SpanParents:
         return is_ignored
 
     def lost(self, span_id: str, parent_id: str | None, *, is_step: bool = False) -> bool:
-        """Return whether the start of a call's parent was lost or is late.
-
-        Only steps belong to a workflow's run: in old versions, the run's span stays current in the
-        code that started the workflow, perhaps before capture was enabled. An application's
-        function may have started before, too.
-        """
+        # Only steps belong to a workflow's run. In old versions, the run's span stays current in
+        # the code that started the workflow, perhaps before capture was enabled. A function of the
+        # application may also have started before.
         if parent_id is None or parent_id in self._ignored or is_suppressed():
             return False
         owner, _, method = parent_id[:-_ID_CHARS].rpartition(".")
@@ -238,7 +225,6 @@ class SpanParents:
         return True
 
     def lose(self, span_id: str, parent_id: str | None) -> None:
-        """Record a call whose start was lost. Calls inside do not become requests."""
         self._recorder.lost(span_id, parent_id)
         for lost in (span_id, parent_id):
             if lost is not None and not self._recorder.knows(lost):
@@ -249,35 +235,26 @@ class SpanParents:
 
 
 def _stands_alone(call: Call) -> bool:
-    """Return whether a call directly under a workflow's run is not a step.
-
-    In old versions, a workflow's span stays current in the code that started the workflow.
-    """
+    # In old versions, a workflow's span stays current in the code that started the workflow.
     own_step = call.instance is None or isinstance(call.instance, Workflow)
     return call.role is Role.WORKFLOW or not own_step
 
 
+# Modules of evaluators, dataset generators and summary building.
 _TOOLS = (
     f"{_CORE}evaluation.",
     f"{_CORE}llama_dataset.",
     f"{_CORE}indices.document_summary.base",
 )
-"""Module prefixes of evaluators, dataset generators, and summary building."""
+# A few stack frames suffice, because only a call without a captured parent is checked.
 _NEAR = 25
-"""Number of stack frames to search for an offline tool.
-
-A few suffice, because only a call without a captured parent is checked.
-"""
+# Part of the dataset generators' prompt template.
 _GENERATING = "generate only questions based on the below query"
-"""Part of the dataset generators' prompt template."""
 
 
 def _is_offline(call: Call) -> bool:
-    """Return whether an offline tool made a call without a parent.
-
-    A tool may run its calls in tasks, whose stack does not contain the tool. The query or the
-    template then decides.
-    """
+    # A tool may run its calls in tasks, whose stack does not contain the tool. The query or the
+    # template then decides.
     query = call.arguments.get("query")
     if (query.query_str if isinstance(query, QueryBundle) else query) == DEFAULT_SUMMARY_QUERY:
         return True
@@ -292,8 +269,8 @@ def _is_offline(call: Call) -> bool:
 def openinference_span(root: Run) -> tuple[bool, Span | None]:
     """Return whether OpenInference writes spans, and its span of a root.
 
-    OpenInference's handler is on LlamaIndex's root dispatcher. If its private map of spans is
-    missing, scores appear only on the evaluation span.
+    OpenInference registers its handler with LlamaIndex's root dispatcher. The map of open spans is
+    private. Without the map, scores appear only on the evaluation span.
     """
     for handler in get_dispatcher().span_handlers:
         if type(handler).__module__.startswith("openinference.instrumentation.llama_index."):

@@ -1,9 +1,11 @@
 """Keeps requests open until the application has read their streamed answers.
 
-The application may read a stream at any time, in any thread or task. In a streaming response, our
-generator replaces the original, passes everything on and records the text. Models may be called
-only while the stream is read, outside every span. The generator assigns such calls to the answer's
-run. A plain generator cannot be replaced, so its text is unknown.
+The application may read a stream at any time, in any thread or task. A wrapping generator replaces
+the generator of a streaming response. The wrapper yields every part and records the text.
+
+LlamaIndex may call models only while the application reads the stream, outside every span. The
+wrapper assigns such calls to the answer's run. A plain generator cannot be replaced, so its text is
+unknown.
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ def current_stream() -> Run | None:
 
 
 def follow_stream(recorder: Recorder, run: Run, given: Any, *, watches: bool) -> bool:
-    """Return whether a run's result is a stream. Keep an outermost run open until its end.
+    """Return whether a run's result is a stream. Keep an outermost run open until the stream ends.
 
-    With `watches`, our generator replaces the generator of an outermost streaming response.
+    With `watches`, a recording generator replaces the generator of an outermost streaming response.
     """
     if not _is_subclass(given.__class__, _STREAMED):
         return False
@@ -86,18 +88,14 @@ def _follow(recorder: Recorder, run: Run, ending: Callable[[], Status | None]) -
 
 
 def _is_over(generator: Any) -> bool:
-    """Return whether a generator, sync or async, has finished, or was closed or dropped."""
+    # A finished, closed or dropped generator has no frame.
     frames = (getattr(generator, name, None) for name in ("gi_frame", "ag_frame"))
     return all(frame is None for frame in frames)
 
 
 class _Reading:
-    """One reading of a stream.
-
-    The object refers weakly to the stream's run. Otherwise an unread answer would keep captured
-    texts in memory.
-    """
-
+    # The object refers weakly to the stream's run. Otherwise an unread answer would keep captured
+    # texts in memory.
     def __init__(self, run: Run, inner: Any, most: int) -> None:
         self._run = weakref.ref(run)
         frame = getattr(inner, "gi_frame", None) or getattr(inner, "ag_frame", None)
@@ -116,7 +114,6 @@ class _Reading:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Assign the calls in the block to the stream's run."""
         token = _read_run.set(self._run)
         try:
             yield
@@ -135,7 +132,6 @@ class _Reading:
             self._parts.append(kept)
 
     def end(self, error: BaseException) -> None:
-        """Record the end of the stream, from the exception that its generator raised."""
         is_whole = isinstance(error, StopIteration | StopAsyncIteration)
         self._ended = time.time_ns()
         self._status = Status.OK if is_whole else status_after(type(error))
@@ -200,11 +196,8 @@ async def _read_async(inner: Any, reading: _Reading) -> AsyncGenerator[Any, Any]
 
 
 def _watch(response: Any, run: Run, most: int) -> _Reading | None:
-    """Make the `response_gen` of a streaming response record the text.
-
-    Returns None if the stream cannot be replaced. The stream may be readable several times, or an
-    object of the application with more methods than an iterator.
-    """
+    # The stream may be readable several times, or an object of the application with more methods
+    # than an iterator. Such a stream cannot be replaced.
     inner = response.response_gen
     readers = ((Iterator, _read), (AsyncIterator, _read_async))
     read: Any = next((read for base, read in readers if isinstance(inner, base)), None)
@@ -221,7 +214,7 @@ def _watch(response: Any, run: Run, most: int) -> _Reading | None:
 
 
 def _bare_ending(run: Run, generator: Callable[[], Any]) -> Status | None:
-    """Follow a generator that cannot be watched. The last inner model call gives the status."""
+    # A plain generator cannot be watched. The last inner model call gives the status.
     if not _is_over(generator()):
         return None
     run.text_unknown = True
@@ -230,11 +223,8 @@ def _bare_ending(run: Run, generator: Callable[[], Any]) -> Status | None:
 
 
 def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
-    """Follow a model's stream that the application reads after the outer run has ended.
-
-    A stream that finished before the run ended is ignored, because the application may have
-    retried.
-    """
+    # A stream that finished before the run ended is ignored, because the application may have
+    # retried.
     waited = False
 
     def ending() -> Status | None:
@@ -252,10 +242,8 @@ def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status
 
 
 def _chat_ending(run: Run, source: Callable[[], Any]) -> Status | None:
-    """Return how a chat engine's stream ended. LlamaIndex reads the stream in a separate run.
-
-    In old versions, the user or a thread without a run reads the stream.
-    """
+    # LlamaIndex reads the stream in a separate run. In old versions, the user or a thread without a
+    # run reads the stream.
     writer = _last_inside(run, lambda inner: inner.name == _WRITER)
     model = _last_inside(run, lambda inner: inner.kind is RunKind.MODEL)
     last = model if writer is None else writer

@@ -45,7 +45,6 @@ from rag_eval_hooks.sample import Context
 STREAMING = (StreamingResponse, AsyncStreamingResponse)
 _RESPONSES = (*STREAMING, Response, PydanticResponse, AgentChatResponse, StreamingAgentChatResponse)
 _MAX_METADATA = 200
-"""Maximum number of copied metadata entries per node."""
 _OPAQUE = Opaque()
 
 
@@ -56,7 +55,7 @@ class NodeContext(Context):
 
     @property
     def shown(self) -> str:
-        """The node's text as a prompt shows it."""
+        """The node's text as a prompt shows the node."""
         mode = MetadataMode.LLM
         return self.text if self.node is None else str(self.node.get_content(metadata_mode=mode))
 
@@ -68,7 +67,6 @@ class Reply(Message):
 
 
 def form_of(kind: type) -> Form | None:
-    """Return how to copy an object of a class, or None for other frameworks' classes."""
     for bases, form in _FORMS:
         if issubclass(kind, bases):
             return form
@@ -76,7 +74,6 @@ def form_of(kind: type) -> Form | None:
 
 
 def is_of_framework(value: Any) -> bool:
-    """Return whether a copy is LlamaIndex's event or message, or a list of such copies."""
     if isinstance(value, list):
         return bool(value) and all(map(is_of_framework, value))
     is_event = isinstance(value, Record) and _is_framework_class(value.kind)
@@ -85,10 +82,7 @@ def is_of_framework(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _is_framework_class(kind: type) -> bool:
-    """Return whether a class is LlamaIndex's.
-
-    An application may also have a package `workflows`.
-    """
+    # An application may also have a package `workflows`.
     module = kind.__module__
     if module.startswith("llama_index."):
         return True
@@ -116,7 +110,7 @@ def _node(copier: Copier, node: Any, depth: int, score: Any = None) -> Any:
 
 
 def _response(copier: Copier, response: Any, depth: int) -> Any:
-    """Copy text and sources. A stream stays with the application."""
+    # A stream stays with the application.
     held, streams = response.__dict__, isinstance(response, STREAMING)
     text = held.get("response_txt" if streams else "response")
     sources = copier.of(held.get("source_nodes"), depth - 1)
@@ -160,10 +154,7 @@ _FORMS: tuple[tuple[type | tuple[type, ...], Form], ...] = (
 
 
 def model_facts(described: Mapping[str, Any], span_id: str | None) -> Facts:
-    """Return provider and model from a model's settings, and whether the call streams.
-
-    `span_id` contains the class and method of the call.
-    """
+    # `span_id` contains the class and method of the call.
     method = str(span_id).partition("-")[0].rpartition(".")[2]
     streams = method.removeprefix("a").startswith("stream")
     provider = str(described.get("class_name") or "").lower().removesuffix("_llm")

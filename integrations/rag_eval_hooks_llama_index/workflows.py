@@ -18,14 +18,12 @@ class FlowState:
 
 
 def is_given_input(arguments: Mapping[str, Any]) -> bool:
-    """Return whether the arguments of a workflow's run may contain a question."""
     kwargs, event = arguments.get("kwargs") or {}, live_fields(arguments.get("start_event"))
     given = {**arguments, **kwargs, **event}
     return any(isinstance(one, str | ChatMessage | list) and one for one in given.values())
 
 
 def live_fields(event: Any) -> dict[str, Any]:
-    """Return an event's declared and additional fields. Other objects have none."""
     return {**vars(event), **dict(event.items())} if isinstance(event, Event) else {}
 
 
@@ -41,10 +39,7 @@ class _Kept:
 
 
 def state_of(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values in the store of a step's `Context`, keyed by name.
-
-    The result is empty if the step has no `Context`, or if the store is in another process.
-    """
+    # The result is empty if the step has no `Context`, or if the store is in another process.
     context = next((one for one in arguments.values() if isinstance(one, Context)), None)
     store = getattr(context, "store", None)
     if store is None:
