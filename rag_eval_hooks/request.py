@@ -36,10 +36,6 @@ class EndableSpan(Protocol):
 
     def add_link(self, context: SpanContext) -> None: ...
 
-    def add_event(
-        self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
-    ) -> None: ...
-
     def end(self, end_time: int | None = None) -> None: ...
 
 

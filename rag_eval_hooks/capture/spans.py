@@ -74,7 +74,7 @@ class _DeferredSpan:
         self._lock = threading.Lock()
         self._is_ended = False
         self._end_time: int | None = None
-        self.add_link, self.add_event = span.add_link, span.add_event
+        self.add_link = span.add_link
 
     def complete(self, *, content: bool = True) -> None:
         """Write the missing spans, with or without the application's text. Idempotent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from opentelemetry.trace import SpanContext
 
@@ -13,7 +13,6 @@ from rag_eval_hooks.request import Attributes, EndableSpan
 
 __all__ = [
     "Attributes",
-    "SpanEvent",
     "ValueLimit",
     "attribute_room",
     "complete",
@@ -22,7 +21,6 @@ __all__ = [
     "present",
 ]
 
-SpanEvent: TypeAlias = tuple[str, Attributes | None, int | None]
 V = TypeVar("V")
 _MAX_VALUES: Final = 50
 _MAX_OURS: Final = 100
@@ -73,17 +71,10 @@ def fitting(span: object, attributes: Attributes) -> Attributes:
     return chosen
 
 
-def complete(
-    span: EndableSpan,
-    attributes: Attributes,
-    links: Sequence[SpanContext] = (),
-    events: Sequence[SpanEvent] = (),
-) -> None:
+def complete(span: EndableSpan, attributes: Attributes, links: Sequence[SpanContext] = ()) -> None:
     span.set_attributes(fitting(span, attributes))
     for link in links[: _room(span, "max_links", "links")]:
         span.add_link(link)
-    for name, event, timestamp in events[: _room(span, "max_events", "events")]:
-        span.add_event(name, event, timestamp)
 
 
 class ValueLimit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -68,32 +68,28 @@ class EvaluationSpans:
         self._tracer = _tracer(provider)
         self._mode = mode
         self._content = content
-
-    @property
-    def only_late(self) -> bool:
-        return self._mode == "late"
+        self.only_late = mode == "late"
 
     def start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
         """Start the spans of an evaluation. The first span has the RAG span's attributes.
 
-        A span has up to 20 results, or fewer if the span's own limit is lower. Without a recorded
-        RAG span, or in the mode `off`, there is no span.
+        A span has up to 20 results, or fewer if the span's own limit is lower.
         """
         target = rag_span_of(evaluation.sample)
         if self._mode == "off" or target is None:
             return []
-        left, spans = list(evaluation.scores), list[Span]()
-        while left or not spans:
-            span = self._start(evaluation, target)
-            if not span.is_recording():
-                break
-            if not spans:
-                span.set_attributes(fitting(span, attributes))
-            written = self._write(span, evaluation, left[:_MAX_RESULTS])
-            # The first span may be full. A result that fits on no span is dropped.
-            left = left[max(written, int(bool(spans))) :]
-            spans.append(span)
-        return spans
+        spans, number = [self._start(evaluation, target)], 0
+        spans[0].set_attributes(fitting(spans[0], attributes))
+        for name in evaluation.scores:
+            fields = self._fields(evaluation, name, spans[0])
+            room = attribute_room(spans[-1])
+            if number == _MAX_RESULTS or (room is not None and room < len(fields)):
+                spans.append(self._start(evaluation, target))
+                number = 0
+            result = {semconv.evaluation(number, key): value for key, value in fields.items()}
+            spans[-1].set_attributes(result)
+            number += 1
+        return [span for span in spans if span.is_recording()]
 
     def end(self, spans: Sequence[Span], evaluation: Evaluation) -> None:
         """Write the judge calls below the first span, and end all spans of an evaluation."""
@@ -140,22 +136,9 @@ class EvaluationSpans:
             start_time=self._times(evaluation)[0],
         )
 
-    def _write(self, span: Span, evaluation: Evaluation, names: Sequence[str]) -> int:
+    def _fields(self, evaluation: Evaluation, name: str, span: Span) -> Attributes:
         # Long text is shortened here, so that it stays valid JSON; the SDK would cut it.
         chars = min(limits.EXPLANATION_CHARS, longest_text(span) or limits.EXPLANATION_CHARS)
-        attributes: dict[str, str | float] = {}
-        number, room = 0, attribute_room(span)
-        for number, name in enumerate(names):
-            fields = self._fields(evaluation, name, chars)
-            if room is not None and len(attributes) + len(fields) > room:
-                break
-            attributes |= {semconv.evaluation(number, key): value for key, value in fields.items()}
-        else:
-            number = len(names)
-        span.set_attributes(attributes)
-        return number
-
-    def _fields(self, evaluation: Evaluation, name: str, chars: int) -> Mapping[str, str | float]:
         score = evaluation.scores[name]
         details = score_details(score)
         if score.warnings:
@@ -253,12 +236,15 @@ class FeedbackSpanSink:
 
     def feedback(self, feedback: Feedback) -> None:
         about = recorded_span(feedback.trace_id, feedback.span_id)
-        if about is None:
-            if feedback.sample_id is None and feedback.trace_id is not None:
-                # The request is unknown: a span cannot be linked, but an event has its trace.
-                trace_id = int(feedback.trace_id, 16)
-                self._events.emit_feedback(feedback, SpanContext(trace_id, 0, is_remote=True))
-            return
+        if about is not None:
+            self._write(feedback, about)
+        elif feedback.sample_id is None and feedback.trace_id is not None:
+            # The request is unknown: a span cannot be linked, but an event has its trace.
+            about = SpanContext(int(feedback.trace_id, 16), 0, is_remote=True)
+        if about is not None:
+            self._events.emit_feedback(feedback, about)
+
+    def _write(self, feedback: Feedback, about: SpanContext) -> None:
         attributes: dict[str, str | float | None] = {
             semconv.GEN_AI_OPERATION_NAME: "evaluation",
             semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
@@ -276,4 +262,3 @@ class FeedbackSpanSink:
             start_time=feedback.time,
         )
         span.end(feedback.time)
-        self._events.emit_feedback(feedback, about)

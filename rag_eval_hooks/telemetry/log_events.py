@@ -30,31 +30,16 @@ class EventEmitter:
 
     def emit(self, evaluation: Evaluation, attributes: ScoreAttributes) -> None:
         context, now = context_of(evaluation.sample), time.time_ns()
-        if self._is_taken(context):
-            for name in (*evaluation.scores, *evaluation.unscored):
-                self._send(now, context, attributes.event(evaluation, name))
+        for name in (*evaluation.scores, *evaluation.unscored):
+            self._send(now, context, attributes.event(evaluation, name))
 
     def emit_feedback(self, feedback: Feedback, about: SpanContext) -> None:
-        context = around(about)
-        if self._is_taken(context):
-            told = {
-                semconv.GEN_AI_EVALUATION_NAME: USER_FEEDBACK,
-                semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
-                semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
-            }
-            self._send(feedback.time, context, present(told))
-
-    def _is_taken(self, context: Context) -> bool:
-        """Return whether the SDK exports events. The answer may change at any time."""
-        # The API of 1.38 and 1.39 cannot tell.
-        enabled = getattr(self._logger, "enabled", None)
-        return enabled is None or bool(
-            enabled(
-                context=context,
-                severity_number=_logs.SeverityNumber.INFO,
-                event_name=semconv.GEN_AI_EVALUATION_EVENT,
-            )
-        )
+        told = {
+            semconv.GEN_AI_EVALUATION_NAME: USER_FEEDBACK,
+            semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
+            semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
+        }
+        self._send(feedback.time, around(about), present(told))
 
     def _send(self, timestamp: int, context: Context, attributes: Attributes) -> None:
         self._logger.emit(

@@ -62,11 +62,6 @@ class OtherSpan:
             if not self._done:
                 self._links.append(context)
 
-    def add_event(
-        self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
-    ) -> None:
-        """Do nothing, because only our own spans have events."""
-
     def keep(self, span: ReadableSpan, export: Export) -> Addition | None:
         """Return what to add to the finished span, or None if the span is held until `end`."""
         with self._lock:
@@ -87,7 +82,7 @@ class OtherSpan:
             self._done = True
             kept, self._kept = self._kept, []
             span, self._span = self._span, None
-            self._waits = _never
+            self._waits = bool  # frees the request
         if not self._processed and span is not None and span.is_recording():
             complete(span, self._attributes, self._links)
         # Every span is passed on, even after a processor raised.
@@ -95,10 +90,6 @@ class OtherSpan:
             calls.callback(self._spans.passed_on, self)
             for ended, export in reversed(kept):
                 calls.callback(export, ended, (self._attributes, self._links))
-
-
-def _never() -> bool:
-    return False
 
 
 class OtherSpans:

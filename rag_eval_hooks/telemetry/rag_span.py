@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -17,15 +18,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, complete
 
-__all__ = [
-    "SpanHolder",
-    "around",
-    "context_of",
-    "rag_span_of",
-    "recorded_span",
-]
-
-_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+__all__ = ["SpanHolder", "around", "context_of", "rag_span_of", "recorded_span"]
 
 
 class SpanHolder:
@@ -53,14 +46,10 @@ class SpanHolder:
             if room:
                 self._held[held] = None
         if not room:
-            status = EvalStatus.SHUTDOWN if self._closed else EvalStatus.OVERFLOW
-            self.end(held, {semconv.EVAL_STATUS: status.value})
+            self._end_all([held], EvalStatus.SHUTDOWN if self._closed else EvalStatus.OVERFLOW)
 
     def finish(
-        self,
-        held: HeldSpan,
-        attributes: Attributes,
-        links: Sequence[SpanContext] = (),
+        self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
     ) -> bool:
         """Add attributes and links to a held span and end it. Return False if it is not held."""
         with self._lock:
@@ -73,40 +62,33 @@ class SpanHolder:
 
     def expire(self) -> None:
         """End the spans that exceeded `hold_timeout`, with the status `timeout`."""
-        if not self._held:
-            return
         now = time.monotonic()
         with self._lock:
-            late = []
-            for held in self._held:
-                if held.deadline > now:
-                    break
-                late.append(held)
+            late = list(itertools.takewhile(lambda held: held.deadline <= now, self._held))
             for held in late:
                 del self._held[held]
-        for held in late:
-            self.end(held, {semconv.EVAL_STATUS: EvalStatus.TIMEOUT.value})
+        self._end_all(late, EvalStatus.TIMEOUT)
 
     def release_all(self, status: EvalStatus) -> None:
         with self._lock:
             held_spans = list(self._held)
             self._held.clear()
-        for held in held_spans:
-            self.end(held, {semconv.EVAL_STATUS: status.value})
+        self._end_all(held_spans, status)
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
         self.release_all(EvalStatus.SHUTDOWN)
 
+    def _end_all(self, held_spans: Iterable[HeldSpan], status: EvalStatus) -> None:
+        for held in held_spans:
+            self.end(held, {semconv.EVAL_STATUS: status.value})
+
     def __len__(self) -> int:
         return len(self._held)
 
     def end(
-        self,
-        held: HeldSpan,
-        attributes: Attributes,
-        links: Sequence[SpanContext] = (),
+        self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
     ) -> None:
         try:
             complete(held.span, attributes, links)
@@ -117,16 +99,16 @@ class SpanHolder:
 
 def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | None:
     """Return the context of a span, or None if an id is missing or malformed."""
-    if trace_id is None or span_id is None:
+    try:
+        ids = int(trace_id or "", 16), int(span_id or "", 16)
+    except ValueError:
         return None
-    context = SpanContext(
-        _number(trace_id), _number(span_id), is_remote=False, trace_flags=_SAMPLED
-    )
+    context = SpanContext(*ids, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
     return context if context.is_valid else None
 
 
 def rag_span_of(sample: Sample) -> SpanContext | None:
-    return None if sample.span_id is None else recorded_span(sample.trace_id, sample.span_id)
+    return recorded_span(sample.trace_id, sample.span_id)
 
 
 def around(span: SpanContext | None) -> Context:
@@ -137,11 +119,4 @@ def around(span: SpanContext | None) -> Context:
 
 
 def context_of(sample: Sample) -> Context:
-    return Context() if sample.span_id is None else around(rag_span_of(sample))
-
-
-def _number(identifier: str) -> int:
-    try:
-        return int(identifier, 16)
-    except ValueError:
-        return 0
+    return around(rag_span_of(sample))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rag_eval_hooks import semconv
@@ -103,7 +103,7 @@ class ScoreAttributes:
         """Return the attributes, most important first. A full span omits the last attributes."""
         name = self._first_to_read(evaluation)
         headline = {} if name is None else self._result(evaluation, name)
-        return present({**_summary(evaluation), **headline, **dict(self._by_metric(evaluation))})
+        return present({**_summary(evaluation), **headline, **self._by_metric(evaluation)})
 
     def event(self, evaluation: Evaluation, name: str) -> Attributes:
         """Return the log event's attributes for a metric that has or should have a score."""
@@ -153,13 +153,16 @@ class ScoreAttributes:
     def _reason(self, name: str, score: Score) -> str:
         return self._thresholds.reason(name, score, content=self._content)
 
-    def _by_metric(self, evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-        """Yield attributes by field: all scores, then all passes, and so on. Reasons are last."""
+    def _by_metric(self, evaluation: Evaluation) -> dict[str, Any]:
+        """Return attributes by field: all scores, then all passes, and so on. Reasons are last."""
         rows = {name: self._row(evaluation, name) for name in evaluation.scores}
-        for field in _FIELDS:
-            yield from ((semconv.eval_key(name, field), row[field]) for name, row in rows.items())
-        for name, failure in evaluation.unscored.items():
-            yield semconv.eval_key(name, "reason"), failure.line[:_REASON_CHARS]
+        return {
+            **{semconv.eval_key(name, f): row[f] for f in _FIELDS for name, row in rows.items()},
+            **{
+                semconv.eval_key(name, "reason"): failure.line[:_REASON_CHARS]
+                for name, failure in evaluation.unscored.items()
+            },
+        }
 
     def _row(self, evaluation: Evaluation, name: str) -> Mapping[str, Any]:
         score, passes = evaluation.scores[name], evaluation.verdicts.get(name)
@@ -181,11 +184,7 @@ def _is_groundedness(metric_id: str) -> bool:
 
 def _summary(evaluation: Evaluation) -> dict[str, Any]:
     outcomes = evaluation.outcomes
-    risks = [
-        one.risk or 0.0
-        for name, one in outcomes.items()
-        if one.risk is not None and _is_groundedness(name)
-    ]
+    risks = [one.risk for name, one in outcomes.items() if _is_groundedness(name)]
     failed = [name for name, passes in evaluation.verdicts.items() if not passes]
     estimated = any(outcome.probability_estimated for outcome in outcomes.values())
     return {

@@ -24,7 +24,7 @@ from rag_eval_hooks.telemetry.attribute_limits import Attributes
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
 from rag_eval_hooks.telemetry.log_events import EventEmitter
-from rag_eval_hooks.telemetry.rag_span import SpanHolder, rag_span_of
+from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
 from rag_eval_hooks.telemetry.tracing import global_providers
 
@@ -68,22 +68,18 @@ class Telemetry(Observer):
         )
         self._events = EventEmitter(logger)
         self._told = ScoreAttributes(thresholds, content=config.capture_event_content)
-        self._metrics = MetricRecorder(meter, judge=judge, incidents=incidents)
+        self.calls = MetricRecorder(meter, judge=judge, incidents=incidents)
 
     def watch(self, observe: Callable[[Meter], None]) -> None:
         with self._edge("metrics"):
-            observe(self._metrics.meter)
-
-    @property
-    def calls(self) -> MetricRecorder:
-        return self._metrics
+            observe(self.calls.meter)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
         with self._edge("metrics"):
-            self._metrics.used(sample, outcomes)
+            self.calls.used(sample, outcomes)
 
     def forked(self) -> None:
-        self._metrics.forked()
+        self.calls.forked()
         self.holder.forked()
 
     def judged(self, evaluation: Evaluation) -> Evaluation:
@@ -101,16 +97,22 @@ class Telemetry(Observer):
         if not self._is_told:
             self._is_told = True
             _warn_without_providers()
-        if request.by_feedback:
-            self._publish_late(evaluation)
-        elif request.is_shipped:
+        attributes = self._attributes.of(evaluation)
+        if request.is_shipped:
             # The evaluating process sends the other signals.
-            self._finish(request, evaluation, self._attributes.of(evaluation), ())
-        else:
-            # Evaluation spans link to a RAG span, so they need one.
-            if request.span is not None or rag_span_of(evaluation.sample) is not None:
-                self._publish_spans(request, evaluation)
-            self._emit(evaluation, evaluation)
+            self._finish(request, evaluation, attributes, ())
+            return
+        # Start evaluation spans first, because a RAG span accepts no links after its end.
+        spans = [] if self._spans.only_late else self._start(evaluation, attributes)
+        links = [span.get_span_context() for span in spans]
+        takes = self._finish(request, evaluation, attributes, links)
+        if self._spans.only_late and not takes:
+            spans = self._start(evaluation, attributes)
+        self._end(evaluation, spans)
+        with self._edge("event"):
+            self._events.emit(evaluation, self._told)
+        with self._edge("metrics"):
+            self._record(request, evaluation)
 
     def settled(self, request: Request, ending: Ending) -> None:
         if request.span is None:
@@ -120,16 +122,6 @@ class Telemetry(Observer):
             self.holder.finish(request.span, attributes)
         else:
             self._end_span(request.span, attributes)
-
-    def _publish_spans(self, request: Request, evaluation: Evaluation) -> None:
-        attributes = self._attributes.of(evaluation)
-        # Start evaluation spans first, because a RAG span accepts no links after its end.
-        spans = [] if self._spans.only_late else self._start(evaluation, attributes)
-        links = [span.get_span_context() for span in spans]
-        takes = self._finish(request, evaluation, attributes, links)
-        if self._spans.only_late and not takes:
-            spans = self._start(evaluation, attributes)
-        self._end(evaluation, spans)
 
     def _finish(
         self,
@@ -149,21 +141,13 @@ class Telemetry(Observer):
         if not self.holder.finish(span, attributes):
             self.holder.end(span, attributes)
 
-    def _publish_late(self, evaluation: Evaluation) -> None:
-        """Publish an evaluation that feedback requested, as spans, log events and metrics.
-
-        The metrics of the scores describe only sampled requests, so these scores are excluded.
-        """
-        self._end(evaluation, self._start(evaluation, self._attributes.of(evaluation)))
-        drawn = {k: v for k, v in evaluation.outcomes.items() if v.probability is not None}
-        self._emit(evaluation, replace(evaluation, outcomes=drawn) if drawn else None)
-
-    def _emit(self, told: Evaluation, measured: Evaluation | None) -> None:
-        with self._edge("event"):
-            self._events.emit(told, self._told)
-        if measured is not None:
-            with self._edge("metrics"):
-                self._metrics.record(measured)
+    def _record(self, request: Request, evaluation: Evaluation) -> None:
+        if request.by_feedback:
+            # The metrics describe only sampled requests.
+            drawn = {k: v for k, v in evaluation.outcomes.items() if v.probability is not None}
+            evaluation = replace(evaluation, outcomes=drawn)
+        if evaluation.outcomes:
+            self.calls.record(evaluation)
 
     def _start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
         with self._edge("evaluation span"):
@@ -194,19 +178,19 @@ def _warn_without_providers() -> None:
 
 
 def _attributes_of(request: Request, ending: Ending) -> Attributes:
+    about: dict[str, str] = {}
     if ending.column is Column.SAMPLED_OUT:
-        return {
-            semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value,
-            semconv.EVAL_SAMPLED_BY: ending.reason,
-        }
-    if ending.column is Column.SHIPPED:
-        return {semconv.EVAL_STATUS: EvalStatus.SHIPPED.value}
-    if ending.column is Column.FAILED and ending.evaluation is None:
-        return {semconv.EVAL_STATUS: EvalStatus.ERROR.value}
-    if ending.column is not Column.DROPPED:
+        status, about = EvalStatus.SAMPLED_OUT, {semconv.EVAL_SAMPLED_BY: ending.reason}
+    elif ending.column is Column.SHIPPED:
+        status = EvalStatus.SHIPPED
+    elif ending.column is Column.FAILED and ending.evaluation is None:
+        status = EvalStatus.ERROR
+    elif ending.column is not Column.DROPPED:
         return {}
-    if request.status is Status.ABANDONED:
-        return {semconv.EVAL_STATUS: EvalStatus.ABANDONED.value}
-    if ending.is_left:
-        return {semconv.EVAL_STATUS: EvalStatus.SHUTDOWN.value}
-    return {semconv.EVAL_STATUS: EvalStatus.DROPPED.value, semconv.EVAL_REASON: ending.reason}
+    elif request.status is Status.ABANDONED:
+        status = EvalStatus.ABANDONED
+    elif ending.is_left:
+        status = EvalStatus.SHUTDOWN
+    else:
+        status, about = EvalStatus.DROPPED, {semconv.EVAL_REASON: ending.reason}
+    return {semconv.EVAL_STATUS: status.value, **about}
