@@ -10,9 +10,7 @@ from typing import Any, Final
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding
-from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.metrics.example import example
-from rag_eval_hooks.metrics.metric_options import MetricOptions
+from rag_eval_hooks.metrics import Metric, MetricOptions, build, example
 from rag_eval_hooks.prompts import SPECS, Unit, with_bases
 from rag_eval_hooks.score import NotScored
 

@@ -15,7 +15,7 @@ from rag_eval_hooks.findings import Finding, Findings, made
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
-from rag_eval_hooks.metrics.formulas import claim_rows, sure_ones, unsure
+from rag_eval_hooks.metrics.formulas import claim_rows, sure_ones
 from rag_eval_hooks.sample import Context, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
 
@@ -220,8 +220,8 @@ class Criterion(Metric):
 def _met(_sample: Sample, findings: Findings) -> Outcome:
     support = made(findings.answer_support)
     explanation = {"claims": claim_rows(made(findings.answer_claims), support)}
-    (found,) = sure_ones(support, explanation)
+    (found,), warnings = sure_ones(support, explanation)
     label = "met" if found.supported else "not met"
     return UNIT.score(
-        float(found.supported), label=label, explanation=explanation, warnings=unsure(support)
+        float(found.supported), label=label, explanation=explanation, warnings=warnings
     )

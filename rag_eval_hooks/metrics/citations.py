@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support
-from rag_eval_hooks.metrics.formulas import claim_rows, claims_of, sure_ones, unsure
+from rag_eval_hooks.metrics.formulas import claim_rows, claims_of, sure_ones
 from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
@@ -43,9 +44,9 @@ def _citation_support(sample: Sample, findings: Findings) -> Outcome:
             for row, at, flag in zip(rows, known, flags, strict=True)
         ]
     }
-    sure_ones(chosen, explanation)
-    held = [flag for flag, one in zip(flags, chosen, strict=True) if one.sure]
-    return UNIT.score(sum(held) / len(held), explanation=explanation, warnings=unsure(chosen))
+    sure, warnings = sure_ones(chosen, explanation)
+    held = sum(flag for flag, one in zip(flags, chosen, strict=True) if one.sure)
+    return UNIT.score(held / len(sure), explanation=explanation, warnings=warnings)
 
 
 def _is_supported(support: Support, cited: frozenset[int]) -> bool:
@@ -60,8 +61,12 @@ def _cited_by(claims: Sequence[str], answer: str) -> list[frozenset[int]]:
     cited = _sentences_with_citations(answer)
     if not any(numbers for _, numbers in cited):
         return [frozenset()] * len(claims)
-    pairs = [_pairs(sentence) for sentence, _ in cited]
-    return [cited[_nearest(_pairs(claim), pairs)][1] for claim in claims]
+    pairs = [(_pairs(sentence), numbers) for sentence, numbers in cited]
+    return [max(pairs, key=partial(_likeness, _pairs(claim)))[1] for claim in claims]
+
+
+def _likeness(claim: frozenset[str], cited: tuple[frozenset[str], frozenset[int]]) -> float:
+    return len(claim & cited[0]) / (len(claim) + len(cited[0]) or 1)
 
 
 def _sentences_with_citations(answer: str) -> list[tuple[str, frozenset[int]]]:
@@ -90,14 +95,6 @@ def _numbers(text: str) -> frozenset[int]:
 def _pairs(text: str) -> frozenset[str]:
     letters = "".join(char for char in fold(text) if char.isalnum())
     return frozenset(map("".join, pairwise(letters)))
-
-
-def _nearest(claim: frozenset[str], sentences: Sequence[frozenset[str]]) -> int:
-    def likeness(at: int) -> float:
-        both = len(claim) + len(sentences[at])
-        return len(claim & sentences[at]) / both if both else 0.0
-
-    return max(range(len(sentences)), key=likeness)
 
 
 CITATION_SUPPORT: Final = Metric(

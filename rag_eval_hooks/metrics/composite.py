@@ -17,10 +17,7 @@ def composite(
 ) -> dict[str, Any]:
     """Build `score`, `findings` and `reads` for a metric that averages other metrics.
 
-    The mean excludes parts without a value, and a warning names these parts. The papers treat NaN
-    the same way.
-
-    A part has no value if the sample lacks an input, the formula is undefined or the judge failed.
+    The mean excludes parts without a value, as the papers exclude NaN, and warns about these parts.
     If the judge is unsure about a part, the mean is undefined. Parts of weight 0 are not computed.
     """
     weighed = {name: part for name, part in parts.items() if weights.get(name, 0) > 0}
@@ -31,7 +28,8 @@ def composite(
 
     def score(sample: Sample, findings: Findings) -> Outcome:
         outcomes = {name: _measure(part, sample, findings) for name, part in weighed.items()}
-        return _mean(outcomes, weighed, weights, scale)
+        named = {name: {"part": name, "metric": part.id} for name, part in weighed.items()}
+        return _mean(outcomes, named, weights, scale)
 
     findings = frozenset[Finding]().union(*(part.findings for part in weighed.values()))
     return {"score": score, "findings": findings, "reads": reads}
@@ -39,13 +37,12 @@ def composite(
 
 def _mean(
     outcomes: Mapping[str, Outcome],
-    parts: Mapping[str, Metric],
+    named: Mapping[str, Mapping[str, str]],
     weights: Mapping[str, float],
     scale: Scale,
 ) -> Outcome:
     scores = {name: one for name, one in outcomes.items() if isinstance(one, Score)}
     absent = {name: one for name, one in outcomes.items() if isinstance(one, NotScored)}
-    named = {name: {"part": name, "metric": parts[name].id} for name in outcomes}
     total = math.fsum(weights[name] for name in scores)
     shares = {name: weights[name] / total for name in scores}
     explanation = {
@@ -76,9 +73,7 @@ def _mean(
 
 
 def _measure(metric: Metric, sample: Sample, findings: Findings) -> Outcome:
-    for lacking in missing_inputs([metric], sample).values():
-        return lacking
     try:
-        return metric.score(sample, findings)
+        return missing_inputs([metric], sample).get(metric.id) or metric.score(sample, findings)
     except Unavailable as absent:
         return absent.outcome

@@ -19,41 +19,12 @@ from rag_eval_hooks.findings import (
     Verdict,
     made,
 )
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Unavailable
 
-
-def share(flags: Sequence[bool]) -> float | None:
-    return sum(flags) / len(flags) if flags else None
-
-
-def mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
-
-
-def average_precision(relevant: Sequence[bool]) -> float | None:
-    """Return the mean of precision@k over the ranks k of relevant items.
-
-    The value is 1 if all relevant items come first, 0 without a relevant item, and None without
-    items.
-    """
-    if not relevant:
-        return None
-    ranks = [rank for rank, flag in enumerate(relevant, start=1) if flag]
-    return mean([hits / rank for hits, rank in enumerate(ranks, start=1)]) or 0.0
-
-
-def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
-    """Return the cosine in [-1, 1], or None if a vector is empty, all zeros or not finite."""
-    pairs = list(zip(left, right, strict=True))
-    norms = math.hypot(*left) * math.hypot(*right)
-    # Comparisons with NaN are False, so clamping would return 1.
-    if norms == 0 or not math.isfinite(norms):
-        return None
-    dot = math.fsum(a * b for a, b in pairs)
-    return max(-1.0, min(1.0, dot / norms))
-
-
 Whose: TypeAlias = Literal["answer", "reference"]
+Formula: TypeAlias = Callable[[Sequence[bool]], float | None]
+Scoring: TypeAlias = Callable[[Sample, Findings], Outcome]
 V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
 _OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scale")
@@ -65,6 +36,32 @@ _DETAILS: Final = {
 """Explanation of an undefined outcome, by the reason for unsure verdicts."""
 
 
+def share(flags: Sequence[bool]) -> float | None:
+    return sum(flags) / len(flags) if flags else None
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def average_precision(relevant: Sequence[bool]) -> float | None:
+    """Return the mean of precision@k over the ranks k of relevant items, 0 without such items."""
+    if not relevant:
+        return None
+    ranks = [rank for rank, flag in enumerate(relevant, start=1) if flag]
+    return mean([hits / rank for hits, rank in enumerate(ranks, start=1)]) or 0.0
+
+
+def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
+    """Return the cosine in [-1, 1], or None if a vector is empty, all zeros or not finite."""
+    dot = math.fsum(a * b for a, b in zip(left, right, strict=True))
+    norms = math.hypot(*left) * math.hypot(*right)
+    # Comparisons with NaN are False, so clamping would return 1.
+    if norms == 0 or not math.isfinite(norms):
+        return None
+    return max(-1.0, min(1.0, dot / norms))
+
+
 def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence[Support]]:
     if whose == "answer":
         return made(findings.answer_claims), made(findings.answer_support)
@@ -72,47 +69,44 @@ def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence
 
 
 def supported_share(
-    findings: Findings,
-    whose: Whose,
-    scale: Scale,
-    *,
-    top: float = 1.0,
-    raw: bool = False,
-    empty: float | None = None,
-    by: Mapping[str, Any] | None = None,
+    whose: Whose, scale: Scale, *, raw: bool = False, empty: float | None = None
+) -> Scoring:
+    """Score the share of supported claims among the claims with a sure verdict.
+
+    In the score's parts, `contradicted` and `not_stated` are shares of the sure claims, and
+    `unsure` is a share of all claims. With `raw`, the parts are not scaled, and `raw` is the share.
+    `empty` is the value of a text without claims.
+    """
+    top = 1.0 if raw else scale.high
+
+    def score(_sample: Sample, findings: Findings) -> Outcome:
+        claims, support = claims_of(findings, whose)
+        by = {"by": f"claims of the {whose}"} if raw else {}
+        explanation = {**by, "claims": claim_rows(claims, support)}
+        if not claims:
+            note = f"the {whose} makes no claim"
+            if empty is None:
+                return NotScored(Cause.UNDEFINED, note)
+            return scale.score(empty, warnings=(note,), explanation=explanation)
+        kept, warnings = sure_ones(support, explanation)
+        sure = [found.verdict for found in kept]
+        parts = {kind.value: top * sure.count(kind) / len(sure) for kind in ClaimVerdict}
+        parts["unsure"] = top * (len(support) - len(sure)) / len(support)
+        share = parts.pop("supported")
+        return scale.score(
+            scale.low + (scale.high - scale.low) / top * share,
+            parts={"raw": share, **parts} if raw else parts,
+            warnings=warnings,
+            explanation=explanation,
+        )
+
+    return score
+
+
+def chunk_precision(
+    relevance: Sequence[ChunkRelevance], formula: Formula, scale: Scale, empty: float | None = None
 ) -> Outcome:
-    """Return the share of supported claims among the claims with a sure verdict.
-
-    In the score's parts, `contradicted` and `not_stated` are shares of the sure claims, `unsure` is
-    a share of all claims, and `raw` is the returned share. `top` is the value of 100 %. `empty` is
-    the value of a text without claims. `by` comes first in the explanation.
-    """
-    claims, support = claims_of(findings, whose)
-    explanation = {**(by or {}), "claims": claim_rows(claims, support)}
-    if not claims:
-        note = f"the {whose} makes no claim"
-        if empty is None:
-            return NotScored(Cause.UNDEFINED, note)
-        return scale.score(empty, warnings=(note,), explanation=explanation)
-    sure = [found.verdict for found in sure_ones(support, explanation)]
-    parts = {kind.value: top * sure.count(kind) / len(sure) for kind in ClaimVerdict}
-    parts["unsure"] = top * (len(support) - len(sure)) / len(support)
-    share = parts.pop("supported")
-    return scale.score(
-        scale.low + (scale.high - scale.low) / top * share,
-        parts={"raw": share, **parts} if raw else parts,
-        warnings=unsure(support),
-        explanation=explanation,
-    )
-
-
-def useful_share(
-    relevance: Sequence[ChunkRelevance], formula: Callable[[Sequence[bool]], float | None]
-) -> tuple[float | None, dict[str, Any]]:
-    """Apply the formula to the chunks with a sure verdict.
-
-    The mapping contains the score's warnings and explanation.
-    """
+    """Apply the formula to the chunks with a sure verdict. `empty` is the value without chunks."""
     rows = [
         {
             "chunk": number,
@@ -122,41 +116,38 @@ def useful_share(
         }
         for number, chunk in enumerate(relevance, start=1)
     ]
-    details = {"warnings": unsure(relevance), "explanation": {"chunks": rows}}
-    return formula([one.useful for one in sure_ones(relevance, {"chunks": rows})]), details
+    sure, warnings = sure_ones(relevance, {"chunks": rows})
+    value = formula([chunk.useful for chunk in sure]) if relevance else empty
+    if value is None:
+        return NotScored(Cause.UNDEFINED, "retrieval found no chunk")
+    return scale.score(scale.high * value, warnings=warnings, explanation={"chunks": rows})
 
 
-def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
-    """Return the sure verdicts.
+def sure_ones(
+    verdicts: Sequence[V], explanation: Mapping[str, Any]
+) -> tuple[list[V], tuple[str, ...]]:
+    """Return the sure verdicts, and warnings about the unsure ones and of all verdicts.
 
     Raises:
         Unavailable: Fewer than two thirds of the verdicts are sure.
     """
     reasons = [one.reason for one in verdicts if not one.sure]
-    require_sure([one.sure for one in verdicts], reasons, explanation)
-    return [verdict for verdict in verdicts if verdict.sure]
+    unsure: tuple[str, ...] = require_sure([one.sure for one in verdicts], reasons, explanation)
+    return [verdict for verdict in verdicts if verdict.sure], (*unsure, *flaws(verdicts))
 
 
 def require_sure(
     sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
-) -> None:
-    """Raise an undecided `Unavailable` if fewer than two thirds of the items are sure."""
+) -> tuple[str, ...]:
+    """Warn about unsure items. If fewer than two thirds are sure, raise `Unavailable`."""
+    left = f"{len(sure) - sum(sure)} of {len(sure)}"
     if 3 * sum(sure) < 2 * len(sure):
-        counted = f"{len(sure) - sum(sure)} of {len(sure)} items"
-        detail = _DETAILS[next((r for r in reasons if r in _DETAILS), "")].format(counted)
+        known = next((reason for reason in reasons if reason in _DETAILS), "")
+        detail = _DETAILS[known].format(f"{left} items")
         raise Unavailable(
             NotScored(Cause.UNDEFINED, detail, undecided=True, explanation=explanation)
         )
-
-
-def not_counted(sure: Sequence[bool]) -> tuple[str, ...]:
-    left = len(sure) - sum(sure)
-    return (f"{left} of {len(sure)} verdicts are unsure and do not count",) if left else ()
-
-
-def unsure(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
-    """Warn about unsure verdicts, and repeat the verdicts' own warnings."""
-    return (*not_counted([one.sure for one in verdicts]), *flaws(verdicts))
+    return () if all(sure) else (f"{left} verdicts are unsure and do not count",)
 
 
 def flaws(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
@@ -167,10 +158,7 @@ def flaws(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, 
 
 
 def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mapping[str, Any]]:
-    """Return one row per claim with its verdict and its supporting chunks.
-
-    `supported` is None if the judge is unsure about the claim.
-    """
+    """Return one row per claim. `supported` is None if the judge is unsure about the claim."""
     return [
         {
             "claim": claim,

@@ -5,50 +5,55 @@ Source: GraphRAG Evaluation Metrics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from enum import StrEnum
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from rag_eval_hooks.findings import Finding, Findings, made
 from rag_eval_hooks.metrics.composite import composite
 from rag_eval_hooks.metrics.formulas import (
+    Formula,
     average_precision,
+    chunk_precision,
     mean_similarity,
     require_sure,
     share,
     supported_share,
-    useful_share,
     within,
 )
-from rag_eval_hooks.metrics.metric import Metric, metric
-from rag_eval_hooks.metrics.metric_options import DontKnow, MetricOptions, dont_know_phrase
+from rag_eval_hooks.metrics.metric import SUITES, Metric, metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
+from rag_eval_hooks.text.refusals import refusal
 
-CORRECT: Final = "CORRECT"
-WRONG: Final = "WRONG"
-DONT_KNOW: Final = "DON'T KNOW"
-
-_Formula: TypeAlias = Callable[[Sequence[bool]], float | None]
 _PERCENT: Final = Scale(0.0, 100.0)
 _RANK_AWARE: Final = "Precision in percent that is higher if the useful chunks come first."
 _GRADES: Final = {"A": 80.0, "B": 60.0, "C": 40.0, "D": 20.0}
+_SHORT: Final = 10  # characters; in a shorter answer, one of these words is enough
+_SHORT_WORDS: Final = ("unknown", "n/a", "none", "null")
 _WEIGHTS: Final = {"correctness": 0.5, "completeness": 0.3, "consistency": 0.2}
 
 
-def _faithfulness(_sample: Sample, findings: Findings) -> Outcome:
-    return supported_share(findings, "answer", _PERCENT, top=100.0, empty=100.0)
+class DontKnow(StrEnum):
+    PHRASES = "phrases"
+    """One of the phrases of the metric's definition appears anywhere in the answer."""
+    REFUSAL = "refusal"
+    """The entire answer is a refusal. A phrase alone is not enough."""
 
 
-def _context_recall(_sample: Sample, findings: Findings) -> Outcome:
-    return supported_share(findings, "reference", _PERCENT, top=100.0, empty=100.0)
+def dont_know_phrase(answer: str, mode: DontKnow) -> str | None:
+    """Return the words of an answer that say "don't know", or None."""
+    if mode is DontKnow.REFUSAL:
+        return refusal(answer)
+    text = answer.lower().strip()
+    phrases = (*SUITES["graphrag"]["dont_know"], *(_SHORT_WORDS if len(text) < _SHORT else ()))
+    return next((phrase for phrase in phrases if phrase in text), None)
 
 
-def _precision(_sample: Sample, findings: Findings, formula: _Formula) -> Outcome:
-    value, details = useful_share(made(findings.relevance), formula)
-    # By definition, an empty retrieval has precision 0.
-    return _PERCENT.score(100 * (value or 0.0), **details)
+def _precision(_sample: Sample, findings: Findings, formula: Formula) -> Outcome:
+    return chunk_precision(made(findings.relevance), formula, _PERCENT, empty=0.0)
 
 
 def _answer_relevance(sample: Sample, findings: Findings) -> Outcome:
@@ -111,11 +116,11 @@ def _answer_class(sample: Sample, findings: Findings, mode: DontKnow) -> Outcome
     phrase = dont_know_phrase(sample.answer or "", mode)
     if phrase is not None:
         explanation = {"by": mode.value, "phrase": phrase}
-        return _PERCENT.score(0.0, label=DONT_KNOW, explanation=explanation)
+        return _PERCENT.score(0.0, label="DON'T KNOW", explanation=explanation)
     verdict = made(findings.classification)
     explanation = {"by": "judge", "reason": verdict.reason}
     require_sure([verdict.sure], [verdict.reason], explanation)
-    label = CORRECT if verdict.holds else WRONG
+    label = "CORRECT" if verdict.holds else "WRONG"
     return _PERCENT.score(100.0 * verdict.holds, label=label, explanation=explanation)
 
 
@@ -131,23 +136,23 @@ def _is_blank(text: str | None) -> bool:
 _metric = partial(metric, "graphrag")
 
 
-def build(options: MetricOptions) -> tuple[Metric, ...]:
-    formula: _Formula = average_precision if options.graphrag_rank_aware else share
+def build(weights: Mapping[str, float], mode: DontKnow, *, rank_aware: bool) -> tuple[Metric, ...]:
+    formula: Formula = average_precision if rank_aware else share
     precision = _metric("ragas_context_precision", partial(_precision, formula=formula))
-    if options.graphrag_rank_aware:
-        precision = replace(precision, summary=_RANK_AWARE)
+    recall = supported_share("reference", _PERCENT, empty=100.0)
     parts = {
-        "faithfulness": _metric("ragas_faithfulness", _faithfulness),
-        "context_precision": precision,
-        "context_recall": _metric("ragas_context_recall", _context_recall),
+        "faithfulness": _metric(
+            "ragas_faithfulness", supported_share("answer", _PERCENT, empty=100.0)
+        ),
+        "context_precision": replace(precision, summary=_RANK_AWARE) if rank_aware else precision,
+        "context_recall": _metric("ragas_context_recall", recall),
         "answer_relevance": _metric(
             "ragas_answer_relevance", _answer_relevance, _answer_relevance_reads
         ),
     }
-    mode = options.dont_know
     return (
         *parts.values(),
-        _metric("ragas_score", **composite(parts, options.graphrag_weights, _PERCENT)),
+        _metric("ragas_score", **composite(parts, weights, _PERCENT)),
         _metric("factual_accuracy_percentage", _factual_accuracy),
         _metric("semantic_similarity_percentage", _semantic_similarity),
         _metric("bert_score_f1", _bert_score),

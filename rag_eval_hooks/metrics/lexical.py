@@ -67,18 +67,13 @@ def _exact_match(answer: str, reference: str) -> Score:
 def _found(
     answer: str, expected: Sequence[Keyword], also: Container[Keyword] = frozenset()
 ) -> Score:
-    """Return the share of expected items in the answer.
-
-    A note lists the items that the answer states in another form.
-    """
+    """Return the share of expected items that the answer states, or that are in `also`."""
     searched = Searched.of(answer)
-    held = [searched.holds(item) or item in also for item in expected]
-    explanation = {
-        "expected": [str(item) for item in expected],
-        "found": [str(item) for item, there in zip(expected, held, strict=True) if there],
-        "missing": [str(item) for item, there in zip(expected, held, strict=True) if not there],
-    }
-    return UNIT.score(sum(held) / len(held), explanation=explanation)
+    found = [item for item in expected if searched.holds(item) or item in also]
+    missing = [item for item in expected if item not in found]
+    lists = {"expected": expected, "found": found, "missing": missing}
+    explanation = {name: list(map(str, items)) for name, items in lists.items()}
+    return UNIT.score(len(found) / len(expected), explanation=explanation)
 
 
 def _keyword_coverage(answer: str, reference: str) -> Outcome:
@@ -93,11 +88,9 @@ def _number_match(answer: str, reference: str) -> Outcome:
     if not stated:
         return NotScored(Cause.UNDEFINED, "the reference contains no number")
     if len(stated) > _MOST_NUMBERS:
-        return NotScored(
-            Cause.MISSING_INPUT, f"the reference contains more than {_MOST_NUMBERS} numbers"
-        )
-    expected = list(dict.fromkeys(stated))
-    return _found(answer, expected, _said_otherwise(answer, reference))
+        detail = f"the reference contains more than {_MOST_NUMBERS} numbers"
+        return NotScored(Cause.MISSING_INPUT, detail)
+    return _found(answer, list(dict.fromkeys(stated)), _said_otherwise(answer, reference))
 
 
 def _said_otherwise(answer: str, reference: str) -> frozenset[Keyword]:
@@ -132,10 +125,8 @@ def _source_citation(sample: Sample, findings: Findings) -> Outcome:
     text = fold(sample.answer or "")
     found = [name for name, pattern in _INDICATORS.items() if pattern.search(text)]
     missing = [name for name in _INDICATORS if name not in found]
-    return UNIT.score(
-        min(len(found) / _FULL_MARKS, 1.0),
-        explanation={"expected": list(_INDICATORS), "found": found, "missing": missing},
-    )
+    explanation = {"expected": list(_INDICATORS), "found": found, "missing": missing}
+    return UNIT.score(min(len(found) / _FULL_MARKS, 1.0), explanation=explanation)
 
 
 _metric = partial(metric, "lexical")

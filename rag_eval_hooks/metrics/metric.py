@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, Final, TypeVar
 
 from rag_eval_hooks.errors import ConfigError, check_type, nearest
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Unavailable
+from rag_eval_hooks.text.folding import toml_of
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -97,29 +96,27 @@ class AskedMetric(Metric):
 def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotScored]:
     """Return, by metric id, why the sample lacks the metric's input."""
     lacking = Field.lacking(sample)
-    keys = tuple(key for key in sample.metadata if isinstance(key, str))
-    return {
-        metric.id: NotScored(
-            Cause.MISSING_INPUT,
-            "the sample has no "
-            + ", ".join(_with_hint(name.value, keys) for name in sorted(metric.needs & lacking)),
-        )
-        for metric in metrics
-        if not metric.needs.isdisjoint(lacking)
-    }
+    absent = {}
+    for metric in metrics:
+        if fields := metric.needs & lacking:
+            detail = f"the sample has no {', '.join(_told(fields, sample).values())}"
+            absent[metric.id] = NotScored(Cause.MISSING_INPUT, detail)
+    return absent
 
 
 def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
-    """Return whether contexts and answer are missing, with a similar metadata key as a hint.
+    """Return the missing ones of contexts and answer, with a similar metadata key as a hint.
 
-    A field is reported if a metric needs the field, or if a metadata key resembles the field's
-    name.
+    A field is reported if a metric needs the field, or if a metadata key resembles its name.
     """
     needed = {name for metric in metrics for name in metric.needs}
-    keys = tuple(key for key in sample.metadata if isinstance(key, str))
-    lacking = Field.lacking(sample) & {Field.CONTEXTS, Field.ANSWER}
-    told = {name: _with_hint(name.value, keys) for name in sorted(lacking)}
+    told = _told(Field.lacking(sample) & {Field.CONTEXTS, Field.ANSWER}, sample)
     return {name: text for name, text in told.items() if name in needed or text != name}
+
+
+def _told(fields: frozenset[Field], sample: Sample) -> dict[Field, str]:
+    keys = tuple(key for key in sample.metadata if isinstance(key, str))
+    return {name: _with_hint(name.value, keys) for name in sorted(fields)}
 
 
 _SYNONYMS: Final = {
@@ -145,9 +142,7 @@ def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:
     return frozenset(map(kind, given))
 
 
-SUITES: Final[Mapping[str, Any]] = tomllib.loads(
-    files("rag_eval_hooks.metrics").joinpath("suites.toml").read_text("utf-8")
-)
+SUITES: Final[Mapping[str, Any]] = toml_of("suites.toml", __package__)
 
 
 def metric(

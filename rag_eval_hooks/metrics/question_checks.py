@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -23,9 +23,7 @@ from pydantic import (
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.metrics.formulas import share
 from rag_eval_hooks.metrics.metric import Metric
-from rag_eval_hooks.sample import Field as SampleField
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 from rag_eval_hooks.text.folding import fold, tokens
@@ -50,12 +48,8 @@ def _required(holds: Callable[[str], object], expected: str) -> AfterValidator:
 
 _Text: TypeAlias = Annotated[str, _required(str.strip, "text that is not blank")]
 _Words: TypeAlias = Annotated[str, _required(tokens, "words with a letter or digit")]
-_Number: TypeAlias = Annotated[
-    str,
-    _required(
-        lambda text: len(numbers(text)) == 1, "one number, such as '604', '$1,000' or '-0.133%'"
-    ),
-]
+_ONE_NUMBER: Final = "one number, such as '604', '$1,000' or '-0.133%'"
+_Number: TypeAlias = Annotated[str, _required(lambda text: len(numbers(text)) == 1, _ONE_NUMBER)]
 
 
 class _Table(BaseModel):
@@ -78,32 +72,31 @@ class Evidence(_Table):
         return self
 
     def stands_in(self, answer: str) -> bool:
-        searched = Searched.of(answer)
         keywords: list[Keyword] = [*self.words]
         keywords += [number for text in self.numbers for number in numbers(text)]
-        held = any(map(searched.holds, keywords))
+        held = any(map(Searched.of(answer).holds, keywords))
         return held or any(_computes(sign, answer) for sign in self.signs)
 
 
 class _Check(_Table):
     value: ClassVar[str]
     summary: ClassVar[str]
-    needs: ClassVar[frozenset[SampleField]] = frozenset({SampleField.ANSWER})
+    needs: ClassVar[tuple[str, ...]] = ("answer",)
     question_id: Annotated[str, Field(pattern=r"^[\w.-]+$")]
 
     def metric(self) -> Metric:
-        def score(sample: Sample, _findings: Findings) -> Outcome:
-            if sample.question_id != self.question_id:
-                return NotScored(Cause.MISSING_INPUT, "the check is for another question")
-            return self._outcome(sample.answer or "", sample.reference or "")
-
         return Metric(
             id=f"lexical.{self.question_id}.{self.value}",
-            score=score,
-            needs=self.needs,
+            score=self._score,
+            needs=self.needs,  # type: ignore[arg-type]
             summary=self.summary.format(self.question_id),
             source=_SOURCE,
         )
+
+    def _score(self, sample: Sample, _findings: Findings) -> Outcome:
+        if sample.question_id != self.question_id:
+            return NotScored(Cause.MISSING_INPUT, "the check is for another question")
+        return self._outcome(sample.answer or "", sample.reference or "")
 
     def _outcome(self, answer: str, reference: str) -> Outcome:
         raise NotImplementedError
@@ -119,7 +112,7 @@ class ListCheck(_Check):
 
     value = "rules_coverage"
     summary = "Share of the reference's list items that are also items in the answer to {}."
-    needs = frozenset({SampleField.ANSWER, SampleField.REFERENCE})
+    needs = ("answer", "reference")
     kind: Literal["list"]
     patterns: list[re.Pattern[str]] = []
 
@@ -129,10 +122,13 @@ class ListCheck(_Check):
             return NotScored(Cause.UNDEFINED, "the reference lists nothing")
         found = [item for item in expected if item in listed]
         coverage = len(found) / len(expected)
-        counts = {"rules_found": float(len(found)), "total_rules": float(len(expected))}
         return UNIT.score(
             coverage,
-            parts={**counts, "rules_coverage": coverage},
+            parts={
+                "rules_found": float(len(found)),
+                "total_rules": float(len(expected)),
+                "rules_coverage": coverage,
+            },
             explanation={
                 "found": found,
                 "missing": [item for item in expected if item not in listed],
@@ -154,15 +150,25 @@ class ListCheck(_Check):
         return list(dict.fromkeys(found))
 
 
-class FactsCheck(_Check):
-    value = "fact_score"
-    summary = "Share of the expected facts in the answer to {}."
-    kind: Literal["facts"]
+class _FactsCheck(_Check):
     facts: Annotated[dict[str, Evidence], Field(min_length=1)]
 
     def _outcome(self, answer: str, reference: str) -> Outcome:
         held = {name: evidence.stands_in(answer) for name, evidence in self.facts.items()}
-        return _shown(held, fact_score=share(list(held.values())) or 0.0)
+        value = self._value(held)
+        fields = {**held, self.value: value}
+        parts = {name: float(one) for name, one in fields.items()}
+        label = str(value) if isinstance(value, bool) else None
+        return UNIT.score(float(value), label=label, parts=parts, explanation=fields)
+
+    def _value(self, held: Mapping[str, bool]) -> float:
+        return sum(held.values()) / len(held)
+
+
+class FactsCheck(_FactsCheck):
+    value = "fact_score"
+    summary = "Share of the expected facts in the answer to {}."
+    kind: Literal["facts"]
 
 
 class _Correct(_Table):
@@ -170,13 +176,12 @@ class _Correct(_Table):
     lacks: list[_Text] = []
 
 
-class CalculationCheck(_Check):
+class CalculationCheck(_FactsCheck):
     """Checks a calculation's result through facts that a correct answer states or lacks."""
 
     value = "is_correct"
     summary = "Whether the answer to {} has the right result."
     kind: Literal["calculation"]
-    facts: Annotated[dict[str, Evidence], Field(min_length=1)]
     correct: _Correct
 
     @model_validator(mode="after")
@@ -185,26 +190,19 @@ class CalculationCheck(_Check):
             raise ValueError(f"facts in `correct` that are among {', '.join(self.facts)}")
         return self
 
-    def _outcome(self, answer: str, reference: str) -> Outcome:
-        held = {name: evidence.stands_in(answer) for name, evidence in self.facts.items()}
-        correct = all(held[name] for name in self.correct.holds)
-        correct = correct and not any(held[name] for name in self.correct.lacks)
-        return _shown(held, label=str(correct), is_correct=correct)
+    def _value(self, held: Mapping[str, bool]) -> float:
+        lacks = any(held[name] for name in self.correct.lacks)
+        return all(held[name] for name in self.correct.holds) and not lacks
 
 
 Check: TypeAlias = ListCheck | FactsCheck | CalculationCheck
 
 
 def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
-    """Return the checks in a TOML text: one table per `question_id`, with `kind` and further keys.
-
-    `kind = "list"` takes `patterns`. `kind = "facts"` takes a table `facts`, whose values are
-    tables with `words`, `numbers` or `signs`. `kind = "calculation"` takes `facts` and `correct =
-    {holds = [...], lacks = [...]}`.
+    """Return the checks in a TOML text: one table per `question_id`, with `kind` and its keys.
 
     Raises:
-        ConfigError: The text is not TOML, or a value is invalid. The message names the file and the
-            key.
+        ConfigError: The text is not TOML, or a value is invalid, with the file and the key.
     """
     try:
         tables = tomllib.loads(text)
@@ -213,23 +211,19 @@ def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise ConfigError(f"{file}: {name}", table, "a table")
-    rows = [{**table, "question_id": name} for name, table in tables.items()]
-    adapter: TypeAdapter[list[Check]] = TypeAdapter(
-        list[Annotated[Check, Field(discriminator="kind")]]
+    rows = {name: {**table, "question_id": name} for name, table in tables.items()}
+    adapter: TypeAdapter[dict[str, Check]] = TypeAdapter(
+        dict[str, Annotated[Check, Field(discriminator="kind")]]
     )
     try:
-        return tuple(adapter.validate_python(rows))
+        return tuple(adapter.validate_python(rows).values())
     except ValidationError as error:
-        raise _config_error(error.errors(include_url=False)[0], list(tables), file) from None
-
-
-def _config_error(problem: Mapping[str, Any], names: Sequence[str], file: str) -> ConfigError:
+        problem = error.errors(include_url=False)[0]
     # The second part of the path repeats the kind.
-    number, path = problem["loc"][0], problem["loc"][2:]
+    path = ".".join(map(str, (problem["loc"][0], *problem["loc"][2:])))
     cause = problem.get("ctx", {}).get("error")
     wants = f"valid: {problem['msg']}" if cause is None else str(cause)
-    field = ".".join(map(str, [names[number], *path]))
-    return ConfigError(f"{file}: {field}", problem["input"], wants)
+    raise ConfigError(f"{file}: {path}", problem["input"], wants)
 
 
 def _listed(line: str) -> list[str]:
@@ -238,13 +232,6 @@ def _listed(line: str) -> list[str]:
         return []
     name = fold(_ITEM_NAME.split(item)[0]).strip(" .,;:")
     return [name] if name else []
-
-
-def _shown(held: Mapping[str, bool], label: str | None = None, **value: float) -> Outcome:
-    (number,) = value.values()
-    fields = {**held, **value}
-    parts = {name: float(one) for name, one in fields.items()}
-    return UNIT.score(float(number), label=label, parts=parts, explanation=fields)
 
 
 def _computes(sign: str, answer: str) -> bool:

@@ -9,19 +9,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Support, Verdict, made
+from rag_eval_hooks.findings import Finding, Findings, Support, Verdict, made
 from rag_eval_hooks.metrics.formulas import (
     average_precision,
     chunk_numbers,
+    chunk_precision,
     flaws,
     mean_similarity,
-    not_counted,
     require_sure,
-    share,
     supported_share,
     sure_ones,
-    unsure,
-    useful_share,
 )
 from rag_eval_hooks.metrics.metric import Metric, metric
 from rag_eval_hooks.sample import Sample
@@ -45,24 +42,16 @@ def _answer_relevancy(_sample: Sample, findings: Findings) -> Outcome:
     return UNIT.score(value, explanation={"noncommittal": False, "questions": rows})
 
 
-def _faithfulness(_sample: Sample, findings: Findings) -> Outcome:
-    return supported_share(findings, "answer", UNIT)
-
-
-def _context_recall(_sample: Sample, findings: Findings) -> Outcome:
-    return supported_share(findings, "reference", UNIT)
-
-
 def _context_precision(sample: Sample, findings: Findings) -> Outcome:
     if sample.reference is None:
         return _precision_without_reference(sample, findings)
-    return _ranked_precision(made(findings.relevance))
+    return chunk_precision(made(findings.relevance), average_precision, UNIT)
 
 
 def _precision_without_reference(sample: Sample, findings: Findings) -> Outcome:
     if not _relevance_to_answer(sample, findings):
         return _NO_PURPOSE
-    return _ranked_precision(made(findings.relevance_to_answer))
+    return chunk_precision(made(findings.relevance_to_answer), average_precision, UNIT)
 
 
 def _relevance(sample: Sample, findings: Findings) -> frozenset[Finding]:
@@ -76,13 +65,6 @@ def _relevance_to_answer(sample: Sample, _findings: Findings) -> frozenset[Findi
     return frozenset({Finding.RELEVANCE_TO_ANSWER}) if has_purpose else frozenset()
 
 
-def _ranked_precision(relevance: Sequence[ChunkRelevance]) -> Outcome:
-    value, details = useful_share(relevance, average_precision)
-    if value is None:
-        return NotScored(Cause.UNDEFINED, "retrieval found no chunk")
-    return UNIT.score(value, **details)
-
-
 def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
     found = made(findings.entities_found)
     rows = [
@@ -93,10 +75,11 @@ def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
         }
         for entity, verdict in zip(made(findings.entities), found, strict=True)
     ]
-    value = share([verdict.holds for verdict in sure_ones(found, {"entities": rows})])
-    if value is None:
+    if not found:
         return NotScored(Cause.UNDEFINED, "the reference names no entity")
-    return UNIT.score(value, warnings=unsure(found), explanation={"entities": rows})
+    sure, warnings = sure_ones(found, {"entities": rows})
+    value = sum(verdict.holds for verdict in sure) / len(sure)
+    return UNIT.score(value, warnings=warnings, explanation={"entities": rows})
 
 
 def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
@@ -120,12 +103,12 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
     reasons = [support.reason for support in supports if not support.sure]
     reasons += [agreement.reason for agreement in agreements if not agreement.sure]
     is_sure = [kind != _UNSURE for kind in kinds]
-    require_sure(is_sure, reasons, {"claims": rows})
+    unsure = require_sure(is_sure, reasons, {"claims": rows})
     count = sum(is_sure)
     return _ERROR_RATE.score(
         (count - kinds.count(None)) / count,
         parts={kind: kinds.count(kind) / count for kind in _ORIGINS},
-        warnings=(*not_counted(is_sure), *flaws(supports), *flaws(agreements)),
+        warnings=(*unsure, *flaws(supports), *flaws(agreements)),
         explanation={"claims": rows},
     )
 
@@ -133,9 +116,8 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
     """Return the source of a wrong claim, or None if the reference supports the claim.
 
-    The source is `relevant`, `irrelevant`, `unsupported` or `unsure`. If no single chunk supports a
-    claim but several together do, the judge does not say which ones. For such a wrong claim the
-    source is `relevant` if any chunk is relevant.
+    If only several chunks together support a claim, the judge does not say which ones. The source
+    of such a wrong claim is `relevant` if any chunk is relevant.
     """
     if agreement.sure and agreement.holds:
         return None
@@ -154,12 +136,12 @@ _metric = partial(metric, "ragas")
 
 METRICS: tuple[Metric, ...] = (
     _metric("answer_relevancy", _answer_relevancy),
-    _metric("faithfulness", _faithfulness),
+    _metric("faithfulness", supported_share("answer", UNIT)),
     _metric("context_precision", _context_precision, _relevance),
     _metric(
         "context_precision_without_reference", _precision_without_reference, _relevance_to_answer
     ),
-    _metric("context_recall", _context_recall),
+    _metric("context_recall", supported_share("reference", UNIT)),
     _metric("context_entity_recall", _context_entity_recall),
     _metric("noise_sensitivity", _noise_sensitivity),
 )

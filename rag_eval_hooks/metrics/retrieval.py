@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import compress
 
 from rag_eval_hooks.errors import check_count
 from rag_eval_hooks.findings import Findings
@@ -20,28 +22,25 @@ _Measure = Callable[[Sequence[bool], int], float]
 """Computes a value from relevance flags in rank order, and the number of relevant chunks."""
 
 
-def _hit_rate(hits: Sequence[bool], _relevant: int) -> float:
-    return float(any(hits))
-
-
-def _recall(hits: Sequence[bool], relevant: int) -> float:
-    return sum(hits) / relevant
-
-
-def _mrr(hits: Sequence[bool], _relevant: int) -> float:
-    return next((1.0 / rank for rank, hit in enumerate(hits, start=1) if hit), 0.0)
-
-
 def _ndcg(hits: Sequence[bool], relevant: int) -> float:
-    gain = math.fsum(1.0 / math.log2(rank + 1) for rank, hit in enumerate(hits, start=1) if hit)
-    most = min(relevant, len(hits))
-    return gain / math.fsum(1.0 / math.log2(rank + 1) for rank in range(1, most + 1)) if most else 0
+    gains = [1.0 / math.log2(rank + 1) for rank in range(1, len(hits) + 1)]
+    best = math.fsum(gains[:relevant])
+    return math.fsum(compress(gains, hits)) / best if best else 0.0
 
 
 _MEASURES: dict[str, tuple[_Measure, str]] = {
-    "hit_rate": (_hit_rate, "1 if at least one relevant chunk was retrieved, else 0."),
-    "recall": (_recall, "Share of the relevant chunks that were retrieved."),
-    "mrr": (_mrr, "1 divided by the rank of the first relevant chunk, or 0."),
+    "hit_rate": (
+        lambda hits, _: float(any(hits)),
+        "1 if at least one relevant chunk was retrieved, else 0.",
+    ),
+    "recall": (
+        lambda hits, relevant: sum(hits) / relevant,
+        "Share of the relevant chunks that were retrieved.",
+    ),
+    "mrr": (
+        lambda hits, _: 1.0 / (hits.index(True) + 1) if any(hits) else 0.0,
+        "1 divided by the rank of the first relevant chunk, or 0.",
+    ),
     "ndcg": (_ndcg, "Discounted gain of the relevant chunks, divided by the best gain."),
 }
 
@@ -66,7 +65,7 @@ def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
     return tuple(
         Metric(
             id=f"retrieval.{name}{end}",
-            score=_scored(measure, k),
+            score=partial(_score, measure=measure, k=k),
             needs=frozenset({Field.CONTEXTS, Field.REFERENCE_IDS}),
             summary=summary,
             source="Introduction to Information Retrieval, chapter 8",
@@ -75,30 +74,27 @@ def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
     )
 
 
-def _scored(measure: _Measure, k: int | None) -> Callable[[Sample, Findings], Outcome]:
-    def score(sample: Sample, _findings: Findings) -> Outcome:
-        retrieved = [context.id for context in sample.contexts or ()]
-        relevant = frozenset(sample.reference_ids or ())
-        if not relevant:
-            return NotScored(Cause.UNDEFINED, "no chunk is known to be relevant")
-        if None in retrieved:
-            detail = "a chunk has no id; pass contexts=[{'id': ..., 'text': ...}]"
-            return NotScored(Cause.MISSING_INPUT, detail)
-        # A chunk from several searches counts at its first position.
-        ranked = list(dict.fromkeys(retrieved))[:k]
-        if "contexts" in sample.truncated and len(ranked) < (k or math.inf):
-            return NotScored(Cause.UNDEFINED, "limits removed chunks")
-        hits = [one in relevant for one in ranked]
-        return UNIT.score(
-            measure([*hits, *[False] * ((k or 0) - len(hits))], len(relevant)),
-            explanation={
-                "expected": sorted(relevant),
-                "found": [one for one in ranked if one in relevant],
-                "missing": sorted(relevant.difference(ranked)),
-            },
-        )
-
-    return score
+def _score(sample: Sample, _findings: Findings, *, measure: _Measure, k: int | None) -> Outcome:
+    retrieved = [context.id for context in sample.contexts or ()]
+    relevant = frozenset(sample.reference_ids or ())
+    if not relevant:
+        return NotScored(Cause.UNDEFINED, "no chunk is known to be relevant")
+    if None in retrieved:
+        detail = "a chunk has no id; pass contexts=[{'id': ..., 'text': ...}]"
+        return NotScored(Cause.MISSING_INPUT, detail)
+    # A chunk from several searches counts at its first position.
+    ranked = list(dict.fromkeys(retrieved))[:k]
+    if "contexts" in sample.truncated and len(ranked) < (k or math.inf):
+        return NotScored(Cause.UNDEFINED, "limits removed chunks")
+    hits = [one in relevant for one in ranked]
+    return UNIT.score(
+        measure([*hits, *[False] * ((k or 0) - len(hits))], len(relevant)),
+        explanation={
+            "expected": sorted(relevant),
+            "found": [one for one in ranked if one in relevant],
+            "missing": sorted(relevant.difference(ranked)),
+        },
+    )
 
 
 METRICS = retrieval_metrics()

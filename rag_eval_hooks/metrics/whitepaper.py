@@ -8,6 +8,7 @@ Source: RAG Answer Evaluation Framework.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -20,11 +21,9 @@ from rag_eval_hooks.metrics.formulas import (
     claims_of,
     supported_share,
     sure_ones,
-    unsure,
     within,
 )
 from rag_eval_hooks.metrics.metric import Metric, metric
-from rag_eval_hooks.metrics.metric_options import MetricOptions
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
 
@@ -74,7 +73,7 @@ def _faithfulness(sample: Sample, findings: Findings) -> Outcome:
         return _UNVERIFIED
     if _both_indistinct(sample, findings):
         return _rated(findings.attitude, "attitude")
-    return _supported(findings, "answer")
+    return supported_share("answer", _FIVE, raw=True)(sample, findings)
 
 
 def _faithfulness_reads(sample: Sample, findings: Findings) -> _Kinds:
@@ -97,32 +96,28 @@ def _compared(sample: Sample, findings: Findings) -> Whose | None:
 def _recall(sample: Sample, findings: Findings) -> Outcome:
     if not sample.contexts:
         return _UNVERIFIED
-    whose = _compared(sample, findings)
-    return _NOTHING_TO_COMPARE if whose is None else _supported(findings, whose)
-
-
-def _supported(findings: Findings, whose: Whose) -> Outcome:
-    return supported_share(findings, whose, _FIVE, raw=True, by={"by": f"claims of the {whose}"})
+    if (whose := _compared(sample, findings)) is None:
+        return _NOTHING_TO_COMPARE
+    return supported_share(whose, _FIVE, raw=True)(sample, findings)
 
 
 def _precision(sample: Sample, findings: Findings) -> Outcome:
     if not sample.contexts:
         return NotScored(Cause.UNDEFINED, "there is no context")
-    whose = _compared(sample, findings)
-    if whose is None:
+    if (whose := _compared(sample, findings)) is None:
         return _NOTHING_TO_COMPARE
     claims, support = claims_of(findings, whose)
     if not claims:
         return NotScored(Cause.UNDEFINED, f"the {whose} makes no claim")
     rows = claim_rows(claims, support)
-    counted = sure_ones(support, {"claims": rows})
+    counted, unsure = sure_ones(support, {"claims": rows})
     used = [any(flags) for flags in zip(*(found.by_chunk for found in counted), strict=True)]
     raw = sum(used) / len(used)
     together = any(found.together and not any(found.by_chunk) for found in counted)
     return _FIVE.score(
         1.0 + 4.0 * raw,
         parts={"raw": raw},
-        warnings=(*((_TOGETHER,) if together else ()), *unsure(support)),
+        warnings=(*((_TOGETHER,) if together else ()), *unsure),
         explanation={
             "by": f"claims of the {whose}",
             "used": chunk_numbers(used),
@@ -143,20 +138,18 @@ def _chunks_reads(sample: Sample, findings: Findings) -> _Kinds:
     return _STANCE | (_REFERENCE_SUPPORT if has_reference else frozenset())
 
 
-def _relevance(_sample: Sample, findings: Findings) -> Outcome:
-    return _rated(findings.alignment, "rubric")
-
-
 _metric = partial(metric, "whitepaper")
 _PARTS: Final = {
     "correctness": _metric("correctness", _correctness, _correctness_reads),
     "faithfulness": _metric("faithfulness", _faithfulness, _faithfulness_reads),
     "precision": _metric("precision", _precision, _chunks_reads),
     "recall": _metric("recall", _recall, _chunks_reads),
-    "relevance": _metric("relevance", _relevance),
+    "relevance": _metric(
+        "relevance", lambda _sample, findings: _rated(findings.alignment, "rubric")
+    ),
 }
 
 
-def build(options: MetricOptions) -> tuple[Metric, ...]:
-    mean = composite(_PARTS, options.whitepaper_weights, _FIVE)
+def build(weights: Mapping[str, float]) -> tuple[Metric, ...]:
+    mean = composite(_PARTS, weights, _FIVE)
     return (*_PARTS.values(), _metric("weighted_score", **mean))

@@ -13,8 +13,7 @@ from typing import Final, TypeAlias
 
 from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.errors import ConfigError, check_type
-from rag_eval_hooks.metrics import build
-from rag_eval_hooks.metrics.metric_options import MetricOptions
+from rag_eval_hooks.metrics import MetricOptions, build
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import (
     LEAST_LABELS,

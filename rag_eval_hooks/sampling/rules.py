@@ -17,8 +17,7 @@ from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.metrics import AskedMetric, Metric
-from rag_eval_hooks.metrics.example import example
+from rag_eval_hooks.metrics import AskedMetric, Metric, example
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.text.refusals import refusal

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks.cli.main import main
-from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.metrics.example import example
+from rag_eval_hooks.metrics import ALL_METRICS, example
 from tests.support.command_line import run_command
 from tests.support.scripts import environment
 

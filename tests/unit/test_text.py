@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.metrics.metric_options import DontKnow, dont_know_phrase
+from rag_eval_hooks.metrics.graphrag import DontKnow, dont_know_phrase
 from rag_eval_hooks.text.folding import fold, squash, stem, tokens
 from rag_eval_hooks.text.key_terms import Searched, entities, keywords
 from rag_eval_hooks.text.measures import Number, numbers
