@@ -218,11 +218,10 @@ class RagEvalConfig(BaseSettings):
     )
     spans: Literal["auto", "all", "sampled", "root", "none"] = setting(
         "auto",
-        "Request spans to write. `auto`: all, unless another instrumentor already writes a span "
-        "for the whole request. Then its span takes the scores, and rag-eval-hooks writes none, or "
-        "only the RAG span if the other span cannot take them. `all`: all. `sampled`: like `auto`, "
-        "but none for a request that is sampled out at its start. `root`: only the RAG span. "
-        "`none`: none.",
+        "Request spans to write. `auto`: all spans, or fewer if another instrumentor is active. "
+        "See [other instrumentors](telemetry.md#other-instrumentors). `all`: all spans. `sampled`: "
+        "like `auto`, but no span for a request that is sampled out at its start. `root`: only the "
+        "RAG span. `none`: no span.",
     )
     evaluation_span: Literal["late", "child", "trace", "off"] = setting(
         "late",
@@ -255,7 +254,7 @@ class RagEvalConfig(BaseSettings):
     spool: Path = setting(
         None,
         "Folder that stores samples and scores until delivery. Processes on one machine may share "
-        "it. See [production](production.md).",
+        "the folder. See [durability](durability.md).",
         "a folder, or the path of a new folder inside an existing folder",
     )
     redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE] = setting(
