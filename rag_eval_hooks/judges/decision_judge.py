@@ -37,7 +37,7 @@ from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import SPECS, Ask, Reading, Unit
 from rag_eval_hooks.prompts.elements import AgreementElement, GEvalElement, View, content_of
 from rag_eval_hooks.prompts.prompt import data_block, numbered, sealed
-from rag_eval_hooks.prompts.specs import DECIDING, DECISIONS_VERSION
+from rag_eval_hooks.prompts.specs import WORDING
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.text.folding import collapse_runs
@@ -80,7 +80,7 @@ class DecisionJudge(ModelJudge):
             name.
     """
 
-    version = DECISIONS_VERSION
+    version: str = WORDING["decisions_version"]
     one_call = True
     makes = _DECIDED | _BY_RULES
     not_made = NotScored(Cause.MISSING_INPUT, "a decision model generates no text")
@@ -137,7 +137,7 @@ class DecisionJudge(ModelJudge):
         """Send one request, and return whether the model found it too long."""
         asked = [question for _, _, some in items for question in some]
         text = sealed(state, self._secret)
-        complete = partial(self._model.complete, DECIDING, text, asked)
+        complete = partial(self._model.complete, WORDING["deciding"], text, asked)
         charged = [*{answers.ask.kind: answers for answers, _, _ in items}.values()]
         identity = (self.version, state, asked)
         reading = await self._request(identity, complete, partial(self._read, items), charged)

@@ -27,15 +27,7 @@ from rag_eval_hooks.prompts.prompt import (
     reply_json,
     schema_of,
 )
-from rag_eval_hooks.prompts.specs import (
-    ELSEWHERE,
-    LEADS,
-    PROMPTS_VERSION,
-    SPECS,
-    SYSTEM_TEXTS,
-    Spec,
-    Unit,
-)
+from rag_eval_hooks.prompts.specs import PROMPTS_VERSION, SPECS, SYSTEM_TEXTS, WORDING, Spec, Unit
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.text.sentences import sentences
@@ -67,8 +59,7 @@ class Ask:
 
     Keys name the items. Sentences and chunks are numbered from 1. `a1`, `a2` name claims of the
     answer, `r1` of the reference, and `e1` entities. Texts have their own name. A list or a rating
-    is one item, because parts have no meaning. A rating by two templates has one item per template,
-    and a prompt uses one template.
+    is one item. A rating by two templates has one item per template, and a prompt uses one.
 
     The prompt contains only the chunks numbered in `shown`.
     """
@@ -124,35 +115,31 @@ class Ask:
 
     def prompt(self, keys: Sequence[str], problems: Sequence[str] = ()) -> Prompt:
         kind, spec = self.kind, self.spec
-        contexts = ""
-        if self.has_contexts:
-            # The shared part comes first in every prompt with contexts.
-            contexts = data_block({"question": self.sample.question, "chunks": self.chunks()})
-        document = self._document(keys)
-        lines = [contexts] if contexts else []
-        lines += [data_block(document)] if document else []
-        lines += ["", LEADS[spec.call], f"- {kind.value}: {self._instruction(keys)}"]
+        # The contexts come first in every prompt, so that the prompts share a prefix.
+        blocks = [{"question": self.sample.question, "chunks": self.chunks()}]
+        documents = [*(blocks if self.has_contexts else ()), self._document(keys)]
+        lines = [data_block(document) for document in documents if document]
+        lines += ["", WORDING["leads"][spec.call], f"- {kind.value}: {self._instruction(keys)}"]
         if len(keys) < len(self.items()) and spec.unit is not Unit.TEMPLATE:
             lines.append(f"- {kind.value}: only for {', '.join(keys)}.")
         if problems:
             listed = "; ".join(problems[:_MOST_PROBLEMS])
             again = "Give all that is asked for above."
             lines += ["", f"Your last reply could not be used: {listed}. {again}"]
-        model = _reply_model(_WITH_CONTEXTS if contexts else (kind,))
-        example = example_of(schema_of(_reply_model((kind,))))
-        name = "verdicts" if contexts else spec.call.value
-        system = SYSTEM_TEXTS[spec.system]
-        user = "\n".join(lines)
-        return Prompt(system, user, name, model, example, len(contexts), PROMPTS_VERSION)
+        return Prompt(
+            system=SYSTEM_TEXTS[spec.system],
+            user="\n".join(lines),
+            name="verdicts" if self.has_contexts else spec.call.value,
+            model=_reply_model(_WITH_CONTEXTS if self.has_contexts else (kind,)),
+            example=example_of(schema_of(_reply_model((kind,)))),
+            version=PROMPTS_VERSION,
+        )
 
     def read(self, keys: Sequence[str], reply: str) -> Reading:
         """Return the valid values by item. Invalid items are omitted.
 
         The last JSON object of a reply is the answer. If an earlier object, such as a draft or a
         quote, differs in an item, the judge is asked about the item again.
-
-        Raises:
-            ReplyError: The reply contains no JSON object.
         """
         objects, cut = reply_json(reply, self.kind.value)
         drafts = [one for one in objects if self.kind in one] or objects[-1:]
@@ -160,8 +147,8 @@ class Ask:
         found = {key: _unless_differing(key, last, earlier) for key in keys}
         values = {key: one for key, one in found.items() if not isinstance(one, ReplyError)}
         problems = [str(one) for one in found.values() if isinstance(one, ReplyError)]
-        flaws = {key: getattr(one, "warning", "") for key, one in values.items()}
-        problems += [f"{key}: {flaw}" for key, flaw in flaws.items() if flaw]
+        flaws = ((key, getattr(one, "warning", "")) for key, one in values.items())
+        problems += [f"{key}: {flaw}" for key, flaw in flaws if flaw]
         listed = tuple(f"{self.kind.value}: {one}" for one in dict.fromkeys(problems))
         return Reading(values, ("it was cut off",) if cut else listed, cut)
 
@@ -194,28 +181,28 @@ class Ask:
                 return dict.fromkeys(keys, content_of(self.spec.element, group, view))
             if not isinstance(group, list):
                 raise ReplyError("it is missing or not a list")
-            named: dict[str, list[Any]] = {key: [] for key in keys}
+            named: _Group = {}
             for element in group:
                 if isinstance(element, Mapping) and id_key in element:
                     name = number_of(element[id_key])
-                    if isinstance(name, bool) or str(name) not in named:
+                    if isinstance(name, bool) or str(name) not in keys:
                         raise SpoiledGroupError("it has an id or number that was not asked for")
-                    if named[str(name)]:
+                    if str(name) in named:
                         raise SpoiledGroupError(f"{name} stands twice")
-                    named[str(name)].append(element)
-            return {name: self._one(name, elements, view) for name, elements in named.items()}
+                    named[str(name)] = element
+            return {key: self._one(key, named, view) for key in keys}
         except ReplyError as error:
             return dict.fromkeys(keys, error)
 
-    def _one(self, name: str, elements: list[Any], view: View) -> Any:
-        if not elements:
-            return ReplyError(f"{name} is missing")
+    def _one(self, key: str, named: _Group, view: View) -> Any:
+        if key not in named:
+            return ReplyError(f"{key} is missing")
         try:
-            return content_of(self.spec.element, elements[0], view)
+            return content_of(self.spec.element, named[key], view)
         except SpoiledGroupError:
             raise
         except ReplyError as error:
-            return ReplyError(f"{name}: {error}")
+            return ReplyError(f"{key}: {error}")
 
     def _text(self, name: Field) -> str | None:
         text: str | None = getattr(self.sample, name)
@@ -253,7 +240,7 @@ class Ask:
         if spec.unit is Unit.CHUNK:
             return self._purposed(text)
         is_partial = self.is_partial and spec.element is SupportElement
-        return f"{text} {ELSEWHERE}" if is_partial else text
+        return f"{text} {WORDING['elsewhere']}" if is_partial else text
 
     def _purposed(self, text: str) -> str:
         seen = [name.value for name in self.spec.shows[2:] if self._text(name) is not None]

@@ -109,11 +109,7 @@ class View:
         return {number: _plain(text) for number, text in self.texts.items()}
 
     def quoted(self, quote: str) -> frozenset[int]:
-        """Return the numbers of the texts that contain at least one part of the quote.
-
-        The result is empty if no text contains some part. Case, accents, white space, quotation
-        marks and Markdown make no difference.
-        """
+        """Return the numbers of texts with a part of the quote, if each part is in some text."""
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
         holding = [{n for n, text in self._plain.items() if part in text} for part in parts]
         return frozenset[int]().union(*holding) if all(holding) else frozenset()
@@ -133,11 +129,6 @@ class ReplyElement(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_closed)
 
     def content(self, view: View) -> Any:
-        """Return the element's value for its item.
-
-        Raises:
-            ReplyError: The element contradicts itself.
-        """
         raise NotImplementedError
 
     @staticmethod
@@ -193,10 +184,7 @@ class QuestionList(EntityList):
 
 
 class AgreementElement(ReplyElement):
-    """Verdict on a claim by another text.
-
-    The model writes quote, reason and verdict in this order.
-    """
+    """Verdict on a claim by another text. The fields have the order of writing."""
 
     id: str
     quote: OptionalText = ""
@@ -208,11 +196,10 @@ class AgreementElement(ReplyElement):
         return Verdict(self.verdict == "supported", self.reason, warning=flaw)
 
     def _flaw(self, quoted: frozenset[int]) -> str:
-        if is_empty(self.quote):
-            if self.verdict != "not_stated":
-                return NO_QUOTE
-        elif not quoted:
+        if not quoted and not is_empty(self.quote):
             return NOT_QUOTED
+        if is_empty(self.quote) and self.verdict != "not_stated":
+            return NO_QUOTE
         return NO_REASON if is_empty(self.reason) else ""
 
 
@@ -317,21 +304,21 @@ class GEvalElement(ReplyElement):
         return GEval(**{name: one.score for name, one in criteria}, reason="; ".join(reasons))
 
 
-@lru_cache(maxsize=64)
-def _adapter(model: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(model)
+_adapter: Final = lru_cache(maxsize=64)(TypeAdapter)
 
 
-def parse(model: Any, value: Any) -> Any:
-    """Validate a value by a model or an annotated type.
+def content_of(model: Any, value: Any, view: View) -> Any:
+    """Validate a value by a model or an annotated type, and return its content.
 
     Raises:
         ReplyError: The value is invalid. The message names the fields, not their contents.
     """
     try:
-        return _adapter(model).validate_python(value, strict=True)
+        element: Any = _adapter(model).validate_python(value, strict=True)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
+    else:
+        return element.content(view) if isinstance(element, ReplyElement) else element
     if not isinstance(model, type):
         raise ReplyError(f"{found[0]['msg'].lower()}, as a number")
     if any(misfit["type"] == "extra_forbidden" for misfit in found):
@@ -339,8 +326,3 @@ def parse(model: Any, value: Any) -> Any:
     names = {str((*misfit["loc"], "it")[0]) for misfit in found}
     wrong = "missing, of the wrong type or out of range"
     raise ReplyError(f"{', '.join(sorted(names))} {wrong}")
-
-
-def content_of(model: Any, value: Any, view: View) -> Any:
-    element = parse(model, value)
-    return element.content(view) if isinstance(element, ReplyElement) else element

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NoReturn
@@ -42,7 +43,7 @@ class Prompt:
     """A question to a language model.
 
     The system text is the same for all samples. All prompts with contexts have the same reply
-    `model` and `name`, so that they share a prefix: the first `shared` characters of the user text.
+    `model` and `name`, and their user texts start with the contexts, so that they share a prefix.
     `example` has placeholders for the requested values.
     """
 
@@ -51,13 +52,7 @@ class Prompt:
     name: str
     model: type[BaseModel]
     example: Mapping[str, Any]
-    shared: int = 0
     version: str = ""
-
-    @property
-    def prefix(self) -> str | None:
-        """Start that all prompts about the same contexts share, or None without contexts."""
-        return f"{self.system}\n{self.user[: self.shared]}" if self.shared else None
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -73,34 +68,27 @@ class Prompt:
         return f"{self.user}\n\nThe reply has this shape: {_dumped(self.example)}"
 
     def sealed(self, secret: bytes) -> Prompt:
-        """Return the prompt with delimiters that are unpredictable without the secret.
-
-        Under one secret, equal data have equal delimiters, so that prompts about one sample still
-        share their prefix. The data stay unchanged, because `data_block` has already escaped
-        delimiters.
-        """
+        """Return the prompt with delimiters that are unpredictable without the secret."""
         return replace(self, user=sealed(self.user, secret))
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Replace the delimiters' token by a token that the secret keys."""
+    """Key the delimiters' tokens with a secret. Equal data keep equal delimiters."""
+    return _DELIMITER.sub(lambda match: f"<{match[1]}data {_token(match[2], secret)}>", text)
 
-    def seal(match: re.Match[str]) -> str:
-        token = hashlib.blake2b(match[2].encode(), key=secret, digest_size=6).hexdigest()
-        return f"<{match[1]}data {token}>"
 
-    return _DELIMITER.sub(seal, text)
+def _token(text: str, key: bytes = b"") -> str:
+    return hashlib.blake2b(text.encode(), key=key, digest_size=6).hexdigest()
 
 
 def data_block(document: Mapping[str, Any]) -> str:
     """Quote untrusted texts as one JSON document between delimiters that they cannot contain.
 
-    The delimiters' token is a hash of the document, keyed with a secret by `Prompt.sealed`. In the
-    document, brackets that resemble delimiters and invisible characters become JSON escapes. Lone
-    surrogates become question marks, because no request can carry them.
+    Brackets that resemble delimiters and invisible characters become JSON escapes. Lone surrogates
+    become question marks, because no request can carry them.
     """
     text = _FOREIGN.sub(_escape, encodable(_dumped(document)))
-    token = hashlib.blake2b(text.encode("utf-8"), digest_size=6).hexdigest()
+    token = _token(text)
     return f"<data {token}>\n{text}\n</data {token}>"
 
 
@@ -122,12 +110,11 @@ def is_empty(text: str) -> bool:
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(_schema(model))
-    return schema
+    return deepcopy(_schema(model))
 
 
 @lru_cache(maxsize=256)
-def _schema(model: type[BaseModel]) -> str:
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
     schema = model.model_json_schema()
     definitions = schema.get("$defs", {})
 
@@ -143,7 +130,7 @@ def _schema(model: type[BaseModel]) -> str:
             kept["properties"] = {key: inlined(one) for key, one in node["properties"].items()}
         return kept
 
-    return _dumped(inlined(schema))
+    return inlined(schema)
 
 
 def example_of(schema: Mapping[str, Any]) -> Any:
@@ -174,10 +161,6 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
 
     Thoughts, prose and fences are ignored. A truncated object keeps its complete elements. No
     nested object may start with the key `name`.
-
-    Raises:
-        ReplyError: The text has no object. Or an object is malformed, repeats a key, has NaN or
-            infinity or a number of hundreds of digits, or contains another reply.
     """
     text = _without_thoughts(text)
     objects: list[dict[str, Any]] = []
@@ -189,8 +172,9 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
             continue
         at, whole = _extent(text, match.start())
         value = _decoded(whole)
-        if at is None or name in value:
-            _refuse_second(text[match.start() + 1 : at], name)
+        inner = text[match.start() + 1 : at]
+        if (at is None or name in value) and name in _FIRST_KEY.findall(inner):
+            raise ReplyError("it was broken off and started again")
         objects.append(value)
         if at is None:
             return objects, True
@@ -208,10 +192,7 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return the end and the text of an object.
-
-    A truncated object has no end. Its text is closed after the last complete element.
-    """
+    """Return the end and the text of an object. A truncated one ends at its last whole element."""
     open_marks: list[str] = []
     complete = "{}"
     for match in _STRUCTURE.finditer(text, start):
@@ -235,12 +216,6 @@ def _decoded(text: str) -> dict[str, Any]:
     except (json.JSONDecodeError, RecursionError):
         raise ReplyError("its JSON is malformed") from None
     return value
-
-
-def _refuse_second(text: str, name: str) -> None:
-    """Reject an object inside which the model started the object again."""
-    if name in _FIRST_KEY.findall(text):
-        raise ReplyError("it was broken off and started again")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

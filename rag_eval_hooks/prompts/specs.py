@@ -14,21 +14,14 @@ from rag_eval_hooks.prompts import elements
 from rag_eval_hooks.sample import Field
 from rag_eval_hooks.text.folding import toml_of
 
-_WORDING: Final[Mapping[str, Any]] = toml_of("wording.toml", __package__)
-_COMMON: Final = _WORDING["system"]["common"]
-
-PROMPTS_VERSION: Final[str] = _WORDING["version"]
+WORDING: Final[Mapping[str, Any]] = toml_of("wording.toml", __package__)
+PROMPTS_VERSION: Final[str] = WORDING["version"]
 """Version of the wording. Scores of different versions are not comparable."""
-DECISIONS_VERSION: Final[str] = _WORDING["decisions_version"]
-DECIDING: Final[str] = _WORDING["deciding"]
-"""System text of a decision model."""
 SYSTEM_TEXTS: Final[Mapping[str, str]] = {
-    name: f"{_COMMON}\n\n{text}" for name, text in _WORDING["system"].items() if name != "common"
+    name: f"{WORDING['system']['common']}\n\n{text}"
+    for name, text in WORDING["system"].items()
+    if name != "common"
 }
-LEADS: Final[Mapping[str, str]] = _WORDING["leads"]
-"""First line of the task, by call."""
-ELSEWHERE: Final[str] = _WORDING["elsewhere"]
-"""Instruction for a prompt that shows only some of the chunks."""
 
 
 class Call(StrEnum):
@@ -79,10 +72,7 @@ class Spec:
 
     @property
     def needs(self) -> frozenset[Field]:
-        """Fields that the sample must have.
-
-        Without any of these fields, the finding is `missing_input`.
-        """
+        """Fields without which the finding is `missing_input`."""
         return frozenset(self.shows) - self.optional - {Field.QUESTION}
 
     @property
@@ -101,12 +91,9 @@ class Spec:
 
 
 SPECS: Final[Mapping[Finding, Spec]] = {
-    Finding(name): Spec(**row) for name, row in _WORDING["findings"].items()
+    Finding(name): Spec(**row) for name, row in WORDING["findings"].items()
 }
-"""Definitions in the order of the calls.
-
-Short replies about the contexts come first. The prompt cache then serves the other calls.
-"""
+"""Definitions in the order of the calls. Short replies fill the prompt cache for the others."""
 
 ABOUT: Final[Mapping[Finding, Finding]] = {
     Finding.QUESTION_SIMILARITY: Finding.QUESTIONS,

@@ -39,7 +39,7 @@ def test_all_prompts_with_contexts_share_a_beginning() -> None:
     for kind in WITH_CONTEXTS:
         for prompt in prompts_of(kind):
             assert (prompt.schema, prompt.name) == (first.schema, first.name), kind
-            assert prompt.prefix == first.prefix == f"{SYSTEM_TEXTS['judging']}\n{shared}"
+            assert prompt.system == SYSTEM_TEXTS["judging"], kind
             assert prompt.user.startswith(shared), kind
 
 
