@@ -25,13 +25,14 @@ _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 
 @runtime_checkable
 class Judge(Protocol):
-    """Makes findings about samples. Runs only in the evaluator's event loop.
+    """Makes findings about samples.
 
-    `name` is kind and model, as shown on scores. Scores of different `version` are not comparable.
+    All calls run in the evaluator's event loop. `name` is the kind and model that scores show.
+    Scores of different `version` are not comparable.
 
-    Two flags are optional. `screening = True` marks a judge that only suggests samples to review,
-    like the heuristic judge. `one_call = True` marks a judge that finds claims and entities without
-    a request. Then the first `make` asks only for claims and entities, and the second for the rest.
+    Two flags are optional. `screening = True` marks a judge that only suggests samples to review.
+    `one_call = True` marks a judge that finds claims and entities without a request. Then the
+    first `make` asks only for claims and entities. The second `make` asks for all other findings.
     """
 
     @property
@@ -44,11 +45,12 @@ class Judge(Protocol):
     def version(self) -> str: ...
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings about a sample. The evaluator makes at most three calls per sample.
+        """Make findings about a sample.
 
-        The first call asks for claims, entities, and findings that need no other finding. The
-        second call asks for verdicts on the claims and entities in `known`, the findings so far. A
-        third call asks for findings that a metric needs after it saw the verdicts.
+        The evaluator calls `make` at most three times per sample. The first call asks for claims,
+        entities, and findings that need no other finding. The second call asks for verdicts on the
+        claims and entities in `known`, the findings so far. The third call asks for findings that a
+        metric requests after it read the verdicts.
 
         Returns:
             Each requested finding, or a `NotScored` with the cause. A list of verdicts has one
@@ -60,19 +62,23 @@ class Judge(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Release connections and models. Called once at shutdown."""
+        """Release connections and models. The evaluator calls `aclose` once at shutdown."""
         ...
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Converts texts to vectors. The cosine of two vectors is the texts' similarity."""
+    """Converts texts to vectors. Similarity is the cosine of two vectors."""
 
     @property
     def name(self) -> str: ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, in order, all of the same length, or raise `JudgeError`."""
+        """Return one vector per text, in order. All vectors have the same length.
+
+        Raises:
+            JudgeError: The embedder failed.
+        """
         ...
 
     async def aclose(self) -> None: ...
@@ -86,7 +92,11 @@ class TokenScorer(Protocol):
     def name(self) -> str: ...
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
-        """Return precision, recall and F1 of a candidate, or raise `JudgeError`."""
+        """Return precision, recall and F1 of a candidate.
+
+        Raises:
+            JudgeError: The scorer failed.
+        """
         ...
 
     async def aclose(self) -> None: ...
@@ -152,7 +162,9 @@ def _has_minilm() -> bool:
 
     if isinstance(try_to_load_from_cache(_MINILM, "modules.json"), str):
         return True
-    _logger.info("%s is not on disk. To use it, set embedder to its name or path.", _MINILM)
+    _logger.info(
+        "The model %s is not on disk. To use it, set embedder to its name or path.", _MINILM
+    )
     return False
 
 
@@ -162,7 +174,7 @@ def _endpoint(config: RagEvalConfig, name: str, model: str) -> dict[str, Any]:
     address, key = config.judge_base_url, config.judge_api_key
     if name == "azure":
         if address is None:
-            wants = "the resource's address (RAG_EVAL_JUDGE_BASE_URL or AZURE_OPENAI_ENDPOINT)"
+            wants = "the Azure endpoint's URL (RAG_EVAL_JUDGE_BASE_URL or AZURE_OPENAI_ENDPOINT)"
             raise ConfigError("judge_base_url", None, wants)
         address = f"{address.rstrip('/').removesuffix('/openai/v1')}/openai/v1"
     elif name == "ollama":
@@ -171,7 +183,7 @@ def _endpoint(config: RagEvalConfig, name: str, model: str) -> dict[str, Any]:
         address = model
     if key is None and address is None:
         variable = "TYPESAFE_API_KEY" if name == "systemone" else "OPENAI_API_KEY"
-        wants = f"a key (RAG_EVAL_JUDGE_API_KEY or {variable}), or judge_base_url without one"
+        wants = f"a key (set RAG_EVAL_JUDGE_API_KEY or {variable}), unless judge_base_url is set"
         raise ConfigError("judge_api_key", None, wants)
     return {
         "base_url": address,

@@ -1,4 +1,4 @@
-"""Calibrates a judge's probabilities with human labels, and measures the judge's agreement."""
+"""Calibrates a judge's probabilities with human labels, and measures their agreement."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ class Calibration:
         return _sigmoid(self.slope * log_odds(probability) + self.intercept)
 
     def judged(self, support: Support) -> Support:
-        """Return a verdict by the cut and the new probability. A contradiction stays."""
         if support.probability is None:
             return support
         probability = self.apply(support.probability)
@@ -51,7 +50,7 @@ class Calibration:
             by_chunk=(False,) * len(support.by_chunk),
             together=holds,
             verdict=ClaimVerdict.SUPPORTED if holds else ClaimVerdict.NOT_STATED,
-            reason=f"{support.reason}; calibrated probability {probability:.2f}",
+            reason=f"{support.reason}; the calibrated probability is {probability:.2f}",
             probability=probability,
         )
 
@@ -80,8 +79,8 @@ class Agreement:
     """Measures how well probabilities agree with human labels.
 
     `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982). `cut` maximizes
-    the balanced accuracy. `curve` lists mean probability, share of true labels, and size for each
-    bin.
+    the balanced accuracy. `curve` has one bin per row: mean probability, fraction of true labels,
+    and number of labels.
     """
 
     labels: int
@@ -95,11 +94,10 @@ class Agreement:
 
 
 def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreement:
-    """Measure the agreement. The labels must include true and false."""
     pairs = sorted(zip(probabilities, labels, strict=True))
     positives, negatives = ([p for p, label in pairs if label is kind] for kind in (True, False))
     if not positives or not negatives:
-        raise ValueError("The labels must include both true and false.")
+        raise ValueError("The labels must include both true and false labels.")
 
     def accuracy(cut: float) -> float:
         hits = 1 - bisect_left(positives, cut) / len(positives)
@@ -131,7 +129,7 @@ def _auroc_error(auroc: float, positives: int, negatives: int) -> float:
 
 
 def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibration:
-    """Fit slope and intercept by Newton's method, and choose the cut by balanced accuracy."""
+    """Fit slope and intercept by Newton's method. Choose the cut by balanced accuracy."""
     odds = [log_odds(p) for p in probabilities]
     slope, intercept = 1.0, 0.0
     for _ in range(_STEPS):
@@ -144,10 +142,10 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
             by_slope, by_intercept = by_slope + miss * x, by_intercept + miss
         size = a * d - b * b
         steps = (d * by_slope - b * by_intercept) / size, (a * by_intercept - b * by_slope) / size
-        # Far from the optimum a full step can overshoot.
+        # A full step can overshoot far from the optimum.
         part = min(1.0, 1.0 / max(math.hypot(*steps), _EDGE))
         slope, intercept = slope - part * steps[0], intercept - part * steps[1]
-    # A judge that ranks the wrong way is rejected by its AUROC, not inverted.
+    # An AUROC below 0.5 rejects the judge. A negative slope would hide that failure.
     raw = Calibration(slope=max(slope, 0.01), intercept=intercept)
     cut = agreement([raw.apply(p) for p in probabilities], labels).cut
     return replace(raw, cut=cut, labels=len(labels))

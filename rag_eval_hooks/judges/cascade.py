@@ -1,4 +1,4 @@
-"""`Cascade`: a cheap judge first, then a second judge for unsure verdicts."""
+"""`Cascade`: asks a cheap judge first, and a second judge about unsure verdicts."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 
 _logger = logging.getLogger("rag_eval_hooks")
 
-Positions: TypeAlias = dict[Finding, list[int]]  # items for the second judge; none means all
+Positions: TypeAlias = dict[Finding, list[int]]  # items for the second judge; None means all items
 
 
 class Cascade:
-    """Asks a cheap judge first, and an LLM only where the first judge is unsure.
+    """Asks a cheap judge first, and a second judge where the first judge is unsure.
 
-    The second judge receives unsure verdicts, verdicts with a warning, and a random fraction of the
-    sure verdicts, which measures how often the two judges agree. It makes every finding that the
-    first judge cannot make. If the second judge fails, only its items lack a verdict.
+    The second judge receives unsure verdicts and verdicts with a warning. It also receives a random
+    fraction of the sure verdicts, to measure how often the two judges agree. The second judge makes
+    all findings that the first judge cannot make. If the second judge fails, only its own items
+    have no verdict.
 
-    `Support.judge` names the judge of each verdict. To estimate the agreement, weight verdicts by
-    the inverse of `Support.sent_on`, the probability that the cascade asked the second judge.
+    `Support.judge` names the judge of each verdict. To estimate the agreement, weight each verdict
+    by 1 / `Support.sent_on`, the probability that the cascade asked the second judge.
 
     Example:
         ```python
@@ -44,7 +45,7 @@ class Cascade:
         first: A fast, cheap judge, or its name as in the setting `judge`.
         second: A better judge, or its name. Its verdict replaces the first judge's verdict.
         floor: Probability in [0, 1] of asking the second judge about a sure verdict. A hash of
-            question and item decides, so that equal samples get equal verdicts.
+            question and item decides. Equal samples therefore get equal verdicts.
     """
 
     annotator_kind = AnnotatorKind.LLM
@@ -63,13 +64,11 @@ class Cascade:
         self._floor = float(floor)
 
     def resolved(self, choose: Callable[[str], Judge]) -> Cascade:
-        """Replace judge names by the judges that `choose` returns."""
         given = (self.first, self.second)
         first, second = (choose(one) if isinstance(one, str) else one for one in given)
         return Cascade(first, second, floor=self._floor)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Ask the first judge, then ask the second judge about unsure items."""
         judges = _made(self.first), _made(self.second)
         first = await _tried(judges[0], sample, wanted, known)
         if self.incidents is not None:
@@ -104,7 +103,7 @@ class Cascade:
         return replace(joined, **found, by=by)
 
     def expected_calls(self, _wanted: frozenset[Finding]) -> int:
-        """Return 0, because the number of unsure verdicts is not known in advance."""
+        """Return 0. The number of unsure verdicts is unknown in advance."""
         return 0
 
     async def warm_up(self) -> None:
@@ -136,7 +135,6 @@ class Cascade:
 
 
 def _places(sent: Positions, known: Findings) -> Positions:
-    """Return the positions of all items to send, by the finding that lists the items."""
     places: Positions = {}
     for kind, positions in sent.items():
         base = ABOUT.get(kind)
@@ -151,7 +149,7 @@ def _lacks(finding: Any) -> bool:
         return finding.cause is Cause.MISSING_INPUT or finding.cause.is_failure
     if isinstance(finding, Verdict):
         return not finding.sure
-    # Verdicts on claims and entities are sent on one by one, verdicts on chunks together.
+    # Send single verdicts on claims and entities. Send verdicts on chunks together.
     return isinstance(finding, tuple) and any(
         not isinstance(one, Support | Verdict) and not getattr(one, "sure", True) for one in finding
     )
@@ -168,7 +166,7 @@ async def _tried(
         why = absence_of(error)
     except Exception as error:
         _logger.debug("judge %s failed", judge.name, exc_info=True)
-        why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
+        why = NotScored(Cause.JUDGE_FAILED, f"the judge {judge.name} raised {type(error).__name__}")
     return Findings.absent(wanted, why)
 
 
@@ -179,5 +177,5 @@ def _draw(question: str, kind: Finding, item: str) -> float:
 
 def _made(judge: str | Judge) -> Judge:
     if isinstance(judge, str):
-        raise RuntimeError(f"judge {judge!r} is only a name. Write RagEval(judge=Cascade(...)).")
+        raise RuntimeError(f"{judge!r} is only the name of a judge. Pass the cascade to RagEval.")
     return judge

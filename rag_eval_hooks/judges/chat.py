@@ -31,7 +31,7 @@ _FILTERED: Final = frozenset(
 
 
 class OutputMode(Enum):
-    """Ways to request structured output, best first."""
+    """A way to request structured output. The best way is first."""
 
     JSON_SCHEMA = "json_schema"
     TOOL = "tool"
@@ -44,20 +44,22 @@ class ModelAdapter:
 
     def __init__(self, caller: Caller, limits: CallLimits, *, scope: str = "") -> None:
         self.name = caller.name
-        # Distinguishes models of the same name in a memo. It may contain a key, so it is never
-        # shown.
+        # Tells models of the same name apart in a memo. The value may contain a key, so we never
+        # show the value.
         self.memo_scope = hashlib.blake2b(scope.encode("utf-8", "replace")).hexdigest()
         self.threads = DaemonExecutor("rag-eval-hooks-judge", limits.concurrency)
         self.timeout = limits.timeout
         self._calls = ModelCalls(caller, limits)
 
     async def aclose(self) -> None:
-        """Release the adapter's resources. A client that the user passed stays open."""
         self.threads.release()
 
 
 class ChatAdapter(ModelAdapter, ABC):
-    """Tries output modes in order. Remembers the first accepted mode and a rejected temperature."""
+    """Tries the output modes in order, and remembers the first mode that the endpoint accepts.
+
+    If the endpoint rejects the temperature, later requests have no temperature.
+    """
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class ChatAdapter(ModelAdapter, ABC):
                 elif mode + 1 < len(self._modes) and _ABOUT_OUTPUT.search(told):
                     mode += 1
                 else:
-                    # The provider's message may quote content, so it is dropped.
+                    # The provider's message may quote content, so we drop the message.
                     raise JudgeError(str(refused)) from None
             except ReplyError:
                 self._learn(mode, temperature)
@@ -99,7 +101,8 @@ class ChatAdapter(ModelAdapter, ABC):
     ) -> str:
         """Send one request through the meter, and return the reply's text.
 
-        A client without this output mode raises `ModeMissingError` before it sends a request.
+        Raises:
+            ModeMissingError: The client has no such output mode. No request was sent.
         """
 
     async def _asked(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> str:
@@ -112,7 +115,7 @@ class ChatAdapter(ModelAdapter, ABC):
         return await self._calls.make(request, (prompt.system, prompt.user))
 
     def _learn(self, mode: int, temperature: float | None) -> None:
-        # Concurrent calls may learn the same.
+        # A concurrent call may have removed the mode already.
         self._mode = max(self._mode, mode)
         if temperature is None:
             self._temperature = None
@@ -123,8 +126,10 @@ def reply_text(
 ) -> str:
     """Return the only text of a reply: its content, or the arguments of its tool call.
 
-    A client gives each call's arguments as text or parsed. A reply without text, or a truncated
-    reply that the client parsed, raises `ReplyError`: a parsed reply hides where it was truncated.
+    Clients return the arguments of a tool call as text or as parsed JSON.
+
+    Raises:
+        ReplyError: The reply has no text, or the client parsed a truncated reply.
     """
     ends = {str(reason).lower() for reason in reasons}
     text = calls[0] if calls else content

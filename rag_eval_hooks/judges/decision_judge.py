@@ -1,4 +1,4 @@
-"""`DecisionJudge`: a judge over a decision model, with one request per sample."""
+"""`DecisionJudge`: a judge that sends one request per sample to a decision model."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ _DECIDED: Final = frozenset(kind for kind, spec in SPECS.items() if spec.is_deci
 _BY_RULES: Final = frozenset(
     {Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.ENTITIES_FOUND}
 )
-_Item: TypeAlias = tuple[Answers, str, list[Question]]  # one item, for one request
+_Item: TypeAlias = tuple[Answers, str, list[Question]]  # one item of one request
 _VERDICTS: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 _HALF: Final = 0.5
-_NO_ANSWER: Final = "the model rejected a question, or its answer is invalid"
+_NO_ANSWER: Final = "the model rejected a question or gave an invalid answer"
 _TOO_LONG: Final = "the contexts are rated as a whole but exceed one request"
 
 
@@ -65,8 +65,8 @@ class DecisionOptions(ModelKeywords, total=False):
 class DecisionJudge(ModelJudge):
     """Makes findings from the probabilities of a decision model, in one request per sample.
 
-    The model sees question, contexts, answer and reference as delimited data. Rules split texts
-    into claims and find entities. The judge generates no questions, so metrics that need generated
+    The model reads question, contexts, answer and reference as delimited data. Rules split texts
+    into claims and find entities. The judge generates no questions. Metrics that need generated
     questions are `missing_input`.
 
     Args:
@@ -76,8 +76,8 @@ class DecisionJudge(ModelJudge):
             contexts, or more than 400 questions, need several requests.
         memo: Stores answers for reuse, or None.
         prices: Adds costs to the usage, or None.
-        **options: Fields of `ClientOptions`, such as `base_url` and `api_key`, if `model` is a
-            name.
+        **options: Fields of `ClientOptions`, such as `base_url` and `api_key`. Only for a
+            `model` given by name.
     """
 
     version: str = WORDING["decisions_version"]
@@ -97,12 +97,13 @@ class DecisionJudge(ModelJudge):
         **options: Unpack[EndpointKeywords],
     ) -> None:
         if not 0 <= band[0] <= 0.5 <= band[1] <= 1:
-            raise ConfigError("band", band, "a probability up to 0.5 and a probability from 0.5")
+            raise ConfigError("band", band, "a number from 0 to 0.5, then a number from 0.5 to 1")
         check_count("window", window)
         if isinstance(model, str):
             model = DecisionEndpoint(model, options)
         elif options:
-            raise ConfigError("options", sorted(options), "empty, because the model is an object")
+            wants = "empty, because `model` is an object with its own options"
+            raise ConfigError("options", sorted(options), wants)
         super().__init__(model, window, memo, prices)
         self._band, self._rules = band, HeuristicJudge()
 
@@ -119,7 +120,6 @@ class DecisionJudge(ModelJudge):
         return int(not wanted.isdisjoint(_DECIDED))
 
     async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
-        """Ask about a group of chunks, or about its halves if it is too long for the model."""
         answers, state = about_group(asks, group), _state(asks[0], group)
         requests = _requests(answers, is_whole=len(group) == len(asks[0].sample.contexts or ()))
         were_long = await gathered(self._decide(state, items) for items in requests)
@@ -134,7 +134,6 @@ class DecisionJudge(ModelJudge):
         return parts
 
     async def _decide(self, state: str, items: Sequence[_Item]) -> bool:
-        """Send one request, and return whether the model found it too long."""
         asked = [question for _, _, some in items for question in some]
         text = sealed(state, self._secret)
         complete = partial(self._model.complete, WORDING["deciding"], text, asked)

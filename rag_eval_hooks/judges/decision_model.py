@@ -1,4 +1,4 @@
-"""Decision models: questions in, probabilities out, over HTTP or any other client."""
+"""Decision models: answer questions with probabilities, over HTTP or another client."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _Probability: TypeAlias = Annotated[float, Field(strict=True, ge=0, le=1)]
 _PROBABILITIES: Final = TypeAdapter(tuple[_Probability, ...])
 _STATEMENTS: Final = {"noul": "noul", "predicate": "probability"}
 """Key of the probability in an answer, by the answer's type."""
-_ROUNDING: Final = 0.05  # tolerance for rounded probabilities
+_ROUNDING: Final = 0.05  # tolerance for the sum of rounded probabilities
 _ABOUT_LENGTH: Final = re.compile(r"too (?:long|large)|max_tokens|context.length")
 _TYPESAFE: Final = "https://api.typesafe.ai/v1"
 
 
 class DecisionModel(ModelAdapter, ABC):
     async def complete(self, system: str, state: str, questions: Sequence[Question]) -> str:
-        """Return a JSON list: the probabilities for each question, or null without valid answer."""
+        """Return a JSON list: each question's probabilities, or null for an invalid answer."""
         named = {str(number): one for number, one in enumerate(questions, start=1)}
         texts = (system, state, *(one["instructions"] for one in questions))
         try:
@@ -42,7 +42,7 @@ class DecisionModel(ModelAdapter, ABC):
                 raise TooLongError("the request is too long for the model") from None
             raise
         if isinstance(answers, list):
-            # An answer counts only at the position of its question.
+            # An answer counts only if its name is the question's name.
             pairs = zip(named, answers, strict=False)
             answers = {k: a for k, a in pairs if isinstance(a, Mapping) and a.get("name") == k}
         if not isinstance(answers, Mapping):
@@ -55,14 +55,14 @@ class DecisionModel(ModelAdapter, ABC):
 
 
 class DecisionEndpoint(DecisionModel):
-    """A decision model behind `/decisions` of OpenAI, or `/systemone` of any server.
+    """A decision model behind OpenAI's `/decisions`, or behind `/systemone` of any server.
 
     `name` is `openai-decisions:<model>`, `systemone:<model>` or `systemone:<url>`. With a URL, the
     server chooses the model.
     """
 
     def __init__(self, name: str, keywords: Mapping[str, Any]) -> None:
-        # Needs the client of OpenAI, which a model of LangChain does not.
+        # Only OpenAI's client can send these requests. LangChain's models cannot.
         from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
 
         kind, _, model = name.partition(":")
@@ -113,7 +113,6 @@ def _root(keywords: Mapping[str, Any], model: str) -> str | None:
 
 
 def _read(question: Question, answer: Any) -> Answer | None:
-    """Return the probabilities, or None if the answer does not fit the question."""
     kind, options = question["type"], [*question.get("criteria", ())]
     try:
         if kind == "noul":

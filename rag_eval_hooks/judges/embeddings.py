@@ -1,4 +1,4 @@
-"""An in-memory cache of validated vectors."""
+"""Caches validated vectors in memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rag_eval_hooks.judges import Embedder
 from rag_eval_hooks.judges.calls.call_context import Tally, in_call_context
 
 Vector: TypeAlias = "array[float]"
-_MOST_VECTORS: Final = 4096  # in the cache; the least recently used is evicted first
+_MOST_VECTORS: Final = 4096  # vectors; the cache evicts the least recently used vector first
 
 
 class VectorCache:
-    # Two threads may use the cache at once. Each step is atomic, and a missed vector is made again.
-    # So there is no lock that a fork could leave locked.
+    # Two threads may use the cache at once. Each step is atomic, so a race only repeats a request.
+    # A fork could leave a lock locked, so the cache has no lock.
 
     def __init__(self, name: str, size: int = _MOST_VECTORS) -> None:
         self._name = name
@@ -44,7 +44,7 @@ class VectorCache:
         if missing:
             found |= zip(missing, await make(missing), strict=True)
         if len(set(map(len, found.values()))) > 1:
-            raise JudgeError(f"{self._name}: the vectors have different lengths")
+            raise JudgeError(f"{self._name}: the embedder returned vectors of different lengths")
         for text in missing:
             self._vectors[keys[text]] = found[text]
             if len(self._vectors) > self._size:
@@ -63,5 +63,5 @@ async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[
     if len(vectors) != len(texts) or len(set(map(len, vectors))) > 1:
         raise JudgeError(f"{embedder.name} returned {len(vectors)} vectors for {len(texts)} texts")
     if not all(map(is_finite, vectors)):
-        raise JudgeError(f"{embedder.name} returned a vector with a number that is not finite")
+        raise JudgeError(f"{embedder.name} returned a vector with NaN or infinity")
     return vectors, tally.usage

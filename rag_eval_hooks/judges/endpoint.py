@@ -1,4 +1,4 @@
-"""Client for OpenAI-compatible endpoints, based on the package openai."""
+"""Sends requests to OpenAI-compatible endpoints with the package openai."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ _FIRST_FAILURE: Final = 300
 class ClientOptions(CallLimits):
     """URL, credentials and call limits of an endpoint. The repr shows no secret.
 
-    `base_url` is OpenAI's by default; other endpoints need no `api_key`. `headers` may contain a
-    gateway's key. A wrong value raises `ConfigError`.
+    `base_url` is OpenAI's by default. Other endpoints need no `api_key`. `headers` may contain a
+    gateway's key.
+
+    Raises:
+        ConfigError: A value is invalid.
     """
 
     base_url: str | None = None
@@ -46,10 +49,10 @@ class ClientOptions(CallLimits):
 
     def __post_init__(self) -> None:
         if self.base_url is not None and not is_url(self.base_url):
-            wants = "a URL with http:// or https://, without credentials or parameters"
+            wants = "a URL that starts with http:// or https://, without credentials or parameters"
             raise ConfigError("base_url", self.base_url, wants)
         if not (self.api_key or self.base_url or self.headers):
-            raise ConfigError("api_key", None, "a key, or the base_url of an endpoint without keys")
+            raise ConfigError("api_key", None, "a key, unless you set base_url or headers")
         for name, text in (("api_key", self.api_key or ""), *self.headers.items()):
             if not (text.isascii() and text.isprintable() and text == text.strip()):
                 wants = "printable ASCII text without leading or trailing spaces"
@@ -76,11 +79,10 @@ class _UnreadableError(DescribedError, ValueError):
 class _Post:
     body: bytes
     meter: Meter
-    stopped: Exception | None = None  # our own error. The client would wrap it
+    stopped: Exception | None = None  # the client would wrap our exception
 
 
 _post: ContextVar[_Post | None] = ContextVar("rag_eval_hooks_post", default=None)
-"""The call in flight. The HTTP client's hooks read it."""
 
 
 class Endpoint:
@@ -101,15 +103,17 @@ class Endpoint:
     ) -> Any:
         """Post JSON to a path below the base URL, and return the reply's JSON.
 
-        Raises the client's error, or `ValueError` for a reply that is too long or not JSON.
+        Raises:
+            ValueError: The reply is too long or not JSON.
+            Exception: The client's exception.
         """
         client = self._client()
         post = _Post(json.dumps(document, ensure_ascii=False).encode(), meter)
         token = _post.set(post)
         try:
-            # The client's timeout never ends a reply that trickles in.
+            # The client's timeout restarts with each byte, so a slow reply could take forever.
             async with asyncio.timeout(self._longest):
-                # The typed methods spend more time on the schema than on the call.
+                # The client's typed methods spend more time on the schema than on the call.
                 with own_requests.quiet():
                     reply = await client.post(path, body={}, cast_to=object)
         except (openai.OpenAIError, ValueError) as error:
@@ -129,14 +133,14 @@ class Endpoint:
         if isinstance(error, openai.APITimeoutError):
             return TimeoutError()
         if isinstance(error, openai.APIConnectionError):
-            told = f"cannot connect to {self.host}; is it running? Check judge_base_url"
+            told = f"cannot connect to {self.host}; start the endpoint, or check judge_base_url"
             return _UnreachableError(told)
         if isinstance(error, ValueError | openai.APIResponseValidationError):
             return _UnreadableError(f"the reply is not JSON ({type(error).__name__})")
         return error
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop. A later call reconnects."""
+        """Close the connections of the running event loop. A later call connects again."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
@@ -146,13 +150,13 @@ class Endpoint:
         if (client := self._clients.get(loop)) is None:
             client = self._clients[loop] = openai.AsyncOpenAI(
                 base_url=options.base_url or _OPENAI,
-                # The client requires a key, and endpoints without keys ignore it.
+                # OpenAI's client requires a key, but endpoints without keys ignore the key.
                 api_key=options.api_key or "none",
                 default_headers={"accept-encoding": own_requests.ENCODINGS, **options.headers},
                 timeout=options.timeout,
                 max_retries=options.retries,
                 http_client=openai.DefaultAsyncHttpxClient(
-                    # A redirect would send prompts and headers to another origin.
+                    # A redirect would send prompts and keys to another origin.
                     follow_redirects=False,
                     event_hooks={"request": [_before_try], "response": [_limit_reply]},
                 ),
@@ -161,7 +165,6 @@ class Endpoint:
 
 
 async def _before_try(request: Any) -> None:
-    """Count an attempt and set the request's body."""
     if (post := _post.get()) is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Embeddings and BERTScore from local models of the Hugging Face hub."""
+"""Runs embedding models and BERTScore locally with models from the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from rag_eval_hooks.judges.embeddings import Vector, VectorCache
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
 _FORWARD: Final = 32  # texts per forward pass of an embedder
-_TEXTS: Final = 512  # texts per call: the library sorts them by length, so that little is padding
-_PAIRS: Final = 64  # of BERTScore in a batch, and texts in a forward pass
-_LONGEST: Final = 512  # tokens, where the tokenizer states no limit
+_TEXTS: Final = 512  # texts per call; the library sorts them by length to save padding
+_PAIRS: Final = 64  # BERTScore pairs per batch, and texts per forward pass
+_LONGEST: Final = 512  # tokens; used if the tokenizer states no limit
 _TextPair = tuple[str, str]
 
 
 class SentenceEmbedder(LocalModel[str, Vector]):
     """Embeds texts with a sentence-transformers model, in a child process or on a thread.
 
-    The model loads once, on first use. Texts of concurrent callers share a batch.
+    The model loads once, on first use. Concurrent callers share a batch.
 
     Args:
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
-        process: Whether to run the model in a child process; `auto`: where a process can start.
+        process: Whether to run the model in a child process. `auto` means yes, where a child
+            process can start.
 
     Raises:
         ImportError: The extra `embeddings` is not installed.
@@ -48,7 +49,11 @@ class SentenceEmbedder(LocalModel[str, Vector]):
         self._cache = VectorCache(model)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector of length 1 per text, in order, or raise `JudgeError`."""
+        """Return one vector of length 1 per text, in order.
+
+        Raises:
+            JudgeError: The model failed.
+        """
         return await self._cache.embed(texts, self.run_all)
 
 
@@ -73,15 +78,16 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
     """Computes BERTScore: precision, recall and F1 over tokens matched by contextual embeddings.
 
     Scores equal those of `bert_score.score` without idf weights (Zhang et al., BERTScore, ICLR
-    2020). The model loads once, on first use. Pairs of concurrent callers share a batch.
+    2020). The model loads once, on first use. Concurrent callers share a batch.
 
     Args:
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
-        layer: Number of the layer whose embeddings are compared; 0 is the model's input. A model
-            that bert-score does not know needs this argument.
-        rescale_with_baseline: Rescale scores so that unrelated texts score about 0. Scores can then
+        layer: Number of the layer whose embeddings BERTScore compares. Layer 0 is the model's
+            input. Required if bert-score does not know the model.
+        rescale_with_baseline: Rescale scores: unrelated texts then score about 0, and scores can
             be negative.
-        process: Whether to run the model in a child process; `auto`: where a process can start.
+        process: Whether to run the model in a child process. `auto` means yes, where a child
+            process can start.
 
     Raises:
         ImportError: The extra `bertscore` is not installed.
@@ -99,10 +105,10 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         if (package := find_spec("bert_score")) is None:
             raise missing_extra("BertScorer", "bertscore")
         if layer is not None and layer < 0:
-            raise ConfigError("layer", layer, "a layer's number, or None")
+            raise ConfigError("layer", layer, "the number of a layer, 0 or more, or None")
         baseline = Path(package.origin or "").parent / f"rescale_baseline/en/{model}.tsv"
         if rescale_with_baseline and not baseline.is_file():
-            wants = f"False, because bert-score has no baseline for {model}"
+            wants = f"False, because bert-score has no baseline for the model {model}"
             raise ConfigError("rescale_with_baseline", True, wants)
         name = f"bert-score:{short_name(model)}" + ("" if layer is None else f"_L{layer}")
         name += "-rescaled" if rescale_with_baseline else ""
@@ -111,12 +117,16 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         super().__init__(model, caller, load, process, size=_PAIRS)
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
-        """Return precision, recall and F1, at most 1 each; 0 if blank. May raise `JudgeError`."""
+        """Return precision, recall and F1, each at most 1. A blank text scores 0.
+
+        Raises:
+            JudgeError: The model failed.
+        """
         if not (candidate.strip() and reference.strip()):
             return TokenScore(0.0, 0.0, 0.0)
         (found,) = await self.run_all([(candidate, reference)])
         if not all(map(math.isfinite, (found.precision, found.recall, found.f1))):
-            raise JudgeError(f"{self.name}: the model gave a number that is not finite")
+            raise JudgeError(f"{self.name}: the model returned NaN or infinity")
         return found
 
 
@@ -127,12 +137,12 @@ def _load_scorer(
     from bert_score.utils import model2layers
 
     if layer is None and source not in model2layers:
-        raise JudgeError(f"{source}: bert-score has no best layer for this model; set `layer`")
+        raise JudgeError(f"{source}: bert-score knows no best layer of this model; set `layer`")
     scorer = BERTScorer(source, layer, lang="en", rescale_with_baseline=rescale)
     if rescale:
-        _ = scorer.baseline_vals  # read now, so that a file without this layer fails at start-up
-    # Many tokenizers, DeBERTa's among them, state a limit of 1e30 tokens, which transformers 5
-    # does not take (https://github.com/Tiiiger/bert_score/issues/205).
+        _ = scorer.baseline_vals  # a file without this layer must fail at start-up
+    # Many tokenizers, such as DeBERTa's, state a limit of 1e30 tokens. transformers 5 rejects
+    # this limit (https://github.com/Tiiiger/bert_score/issues/205).
     tokenizer, network = scorer._tokenizer, scorer._model
     if tokenizer.model_max_length > 10**6:
         positions = getattr(network.config, "max_position_embeddings", _LONGEST)

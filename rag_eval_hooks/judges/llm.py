@@ -1,4 +1,4 @@
-"""`LLMJudge` over any language model, and `CallableJudge` over your own function."""
+"""`LLMJudge` asks a language model, and `CallableJudge` asks your own function."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _MOST_CLAIMS: Final = 10
 _LITERALLY: Final = "found literally"
 _BEFORE: Final = r"(?<![^\s(\"'\[])"
 _AFTER: Final = r"[.,;:!?)\"'\]]*(?:\s|$)"
-_LONGEST_LEAD: Final = 5.0  # maximum seconds that other calls wait for the first reply to start
-_WANTS: Final = "a function of one argument, the messages, that returns the reply's text"
+_LONGEST_LEAD: Final = 5.0  # maximum seconds that other calls wait for the first reply
+_WANTS: Final = "a function that takes the list of messages and returns the reply's text"
 
 
 class ModelOptions(ModelKeywords, total=False):
@@ -51,19 +51,19 @@ class ModelOptions(ModelKeywords, total=False):
 class LLMJudge(ModelJudge):
     """Makes findings with a language model.
 
-    Each finding has its own calls, which show the model only the texts that the finding's
-    definition allows. All calls about a sample's contexts start with the same schema, system text
-    and contexts. A provider's prompt cache can serve this prefix from the second call on.
+    Each finding has its own calls. A call shows the model only the texts that the definition of the
+    finding allows. All calls about a sample's contexts start with the same schema, system text and
+    contexts. From the second call on, a provider's prompt cache can serve this prefix.
 
-    The judge parses a reply item by item, and asks again about invalid items with the problem
-    named.
+    The judge parses a reply item by item. For each invalid item, the judge names the problem and
+    asks again.
 
     Args:
         chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
         attempts: Maximum number of requests for one item.
         stagger: Let other calls wait up to five seconds for the first reply, for the prompt cache.
         verify_tokens: Maximum tokens of contexts per verification, at three UTF-8 bytes per token.
-            Longer contexts are verified in groups.
+            The judge verifies longer contexts in groups.
         memo: Stores valid replies for reuse, or None.
         prices: Adds costs to the usage, or None.
     """
@@ -97,7 +97,7 @@ class LLMJudge(ModelJudge):
         answers = about_group(asks, group)
         for one in answers:
             if one.ask.kind is Finding.ENTITIES_FOUND:
-                # An entity that a chunk contains literally needs no call.
+                # An entity needs no call if a chunk contains the entity literally.
                 one.take(_literal(one.ask))
         lead: asyncio.Task[None] | None = None
         calls = list[asyncio.Task[None]]()
@@ -113,16 +113,16 @@ class LLMJudge(ModelJudge):
     async def _after(
         self, lead: asyncio.Task[None] | None, answers: Answers, keys: Sequence[str]
     ) -> None:
-        # A provider caches a prefix once a first reply has started. Earlier calls pay in full.
+        # A provider caches a prefix when the first reply starts. Earlier calls pay the full price.
         if lead is not None:
             await asyncio.wait([lead], timeout=_LONGEST_LEAD)
         await self._ask(answers, keys, self._attempts)
 
     async def _ask(self, answers: Answers, keys: Sequence[str], left: int) -> None:
-        """Ask about items until each has a valid reply.
+        """Ask about items until each item has a valid reply.
 
-        An item with a warning, such as a quote that no chunk has, is asked about again once. After
-        a truncated reply, the judge asks about the remaining items in two halves.
+        The judge repeats an item with a warning once, for example if no chunk has the quote. After
+        a truncated reply, the judge splits the remaining items into two requests.
         """
         ask = answers.ask
         problems: tuple[str, ...] = ()
@@ -144,7 +144,6 @@ class LLMJudge(ModelJudge):
 
 
 def _requests(answers: Answers) -> list[tuple[str, ...]]:
-    """Group open items by request: one template, or at most ten claims, or all items."""
     keys = answers.open(tuple(answers.ask.items()))
     most = {Unit.ITEM: _MOST_CLAIMS, Unit.TEMPLATE: 1}.get(answers.ask.spec.unit, len(keys) or 1)
     count = -(-len(keys) // most)
@@ -179,9 +178,9 @@ class CallableJudge(LLMJudge):
         ```
 
     Args:
-        function: Takes a system and a user message, each with `role` and `content`, and returns the
-            reply's text. An async function runs in the evaluator's event loop, any other function
-            on a thread. If the function raises, the findings are `judge_failed`.
+        function: Takes a system and a user message, each with `role` and `content`, and returns
+            the reply's text. An async function runs in the evaluator's event loop. Any other
+            function runs on a thread. If the function raises, the findings are `judge_failed`.
         name: Scores name the judge `callable:<name>`. The default is the function's name. `memo`
             needs a name, because the memo stores replies by name.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`.
@@ -203,11 +202,11 @@ class _CallableChat(ChatAdapter):
     def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
         super().__init__(Caller(name), (OutputMode.TEXT,), limits)
         self._function, self._place = function, place_of(function)
-        # Appended to errors about unreadable replies.
+        # The advice follows an error about an unreadable reply.
         self.advice = (
             f". Return the model's reply to the messages: the requested JSON.{self._place}"
         )
-        call = getattr(function, "__call__", None)  # noqa: B004 - an object may be async by it
+        call = getattr(function, "__call__", None)  # noqa: B004 - `__call__` may be async
         self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
     async def ask(
@@ -223,7 +222,7 @@ class _CallableChat(ChatAdapter):
             if inspect.isawaitable(text):
                 text = await text
             if not isinstance(text, str):
-                told = f"it returned {type(text).__name__}, not a str."
+                told = f"the function returned {type(text).__name__}, not str."
                 told = f"{told} {way_to_text(text, 'Return')}".rstrip()
                 raise JudgeError(f"{self.name}: {told}{self._place}")
         meter.replied(None)
@@ -234,7 +233,7 @@ def _takes_messages(function: object) -> bool:
     wrong = (inspect.isclass, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     if not callable(function) or any(is_wrong(function) for is_wrong in wrong):
         return False
-    # Some functions that are not written in Python have no signature, which raises `ValueError`.
+    # Some functions that are written in C have no signature, which raises `ValueError`.
     with suppress(ValueError):
         try:
             inspect.signature(function).bind([])

@@ -26,10 +26,9 @@ from rag_eval_hooks.threads import DaemonExecutor, at_fork
 I = TypeVar("I", bound=Hashable)  # noqa: E741 - item
 R = TypeVar("R")
 InProcess: TypeAlias = Literal["auto"] | bool
-"""Whether to run a model in a child process. `auto`: yes, where a child process can start."""
 
 _logger = logging.getLogger("rag_eval_hooks")
-_CLOSE_TIMEOUT: Final = 1.0  # seconds to wait at close for the running batch
+_CLOSE_TIMEOUT: Final = 1.0  # seconds for which close waits for the running batch
 
 
 def short_name(source: str) -> str:
@@ -60,9 +59,8 @@ class LocalModel(Generic[I, R]):
         at_fork(in_child=self._forget)
 
     async def run(self, items: Sequence[I]) -> list[R | JudgeError]:
-        """Return one result or error per item, in order."""
         if self._closed:
-            raise JudgeError(f"{self._source}: the model is closed")
+            raise JudgeError(f"{self._source}: the model is already closed")
         future: Future[list[R | JudgeError]] = Future()
         with observed_call(self._caller):
             self._waiting.append((items, future))
@@ -93,7 +91,7 @@ class LocalModel(Generic[I, R]):
         await asyncio.wait([released], timeout=_CLOSE_TIMEOUT)
 
     def _forget(self) -> None:
-        # Their callers wait in the parent.
+        # The callers of the dropped items wait in the parent process.
         self._waiting.clear()
 
     def _release(self) -> None:
@@ -110,9 +108,9 @@ class LocalModel(Generic[I, R]):
         distinct = list(dict.fromkeys(item for items, _ in taken for item in items))
         try:
             results = dict(zip(distinct, self._run(distinct), strict=True)) if taken else {}
-        except BaseException as error:  # noqa: BLE001 - handed to the callers
-            # A library's SystemExit would stop the caller's loop.
-            ended = JudgeError(f"{self._source}: {type(error).__name__} in the model")
+        except BaseException as error:  # noqa: BLE001 - the callers get the exception
+            # If a library raised SystemExit here, the caller's loop would stop.
+            ended = JudgeError(f"{self._source}: the model raised {type(error).__name__}")
             for _, future in taken:
                 future.set_exception(error if isinstance(error, Exception) else ended)
         else:

@@ -22,7 +22,7 @@ from rag_eval_hooks.threads import DaemonExecutor
 _FILE: Final = "replies.sqlite"
 _BUSY_S: Final = 0.5  # maximum seconds to wait for another process's lock
 _PATIENCE_S: Final = 2.0  # maximum seconds to wait for a hanging disk
-_MOST_FAILURES: Final = 5  # in a row, after which the memo stops using the disk
+_MOST_FAILURES: Final = 5  # consecutive failures after which the memo stops using the disk
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS replies_1 (id INTEGER PRIMARY KEY, key BLOB UNIQUE, text TEXT)"
 )
@@ -34,14 +34,14 @@ _TRIM: Final = "DELETE FROM replies_1 WHERE id <= (SELECT MAX(id) FROM replies_1
 class Memo:
     """Stores replies by model and prompt, in memory and optionally on disk.
 
-    Several judges may share a memo, and several processes a folder. Replies contain claims of the
-    samples, so protect the folder like the samples. A corrupt, locked, full or hanging disk never
-    fails the judge: after five consecutive failures, the memo stops using the disk.
+    Several judges may share a memo, and several processes may share a folder. Replies contain
+    claims of the samples. Protect the folder like the samples. A corrupt, locked, full or hanging
+    disk never fails the judge. After five consecutive failures, the memo stops using the disk.
 
     Args:
-        path: Folder for replies on disk. A missing folder is created.
-        size: Maximum number of replies in memory. The least recently used reply is evicted first.
-        disk_size: Maximum number of replies on disk. The oldest reply is evicted first.
+        path: Folder for replies on disk. The memo creates a missing folder.
+        size: Maximum number of replies in memory. The memo evicts the least recently used first.
+        disk_size: Maximum number of replies on disk. The memo evicts the oldest first.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Memo:
         check_count("disk_size", disk_size)
         self._size = size
         self._disk_size = disk_size
-        # Each step is atomic, so there is no lock that a fork could leave locked.
+        # Each step is atomic. A fork could leave a lock locked, so the memo has no lock.
         self._texts: OrderedDict[bytes, str] = OrderedDict()
         self._incidents = Incidents()
         self._failures = 0
@@ -81,7 +81,7 @@ class Memo:
         self._on_disk(put)
 
     def stats(self) -> Mapping[str, int]:
-        """Return the number of failures of the disk by kind."""
+        """Return the number of disk failures by kind."""
         return self._incidents.counts()
 
     async def aclose(self) -> None:
@@ -127,6 +127,5 @@ class Memo:
 
 
 def memo_key(model: str, scope: str, asked: object) -> bytes:
-    """Hash the model and the complete request as JSON."""
     whole = json.dumps([model, scope, asked])
     return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()

@@ -1,4 +1,4 @@
-"""`ModelJudge`: base class of judges over a model, with memo, usage and failure handling."""
+"""`ModelJudge`: base class of judges that ask a model. Handles memo, usage and failures."""
 
 from __future__ import annotations
 
@@ -49,13 +49,11 @@ _RANK: Final = (
 
 @dataclass(slots=True)
 class Answers:
-    """Collects a model's answers about one finding."""
-
     ask: Ask
     values: dict[str, Any] = field(default_factory=dict)
-    flawed: set[str] = field(default_factory=set)  # items with a warning, to ask again
-    failure: NotScored | None = None  # why the judge stopped asking, or None
-    problem: str = ""  # defect of the last reply, without the reply's text
+    flawed: set[str] = field(default_factory=set)  # items to ask about again
+    failure: NotScored | None = None  # reason why the judge stopped asking, or None
+    problem: str = ""  # problem of the last reply, without the reply's text
     usage: Usage = field(default_factory=Usage)
 
     def open(self, keys: Sequence[str]) -> tuple[str, ...]:
@@ -74,7 +72,7 @@ class Answers:
         self.failure = failure or self.failure
 
     def finding(self, advice: str) -> Findings:
-        """Return the finding. Items without a verdict are unsure if other items have one."""
+        """Return the finding. Items without a verdict are unsure if other items have a verdict."""
         kind, unit, asked = self.ask.kind, self.ask.spec.unit, self.ask.items()
         missing = sum(key not in self.values for key in asked)
         counts = f"for {missing} of {len(asked)}"
@@ -97,7 +95,6 @@ class Answers:
 
 
 def about_group(asks: Iterable[Ask], group: tuple[int, ...]) -> list[Answers]:
-    """Return empty answers about a group. Only the first has the findings that are not split."""
     is_first = group[:1] in ((), (1,))
     return [
         Answers(replace(ask, shown=group) if ask.spec.splits else ask)
@@ -144,7 +141,7 @@ class ModelJudge(ABC):
             await self._memo.aclose()
 
     def _groups(self, sample: Sample) -> list[tuple[int, ...]]:
-        """Group chunks in order within the token budget. A longer chunk is its own group."""
+        """Group chunks in order within the token budget. A longer chunk forms its own group."""
         groups: list[tuple[int, ...]] = []
         left = 0
         for number, context in enumerate(sample.contexts or (), start=1):
@@ -159,7 +156,7 @@ class ModelJudge(ABC):
 
     @abstractmethod
     async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
-        """Ask about a group of chunks."""
+        pass
 
     async def _request(
         self,
@@ -195,7 +192,8 @@ class ModelJudge(ABC):
 def _joined(ask: Ask, parts: Sequence[Answers]) -> Answers:
     """Merge the answers about all groups of chunks.
 
-    A claim is unsure if only several groups together state it. One group may mention an entity.
+    A claim is unsure if only several groups together state the claim. One group is enough for an
+    entity.
     """
     whole = Answers(ask)
     for part in parts:
@@ -214,7 +212,6 @@ def _joined(ask: Ask, parts: Sequence[Answers]) -> Answers:
 
 
 def _union(one: Support, other: Support) -> Support:
-    """Merge two groups' verdicts on a claim. Support overrides other verdicts."""
     better, worse = sorted((one, other), key=lambda each: _RANK.index(each.verdict))
     reasons = [better.reason, worse.reason if better.verdict is worse.verdict else ""]
     probabilities = (p for p in (one.probability, other.probability) if p is not None)
@@ -252,7 +249,7 @@ async def gathered(parts: Iterable[Awaitable[T]]) -> list[T]:
 async def findings_by(
     judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
 ) -> Findings:
-    """Return a judge's findings. Report `make` as one call if the calls inside are invisible."""
+    """Return a judge's findings. Report `make` as one call if the judge hides its own calls."""
     if not _hides_calls(judge):
         return await _made(judge, sample, wanted, known)
     with observed_call(Caller(judge.name), is_request=False) as meter:
@@ -266,7 +263,7 @@ async def findings_by(
 async def _made(judge: Judge, *asked: Any) -> Findings:
     reply: Any = judge.make(*asked)
     if not inspect.isawaitable(reply):
-        stated = f"make() of judge {judge.name} must be async and give Findings."
+        stated = f"make() of judge {judge.name} must be async and return Findings."
         raise InputError(stated + place_of(judge.make))
     findings = await reply
     if not isinstance(findings, Findings):
@@ -278,7 +275,7 @@ async def _made(judge: Judge, *asked: Any) -> Findings:
 def expected_calls(judge: Judge, wanted: frozenset[Finding]) -> int:
     """Return the number of calls to reserve in the budget before the judge starts."""
     if _hides_calls(judge):
-        # One call for items, and one for verdicts about them.
+        # One call for items, and one call for verdicts about the items.
         return len({kind in ABOUT for kind in wanted & SPECS.keys()})
     count: int = judge.expected_calls(wanted) if hasattr(judge, "expected_calls") else 0
     return count

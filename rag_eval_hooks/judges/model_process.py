@@ -1,8 +1,8 @@
 """Runs one local model in a child process.
 
-With `multiprocessing`, the child would import the application's main module, and a script without a
-main guard would run twice. Daemonic processes, such as Celery workers, could start no child. So
-`python -c` starts the child, with a socket pair.
+`python -c` starts the child, with a socket pair. `multiprocessing` does not fit: its child would
+import the application's main module, and a script without a main guard would run twice. A
+daemonic process, such as a Celery worker, could not start a child.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Load: TypeAlias = Callable[[], Run[I, R]]  # must be picklable for a child proce
 
 _logger = logging.getLogger("rag_eval_hooks")
 _LOAD_TIMEOUT: Final = 600.0  # maximum seconds to start the interpreter and load the model
-_MOST_ENDS: Final = 5  # exits within `_ENDS_WITHIN` seconds, then batches fail at once
+_MOST_ENDS: Final = 5  # After a crash within `_ENDS_WITHIN` seconds, batches fail immediately
 _ENDS_WITHIN: Final = 60.0
 _CODE: Final = """
 import os, sys
@@ -57,7 +57,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class ModelLoadError(JudgeError):
-    """Loading failed, and a retry will not help."""
+    pass
 
 
 def load_model(source: str, load: Load[I, R]) -> Run[I, R]:
@@ -70,25 +70,25 @@ def load_model(source: str, load: Load[I, R]) -> Run[I, R]:
 
 
 def run_model(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | JudgeError]:
-    """Return one result per item. After a failed batch, each item runs alone."""
+    """Return one result per item. After a failed batch, run each item alone."""
     try:
         return list(model(items)) if items else []
     except Exception as error:  # noqa: BLE001 - the same
         if len(items) > 1:
             return [result for item in items for result in run_model(source, model, [item])]
-        # The library's message may quote content.
-        return [JudgeError(f"{source}: {type(error).__name__} in the model")]
+        # The library's message may quote content, so the error names only the type.
+        return [JudgeError(f"{source}: the model raised {type(error).__name__}")]
 
 
 def serve(connection: Connection) -> None:
     # Ctrl-C signals the whole process group, but the application still finishes its samples.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    # Before loading, which takes seconds, because later threads inherit the priority.
+    # Lower the priority before loading, because later threads inherit the priority.
     os.nice(_NICE)
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
-            # Elsewhere, the closed socket alone ends this process with its parent.
+            # On other systems, the child exits when the parent's socket closes.
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         # Some sandboxes forbid changing the scheduler.
         with contextlib.suppress(OSError):
@@ -110,11 +110,10 @@ class _ProcessEndedError(JudgeError):
 
 
 def obstacle() -> str | None:
-    """Return why no child process can start here, or None."""
     if os.name != "posix":
         return "child processes need a POSIX system"
     if getattr(sys, "frozen", False) or _interpreter() is None:
-        return "the application is frozen or embeds Python: there is no interpreter to start"
+        return "the application is frozen or embeds Python, so there is no interpreter to start"
     return None
 
 
@@ -126,9 +125,9 @@ def _interpreter() -> str | None:
 
 
 class ModelProcess(Generic[I, R]):
-    """A model in a child process that starts on first use and restarts after a crash.
+    """A model in a child process, which starts on first use and restarts after a crash.
 
-    `run` blocks, and only one thread may call it. The child exits with this process.
+    `run` blocks, and only one thread may call `run`. The child exits with this process.
     """
 
     def __init__(self, source: str, load: Load[I, R], *, reply_timeout: float = 300.0) -> None:
@@ -136,7 +135,7 @@ class ModelProcess(Generic[I, R]):
         self._load = load
         self._reply_timeout = reply_timeout
         self._folder: Path | None = None
-        with contextlib.suppress(OSError):  # another process deleted the file
+        with contextlib.suppress(OSError):  # Another process deleted the file.
             self._folder = Path.cwd()
         self._path = tuple(str(Path(self._folder or "/", entry)) for entry in sys.path)
         self._closed = False
@@ -149,7 +148,7 @@ class ModelProcess(Generic[I, R]):
         results: list[R | JudgeError] = []
         with contextlib.suppress(_ProcessEndedError):
             return self._request(items)
-        # Any item, or none, may have crashed the process. Running each alone shows which.
+        # Any item may have crashed the process. Run each item alone to find the item.
         for item in items:
             try:
                 results += self._request([item])
@@ -158,7 +157,7 @@ class ModelProcess(Generic[I, R]):
         return results
 
     def close(self) -> None:
-        """Kill the child immediately. Safe from any thread."""
+        """Kill the child immediately. Thread-safe."""
         self._closed = True
         if (child := self._child) is not None:
             child[0].kill()
@@ -174,7 +173,7 @@ class ModelProcess(Generic[I, R]):
             process, connection = child
             # An open copy would hide the parent's exit from the model process.
             connection.close()
-            # Not a child of this process, so it cannot be waited for.
+            # The process is not our child, so we cannot wait for the process.
             process.returncode = 0
         self._child = None
         self._ends.clear()
@@ -182,8 +181,8 @@ class ModelProcess(Generic[I, R]):
     def __del__(self) -> None:
         if (child := getattr(self, "_child", None)) is not None:
             child[0].kill()
-            # In a thread, because an idle-priority process may exit slowly. At exit no thread can
-            # start.
+            # Use a thread, because an idle-priority process may exit slowly. No thread can start at
+            # interpreter exit.
             with contextlib.suppress(RuntimeError):
                 threading.Thread(target=child[0].wait, daemon=True).start()
 
@@ -234,7 +233,6 @@ class ModelProcess(Generic[I, R]):
             raise ModelLoadError(failure)
 
     def _end(self, how: str | None = None) -> str:
-        """Kill the child if needed, and return how the child exited."""
         assert self._child is not None
         process, connection = self._child
         if how is None:
@@ -251,7 +249,7 @@ class ModelProcess(Generic[I, R]):
 
     def _ended(self, how: str) -> JudgeError:
         if self._closed:
-            return JudgeUnavailable(f"{self._source}: the model is closed")
+            return JudgeUnavailable(f"{self._source}: the model is already closed")
         self._ends.append(time.monotonic())
         _logger.warning("The process of the model %s exited (%s).", self._source, how)
-        return _ProcessEndedError(f"{self._source}: the model process ended ({how})")
+        return _ProcessEndedError(f"{self._source}: the model process exited ({how})")

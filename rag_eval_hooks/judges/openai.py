@@ -1,4 +1,4 @@
-"""Judge and embedder over any OpenAI-compatible endpoint."""
+"""Asks OpenAI-compatible endpoints for judgments and embeddings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
-_BATCH: Final = 128  # maximum number of texts per request. Every known endpoint accepts this number
+_BATCH: Final = 128  # maximum number of texts per request; every known endpoint accepts this number
 
 
 class _Keywords(EndpointKeywords, ModelOptions, total=False):
@@ -29,7 +29,7 @@ class OpenAIJudge(LLMJudge):
 
     Args:
         model: The endpoint's name for the model.
-        temperature: Sampling temperature, or None to send none.
+        temperature: Sampling temperature. None leaves the temperature to the endpoint.
         **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`, and
             keywords of `LLMJudge`.
     """
@@ -118,7 +118,11 @@ class OpenAIEmbedder:
         self._cache = VectorCache(self.name)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, in order, all of the same length, or raise `JudgeError`."""
+        """Return one vector per text, in order. All vectors have the same length.
+
+        Raises:
+            JudgeError: The endpoint failed.
+        """
         return await self._cache.embed(texts, self._made)
 
     async def aclose(self) -> None:
@@ -127,7 +131,7 @@ class OpenAIEmbedder:
     async def _made(self, texts: Sequence[str]) -> list[Vector]:
         vectors: list[Vector] = []
         for start in range(0, len(texts), _BATCH):
-            # Endpoints reject empty texts, and requests cannot contain lone surrogates.
+            # Endpoints reject empty texts. Requests cannot contain lone surrogates.
             batch = [encodable(text) or " " for text in texts[start : start + _BATCH]]
             body = {"model": self._model, "input": batch, "encoding_format": "float"}
 

@@ -1,4 +1,4 @@
-"""Token prices from the user's table and from the package `genai-prices`."""
+"""Looks up token prices in the user's table and in the package `genai-prices`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rag_eval_hooks.errors import ConfigError
 _logger = logging.getLogger("rag_eval_hooks")
 
 _PER: Final = 1_000_000
-_CALL: Final = 1_000  # tokens in a price query; some providers charge more for long prompts
+_CALL: Final = 1_000  # tokens of the price query; some providers charge more for long prompts
 _OPENAI: Final = "https://api.openai.com/v1"
 _FORM: Final = (
     "{'models': {'<model>': {'input': <price>, 'output': <price>}}}, prices per million tokens"
@@ -35,7 +35,7 @@ _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, config=_CLOSED)
 class Price:
-    """Prices of a million prompt tokens and a million reply tokens, in the table's currency."""
+    """Prices of a million prompt tokens and of a million reply tokens, in the table's currency."""
 
     input: _Amount
     output: _Amount
@@ -55,10 +55,13 @@ class Prices:
     """Price tables by model, for the cost of calls.
 
     Args:
-        table: A mapping with `currency` (default USD) and `models`, which maps a model's name or a
-            pattern (`*`, `?`, `[...]`) to `input` and `output`, the prices of a million tokens. An
-            exact name wins, then the first match. An invalid entry raises `ConfigError`.
+        table: A mapping with `currency` (default USD) and `models`. `models` maps a model's name or
+            a pattern (`*`, `?`, `[...]`) to `input` and `output`, the prices of a million tokens.
+            An exact name has priority over the first matching pattern.
         base_url: Endpoint of the models, for the list prices of `genai-prices`, or None.
+
+    Raises:
+        ConfigError: An entry is invalid.
     """
 
     def __init__(
@@ -85,7 +88,10 @@ class Prices:
             price = self._priced[model] = self._in_table(model) or self._in_list(model)
             if price is None and (self._models or self._base_url):
                 level = logging.WARNING if self._models else logging.INFO
-                _logger.log(level, "no price is known for %s; its calls have no cost", model)
+                told = (
+                    "The price of model %s is unknown, so its calls have no cost. Set judge_prices."
+                )
+                _logger.log(level, told, model)
         return self._priced[model]
 
     def priced(self, usage: Usage, model: str) -> Usage:
@@ -113,13 +119,12 @@ class Prices:
 
 
 def prices_of(config: RagEvalConfig) -> Prices:
-    """Return the configured prices, or raise `ConfigError`."""
     kinds = {setting.partition(":")[0] for setting in (config.judge, config.embedder)}
     table, path = None, config.judge_prices
     if path is not None:
         try:
             table = tomllib.loads(Path(path).read_text("utf-8"))
         except (OSError, ValueError) as error:
-            wants = f"a TOML file with prices ({type(error).__name__})"
+            wants = f"a readable TOML file with prices (reading raised {type(error).__name__})"
             raise ConfigError("judge_prices", str(path), wants) from error
     return Prices(table, base_url=(config.judge_base_url or _OPENAI) if kinds & _LISTED else None)

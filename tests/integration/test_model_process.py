@@ -69,7 +69,7 @@ async def test_results_are_those_of_the_thread(make: Make) -> None:
         return [str(r) if isinstance(r, JudgeError) else r["text"] for r in results]
 
     assert essence(there) == essence(here)
-    assert essence(here)[2] == "own: ValueError in the model"
+    assert essence(here)[2] == "own: the model raised ValueError"
     assert there[0]["pid"] != here[0]["pid"] == os.getpid()  # type: ignore[index]
 
 
@@ -100,7 +100,7 @@ async def test_a_text_that_ends_the_process_fails_alone(
     results = await model.run(texts)
     errors = [isinstance(result, JudgeError) for result in results]
     assert errors == [False, False, True, False]
-    assert "the model process ended" in str(results[2])
+    assert "the model process exited" in str(results[2])
     assert len(caplog.records) == 2
     assert (await about(model))["pid"] == results[3]["pid"]  # type: ignore[index]
 

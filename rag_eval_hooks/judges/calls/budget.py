@@ -1,4 +1,4 @@
-"""Limits on calls, tokens and cost of judge and embedder, reserved before each call."""
+"""Limits the number, tokens and cost of model calls. Each call reserves its amount first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNITS: Final = ("calls", "tokens", "cost")
 _REPLY_TOKENS: Final = 256.0  # estimated tokens per reply
 _FREE: Final = Price(0.0, 0.0)
 _BUSY_S: Final = 2.0  # maximum seconds to wait for another process's lock
-_KEPT_S: Final = 7 * 86_400  # age in seconds at which a period's row is deleted
+_KEPT_S: Final = 7 * 86_400  # seconds; older periods are deleted
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
     "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
@@ -43,8 +43,6 @@ _FORGET: Final = "DELETE FROM rag_eval_budget WHERE start < ?"
 
 
 class Spend(NamedTuple):
-    """Number of calls, tokens of prompts and replies, and cost."""
-
     calls: float = 0.0
     tokens: float = 0.0
     cost: float = 0.0
@@ -63,15 +61,14 @@ class Spend(NamedTuple):
 class Budget:
     """Admits calls while the limits of the current hour and day (UTC) allow.
 
-    Before its first call, a sample reserves all calls that it is expected to make. A spent budget
-    then leaves whole samples unscored, not parts of samples. Each call uses a part of this
-    reservation, or reserves more: one call, the prompt's tokens, 256 tokens of reply, and the price
-    of both. The reply replaces the estimate by the real amount. The estimate stands for a call that
-    times out, reports no tokens, or belongs to a killed process.
+    A sample reserves all expected calls before its first call. A spent budget therefore leaves
+    whole samples unscored. A call without a reserved amount reserves one call, the prompt's tokens,
+    256 tokens of reply, and the price of both. The usage in the reply replaces this estimate. The
+    estimate remains if the call times out, reports no tokens, or belongs to a killed process.
 
     Limits are named `<unit>_per_<period>`. `rate` limits this process's calls per second. Processes
-    share the SQLite file at `path`. A separate thread keeps the totals, so that a hanging disk does
-    not block the event loop. If the file fails, no call is admitted.
+    share the SQLite file at `path`. A separate thread writes the file, because a hanging disk must
+    not block the event loop. If the file fails, the budget admits no call.
     """
 
     def __init__(
@@ -102,7 +99,11 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Reserve the calls of one sample, or raise `BudgetError`. Release the unused amount."""
+        """Reserve the calls of one sample, and release the unused amount at the end.
+
+        Raises:
+            BudgetError: The budget is spent.
+        """
         each = Spend.of(self._prices[False], input_tokens, _REPLY_TOKENS)
         hold = await self._reserved(Spend().plus(each, calls))
         try:
@@ -112,7 +113,11 @@ class Budget:
             hold.replace(Spend())
 
     async def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
-        """Reserve one call, or raise `BudgetError`. Wait for a slot if `rate` is limited."""
+        """Reserve one call. Wait for a slot if `rate` limits the calls.
+
+        Raises:
+            BudgetError: The budget is spent.
+        """
         price, held = self._prices[embedding], Spend()
         estimate = Spend.of(price, input_tokens, 0.0 if embedding else _REPLY_TOKENS)
         if not embedding and (hold := call_context().hold) is not None:
@@ -138,7 +143,7 @@ class Budget:
             self._worker.submit(self._file.close).result(timeout=5.0)
 
     def add(self, periods: _Periods, amount: Spend) -> None:
-        """Add an amount in the background, even above the limits."""
+        """Add an amount in the background. Limits do not apply."""
 
         def write() -> None:
             try:
@@ -158,11 +163,11 @@ class Budget:
             self._incidents.report("budget", error)
             raise BudgetError("the budget file is unavailable") from None
         if full is not None:
-            raise BudgetError(f"the budget of this {full} is spent")
+            raise BudgetError(f"the judge budget of this {full} is spent")
         return Reservation(self, periods, amount)
 
     def _full(self, periods: _Periods, amount: Spend) -> str | None:
-        """Add an amount to every period, or return the period that the amount would overrun."""
+        """Add an amount to every period, or return the first period whose limit is too low."""
         with self._totals() as db:
             for period in periods:
                 total = _read(db, period).plus(amount)
@@ -181,7 +186,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Amount reserved for a sample or for one call in flight. Close it at most once."""
+    """Amount reserved for a sample or for one call in flight. Close a reservation at most once."""
 
     budget: Budget = field(repr=False)
     periods: _Periods
@@ -189,7 +194,7 @@ class Reservation:
     price: Price = _FREE
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
-        """Replace the estimate by the real amount, unless the token count is unknown."""
+        """Replace the estimate by the reported amount, unless the token count is unknown."""
         if input_tokens or output_tokens:
             self.replace(Spend.of(self.price, input_tokens, output_tokens))
 
@@ -214,7 +219,11 @@ def _write(db: sqlite3.Connection, periods: _Periods, amount: Spend) -> None:
 def budget_of(
     config: RagEvalConfig, judge: Judge, embedder: Embedder | None, incidents: Incidents
 ) -> Budget | None:
-    """Return the configured budget, or None. A cost limit without a price raises `ConfigError`."""
+    """Return the configured budget, or None without limits.
+
+    Raises:
+        ConfigError: A limit on cost needs the price of a model without a known price.
+    """
     limits, rate = config.budget_limits, config.budget.get("calls_per_second") or None
     if not limits and rate is None:
         return None

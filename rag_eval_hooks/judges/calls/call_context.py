@@ -1,4 +1,4 @@
-"""Sends calls to models within their limits, and reports them to the current evaluation."""
+"""Sends calls to models within their limits, and reports the calls to the current evaluation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-OUT_OF_TIME: Final = "the sample's timeout passed"
+OUT_OF_TIME: Final = "the evaluation exceeded sample_timeout"
 _UNRELATED: Final = frozenset({401, 403, 408, 429})  # not about the request's content
 
 
@@ -65,7 +65,6 @@ def call_context() -> CallContext:
 
 @contextmanager
 def in_call_context(**changes: Any) -> Iterator[CallContext]:
-    """Change the context in the block and in tasks that start in the block."""
     changed = replace(_context.get(), **changes)
     token = _context.set(changed)
     try:
@@ -80,15 +79,12 @@ def is_in_time() -> bool:
 
 
 class Meter:
-    """Checks the budget for one call, adds up its usage, and records the call."""
-
     def __init__(self, caller: Caller, texts: Sequence[str] = ()) -> None:
         self.record = Call(caller, start=time.time_ns())
         self._expected = float(sum(map(tokens, texts)))
         self._reserved: Reservation | None = None
 
     async def send(self) -> None:
-        """Count one attempt before sending, or raise `BudgetError`."""
         self._reserved = None
         embedding = self.record.caller.operation is Operation.EMBEDDINGS
         if (budget := call_context().budget) is not None:
@@ -97,7 +93,7 @@ class Meter:
 
     @asynccontextmanager
     async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """Count the block as one attempt. A timed-out attempt may have used tokens."""
+        """Count the block as one attempt. After a timeout, the token count is unknown."""
         await self.send()
         try:
             async with asyncio.timeout(timeout):
@@ -108,7 +104,6 @@ class Meter:
             raise
 
     def fail(self) -> None:
-        """Record a rejected attempt, which used no tokens."""
         if self._reserved is not None:
             self._reserved.fail()
             self._reserved = None
@@ -122,7 +117,7 @@ class Meter:
         id: object = None,
         prices: Prices | None = None,
     ) -> None:
-        """Add the usage that a reply reports. A value of a wrong type is unknown."""
+        """Add the usage that a reply reports. A value of a wrong type is unknown usage."""
         call = self.record
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
         if prices is not None and used.input_tokens:
@@ -152,7 +147,6 @@ def _count(tokens: object) -> float:
 def observed_call(
     caller: Caller, texts: Sequence[str] = (), *, is_request: bool = True
 ) -> Iterator[Meter]:
-    """Report the block to the observer as one call. If a request was sent, also log the call."""
     meter, began = Meter(caller, texts), time.monotonic_ns()
     call, outcome = meter.record, None
     try:
@@ -164,7 +158,7 @@ def observed_call(
             call.error = str(status_of(error) or type(error).__name__)
         raise
     finally:
-        # The wall clock may be adjusted during the call.
+        # The call's duration uses a monotonic clock, because the wall clock may change.
         call.end = call.start + time.monotonic_ns() - began
         current = _context.get()
         if outcome is not None:
@@ -176,12 +170,12 @@ def observed_call(
 
 
 class ModelCalls:
-    """Makes the calls to one model. Several event loops may use the object."""
+    """Makes the calls to one model. Several event loops may share one object."""
 
     def __init__(self, caller: Caller, limits: CallLimits) -> None:
         self._caller = caller
         self._limits = limits
-        # Waiting calls cannot move between event loops: each loop has its own gate.
+        # Waiting calls cannot move between event loops, so each loop has its own gate.
         self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
 
     async def make(
@@ -189,8 +183,8 @@ class ModelCalls:
     ) -> T:
         """Make one call. `request` reports each attempt and the reply's usage to the meter.
 
-        Any error becomes a `ReplyError` or a `JudgeError`, whose message quotes no text of the
-        sample. After a `RequestRefusedError`, another output mode may work.
+        `make` converts every exception to a `ReplyError` or a `JudgeError`. Their messages quote no
+        text of the sample. After a `RequestRefusedError`, another output mode may work.
         """
         gate = self._gates.setdefault(asyncio.get_running_loop(), Gate(self._limits))
         if (observer := call_context().observer) is not None:
@@ -202,7 +196,7 @@ class ModelCalls:
         except (JudgeError, ReplyError):
             raise
         except Exception as error:  # noqa: BLE001 - a client of a user's raises anything
-            # A client's error may quote the request, so it is not chained.
+            # A client's exception may quote the request, so we do not chain the exception.
             raise self._translated(error) from None
 
     def _translated(self, error: Exception) -> JudgeError | ReplyError:
@@ -211,7 +205,7 @@ class ModelCalls:
             return ReplyError("it was cut off; be brief")
         if is_time_out(error):
             seconds, tries = self._limits.timeout, self._limits.retries + 1
-            return JudgeTimeout(f"{name}: no reply within {seconds:g} s ({tries} tries)")
+            return JudgeTimeout(f"{name}: no reply within {seconds:g} s ({tries} attempts)")
         line = f"{name}: {describe(error)}"
         is_lasting = status is not None and (status >= 500 or status in _UNRELATED)
         if is_lasting or isinstance(error, DescribedError):
@@ -220,7 +214,6 @@ class ModelCalls:
 
 
 async def _isolated(call: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine without the application's LangChain config and callbacks."""
     fresh = contextvars.Context()
     fresh.run(context.attach, context.get_current())
     fresh.run(_context.set, _context.get())

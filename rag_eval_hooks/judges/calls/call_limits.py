@@ -1,4 +1,4 @@
-"""Limits calls to one model by a concurrency gate and a circuit breaker."""
+"""Limits calls to one model with a concurrency gate and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rag_eval_hooks.judges.calls.failures import answers, requested_pause
 _logger = logging.getLogger("rag_eval_hooks")
 
 MAX_FAILURES = 20  # consecutive failures that open the breaker
-FIRST_PAUSE = 10.0  # seconds of the first pause. Each pause doubles, up to 60 seconds
-_UNAVAILABLE: Final = "the judge failed too often in a row; calls resume after a pause"
+FIRST_PAUSE = 10.0  # seconds of the first pause; each pause doubles, up to 60 seconds
+_UNAVAILABLE: Final = "too many judge calls failed in a row; calls resume after a pause"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """Timeout in seconds per attempt, number of retries, and number of concurrent calls."""
+    """Limits of calls to one model. `timeout` is in seconds per attempt."""
 
     timeout: float = 60.0
     retries: int = 0
@@ -47,7 +47,7 @@ class CallLimits:
 
 
 class CallKeywords(TypedDict, total=False):
-    """Fields of `CallLimits` as keywords, for judges whose client retries on its own."""
+    """Fields of `CallLimits` as keywords, for judges whose client does its own retries."""
 
     timeout: float
     concurrency: int
@@ -60,9 +60,9 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """Circuit breaker: opens after consecutive failures, then admits one probe call at a time.
+    """A circuit breaker. It opens after consecutive failures, then admits one probe call at a time.
 
-    Any reply closes the breaker, even the reply to a call sent before it opened.
+    Any reply closes the breaker, even the reply to a call sent before the breaker opened.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,7 +82,6 @@ class Breaker:
         return BreakerState.HALF_OPEN if due else BreakerState.OPEN
 
     def probe(self) -> bool:
-        """Claim the probe call of an open breaker, unless another call has claimed the probe."""
         is_free = not self._probing and self.state is BreakerState.HALF_OPEN
         self._probing = self._probing or is_free
         return is_free
@@ -101,12 +100,12 @@ class Breaker:
             elif self._open_until is not None or self._failures < MAX_FAILURES:
                 return
             else:
-                _logger.warning("a judge does not answer: calls fail until a probe succeeds")
+                _logger.warning("A judge does not answer. Calls fail until a probe call succeeds.")
             self._open_until = self._clock() + self._pause
 
 
 class Gate:
-    """Limits concurrency in one event loop. A requested pause applies to all calls.
+    """Limits concurrency in one event loop. A requested pause delays all calls.
 
     While the breaker is open, calls fail immediately. Any thread may read the attributes.
     """
@@ -121,7 +120,11 @@ class Gate:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot, or raise `JudgeUnavailable`. Update the breaker after the block."""
+        """Wait for a slot, and update the breaker after the block.
+
+        Raises:
+            JudgeUnavailable: The breaker is open.
+        """
         self._refuse_if_down()
         self.waiting += 1
         try:

@@ -1,4 +1,4 @@
-"""Maps exceptions of any provider's client to outcomes of the call."""
+"""Maps the exceptions of all providers' clients to outcomes of calls."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LONGEST_WAIT: Final = 60.0  # maximum pause in seconds, even if a server reques
 _NO_CREDIT: Final = "insufficient_quota"
 _ADVICE: Final[dict[object, str]] = {
     401: (
-        "the key was not accepted; set judge_api_key (RAG_EVAL_JUDGE_API_KEY), or the key of the "
-        "model that you passed"
+        "the endpoint rejected the API key; set judge_api_key (RAG_EVAL_JUDGE_API_KEY), or the "
+        "key of the model that you passed"
     ),
-    403: "the key has no access; check the key and the model",
+    403: "the API key has no access to the model; check the key and the model",
     404: "the model or path does not exist; check the model and judge_base_url",
-    429: "the rate limit or quota is reached; lower the concurrency or the sample rate",
+    429: "the account reached its rate limit or quota; lower judge_concurrency or sample_rate",
     _NO_CREDIT: "the account's quota is used up; check its billing",
 }
 _CAUSES: Final = (
@@ -43,12 +43,10 @@ _ABOUT_THE_REQUEST: Final = (
 
 
 class DescribedError(Exception):
-    """An error whose one-line message we wrote, without texts of the sample."""
+    pass
 
 
 class RequestRefusedError(JudgeError):
-    """The provider rejected a request. Another output mode may work."""
-
     def __init__(self, line: str, status: int | None, complaint: str) -> None:
         super().__init__(line)
         self.status = status
@@ -56,7 +54,7 @@ class RequestRefusedError(JudgeError):
 
 
 class TooLongError(ReplyError):
-    """The request is too long for the model. A part of the request may fit."""
+    pass
 
 
 class ModeMissingError(RequestRefusedError):
@@ -65,7 +63,6 @@ class ModeMissingError(RequestRefusedError):
 
 
 def absence_of(error: JudgeError) -> NotScored:
-    """Return the reason for missing findings: our message, or class and line of a user's error."""
     cause = next(cause for kind, cause in _CAUSES if isinstance(error, kind))
     return NotScored(cause, str(error) if is_ours(error) else in_words("the judge", error))
 
@@ -83,7 +80,7 @@ def report_failure(
 
 
 def outcome_of(error: BaseException) -> CallOutcome | None:
-    """Return the outcome of a call that raised, or None if the call was never sent."""
+    """Return the outcome of a call that raised. None means that no request was sent."""
     if isinstance(error, BudgetError | JudgeUnavailable | ModeMissingError):
         return None
     if isinstance(error, ReplyError):
@@ -101,7 +98,7 @@ def outcome_of(error: BaseException) -> CallOutcome | None:
 
 
 def answers(error: BaseException) -> bool | None:
-    """Return whether the judge is reachable, even if it rejects the request. None if unknown."""
+    """Return whether the judge is reachable, or None if unknown. A rejection counts as a reply."""
     outcome = outcome_of(error)
     if outcome is CallOutcome.ERROR and isinstance(error, _ABOUT_THE_REQUEST):
         return None if status_of(error) is None else False
@@ -110,23 +107,21 @@ def answers(error: BaseException) -> bool | None:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of an exception of any client, or None."""
     values = (_value(holder, name) for holder in _holders(error) for name in _STATUS)
     return next((one for one in values if isinstance(one, int) and 400 <= one < 600), None)
 
 
 def is_time_out(error: BaseException) -> bool:
-    """Return whether a call timed out, by the exception names of all known clients."""
     return any(kind.__name__.endswith(_TIME_OUT) for kind in type(error).__mro__)
 
 
 def describe(error: BaseException) -> str:
-    """Return status, code and advice, or the type. The client's message may quote a key."""
+    """Return status, code and advice, or else the type. A client's message may quote a key."""
     if isinstance(error, DescribedError):
         return str(error)
     status, code = status_of(error), getattr(error, "code", None)
     if status is None:
-        # Show the line of the application's judge function. A line inside a client says nothing.
+        # Show the line of the application's judge function. A line inside a client does not help.
         place = place_in_application(error)
         is_own = place and "-packages" not in place
         return f"{named(error)} at {place}" if is_own else type(error).__name__
@@ -136,7 +131,7 @@ def describe(error: BaseException) -> str:
 
 
 def requested_pause(error: BaseException) -> float:
-    """Return the seconds that an overloaded server asks to wait, 0 to 60."""
+    """Return the pause in seconds that an overloaded server requests, 0 to 60."""
     if status_of(error) not in (429, 503, 529):
         return 0.0
     for holder in _holders(error):

@@ -1,4 +1,4 @@
-"""Aligns a claim with a sentence: same words in order, same values and limiting words."""
+"""Aligns a claim with a sentence: same words in order, same values, same limiting words."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ from rag_eval_hooks.text.folding import is_content
 from rag_eval_hooks.text.measures import Measure, agree
 
 _LONGEST: Final = 160  # items of a sentence; longer texts are not sentences
-_MOVED: Final = 3  # words of a long claim per word that may be elsewhere
-_FEW: Final = 2  # words that may be exchanged
+_MOVED: Final = 3  # a long claim may have one moved word per this many words
+_FEW: Final = 2  # maximum number of exchanged words
 _LIGHT: Final = frozenset(("was", "were", "had", "did", "will", "would", "who", "during"))
 _Items: TypeAlias = Sequence[Item]
 _Path: TypeAlias = Sequence[int]
 
 
 class Alignment(NamedTuple):
-    """Match of a claim in a sentence, with the pairs of differing values and any negation."""
-
     others: Sequence[tuple[Measure, Measure]]
     denied: bool
 
@@ -57,7 +55,7 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
     ]
     clause = _clause(stated, path, BREAKS)
     denied = (DENIAL in claimed) != any(item == DENIAL for _, item in clause)
-    # A negation applies only among or right before the words: "bread that is not sliced keeps".
+    # A negation applies only inside or directly before the match: "bread that is not sliced keeps".
     strict = all(
         at in path or item in BREAKS or is_small(item)
         for at, item in clause
@@ -67,7 +65,6 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
 
 
 def anchors(claim: Sentence, code: str) -> frozenset[str]:
-    """Return words that a sentence needs before `align` can match."""
     needed = _needed(claim.items(code), (), code)
     return frozenset(VALUE if isinstance(item, Measure) else item for item in needed)
 
@@ -97,14 +94,13 @@ def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
     placed = {one.a + at for one in match.get_matching_blocks() for at in range(one.size)}
     moved = [said[at] for at, token in enumerate(wanted) if at not in placed and token in held]
     if not lacking and 0 < len(moved) <= _FEW:
-        return False  # same words, but one or two elsewhere: maybe exchanged
+        return False  # The words are the same except for one or two, which may be exchanged.
     return len(moved) <= len(wanted) // _MOVED and not any(
         isinstance(item, Measure) or item in claim.named for item in moved
     )
 
 
 def _exchanges(match: SequenceMatcher[str], stated: _Items) -> bool:
-    """Return whether the sentence exchanges a word or two, such as "approved" and "rejected"."""
     for kind, start, end, first, last in match.get_opcodes():
         words = [item for item in stated[first:last] if item not in BREAKS and not is_small(item)]
         if kind == "replace" and end - start <= _FEW and 0 < len(words) <= _FEW:
@@ -151,7 +147,6 @@ def is_year(measure: Measure) -> bool:
 
 
 def _path(wanted: Sequence[str], held: Sequence[str]) -> _Path:
-    """Return the closest positions of all words in order, or None."""
     best: _Path = ()
     for start in (at for at, word in enumerate(held) if word in wanted[:1]):
         path = [start]
@@ -165,7 +160,7 @@ def _path(wanted: Sequence[str], held: Sequence[str]) -> _Path:
 
 
 def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int]) -> bool:
-    """Return whether equal prepositions precede the values: "by 20 %" differs from "to 20 %"."""
+    """Return whether the same prepositions precede the values. "by 20 %" differs from "to 20 %"."""
     beside = [
         (before, stated[place - 1])
         for before, item in pairwise(claimed)
@@ -175,7 +170,6 @@ def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int])
 
 
 def _is_close(stated: _Items, path: _Path, most: int) -> bool:
-    """Return whether only a few words interrupt a match, and no other statement."""
     skipped = 0
     for before, at in pairwise(path):
         gap = stated[before + 1 : at]
@@ -187,7 +181,6 @@ def _is_close(stated: _Items, path: _Path, most: int) -> bool:
 
 
 def _is_limited(stated: _Items, path: _Path, words: Lexicon) -> bool:
-    """Return whether a word outside the match limits the matched clauses."""
     limiting, behind = words.limiting | words.weak, words.behind | words.weak
     clauses = _clause(stated, path, BREAKS), _clause(stated, path, (";",))
     inner, outer = ([(at, item) for at, item in one if at not in path] for one in clauses)

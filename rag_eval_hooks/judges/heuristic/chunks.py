@@ -40,18 +40,17 @@ LEXICONS: Final = {
     code: Lexicon(**{kind: word_set(words) for kind, words in lists.items()})
     for code, lists in toml_of("words.toml", __package__).items()
 }
-"""Lexicons by language code. Languages without an entry have an empty lexicon."""
 BREAKS: Final = (",", ";", "&")
 DENIAL: Final = "!"
-VALUE: Final = "#"  # stands for any `Measure`
+VALUE: Final = "#"  # represents any `Measure`
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
 _WHOLE: Final = {"cannot": "not", "wo": "will", "ca": "can"}
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}|https?://[^\s<>()]+")
-PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")  # written by redaction
+PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")  # from redaction
 _LABEL: Final = re.compile(r"(?:passage|document|source|chunk|context)s? [0-9]+", re.IGNORECASE)
 _OPENERS: Final = ".!?:;\"'\u201c\u2018(*-\u2013\u2014"
-_BARE: Final = 3  # words; in an answer this short a capital letter means a name
+_BARE: Final = 3  # words; in a shorter answer a capital letter marks a name
 
 
 def terms(text: str) -> list[str]:
@@ -86,7 +85,6 @@ class Sentence:
 
     @cached_property
     def names(self) -> dict[str, frozenset[str]]:
-        """Terms by name, address or placeholder."""
         found = [*self._capitalized(), *_ADDRESS.findall(self.text)]
         found += PLACEHOLDER.findall(self.text)
         return {name: frozenset(terms(name)) & self.terms for name in found}
@@ -96,7 +94,6 @@ class Sentence:
         return frozenset[str]().union(*self.names.values())
 
     def items(self, code: str) -> Sequence[Item]:
-        """Return words, breaks and values in order, without words that the language may omit."""
         if code not in self._items:
             at, found = 0, list[Item]()
             for measure in self.measures:
@@ -125,7 +122,6 @@ class Sentence:
 
 
 def _opens(text: str, word: str) -> bool:
-    """Return whether a word may have a capital only because the sentence starts with it."""
     before = text[: text.find(word)].rstrip()
     return not word.isupper() and (not before or before[-1] in _OPENERS)
 
@@ -217,7 +213,7 @@ class Chunks(tuple[SplitText, ...]):
 
 
 class Closest(NamedTuple):
-    """Sentence that covers a claim best, or None if no sentence shares a term."""
+    """The sentence that shares most terms with a claim, or None if no sentence shares a term."""
 
     score: float
     sentence: Sentence | None
@@ -228,7 +224,6 @@ class Closest(NamedTuple):
 
 
 def closest(wanted: Collection[str], passage: SplitText) -> Closest:
-    """Return the sentence with most of the terms, and the fraction of terms in the sentence."""
     held = Counter(at for term in wanted for at in passage.index.get(term, ()))
     if not held:
         return Closest(0.0, None)

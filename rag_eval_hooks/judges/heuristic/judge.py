@@ -1,4 +1,4 @@
-"""`HeuristicJudge`: a judge by rules, included in this package."""
+"""`HeuristicJudge`: a judge that uses rules and no model download."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _SUPPORT: Final = {
     Finding.ANSWER_SUPPORT: "answer_claims",
     Finding.REFERENCE_SUPPORT: "reference_claims",
 }
-_MOST_ITEMS: Final = 300  # claims or entities; each is compared with every chunk
+_MOST_ITEMS: Final = 300  # claims or entities; the judge compares each item with every chunk
 _TOO_MANY: Final = NotScored(
     Cause.MISSING_INPUT, f"the text has more than {_MOST_ITEMS} claims or entities"
 )
 _NO_WORD: Final = NotScored(Cause.UNDEFINED, "the reference contains no letter or digit")
-_USEFUL: Final = 0.15  # least relevance of a useful chunk
-_PAUSE_EVERY: Final = 8  # claims: a long answer must not block the loop or the GIL
+_USEFUL: Final = 0.15  # minimum relevance of a useful chunk
+_PAUSE_EVERY: Final = 8  # claims; more at once would block the loop or the GIL too long
 
 
 class _Case:
@@ -86,7 +86,7 @@ class _Case:
         for entity in self.items("entities"):
             holding = (at for at, one in enumerate(self.chunks, 1) if one.holds_entity(entity))
             listed = ", ".join(map(str, holding))
-            where = f"it is in chunk {listed}" if listed else "it is in no chunk"
+            where = f"the entity is in chunk {listed}" if listed else "the entity is in no chunk"
             found.append(Verdict(bool(listed), where))
         return tuple(found)
 
@@ -120,22 +120,22 @@ _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
 class HeuristicJudge:
     """Makes findings with rules and a small logistic model. Deterministic, without a download.
 
-    A claim is supported if one sentence states it in nearly the same words. A claim is refuted if a
-    value or a name contradicts it. The judge is unsure about all other claims. Each verdict has a
-    probability of support. Scores are marked as `screening`. docs/accuracy.md lists the accuracy on
-    each data set.
+    A claim is supported if one sentence states the claim in nearly the same words. A claim is
+    refuted if a value or a name contradicts the claim. The judge is unsure about all other claims.
+    Each verdict has a probability of support. Scores are marked as `screening`. docs/accuracy.md
+    lists the accuracy on each data set.
 
     Args:
         entailer: A local model that judges every claim that the rules did not refute.
         calibration: A file that `rag-eval-hooks calibrate` wrote from your labels for this judge.
-            The file calibrates the probabilities, and the file's cut decides unsure claims.
+            The file calibrates the probabilities. The file's cut decides unsure claims.
 
     Raises:
-        ConfigError: The file is not a calibration, or it was made for another judge or version.
+        ConfigError: The file is not a calibration, or belongs to another judge or version.
     """
 
     makes: Final = frozenset({*_MADE, *_SUPPORT})
-    """Findings that this judge makes. All other findings are absent as `missing_input`."""
+    """Findings that this judge makes. All other findings are `missing_input`."""
     annotator_kind = AnnotatorKind.CODE
 
     def __init__(
@@ -149,12 +149,12 @@ class HeuristicJudge:
             self._calibration = read_ = Calibration.read(Path(calibration))
             made_for = f"{read_.judge} {read_.version}".strip()
             if made_for not in ("", f"{self.name} {VERSION}"):
-                wants = f"a calibration for {self.name} {VERSION}, not for {made_for}"
+                wants = f"a calibration of {self.name} {VERSION}, not of {made_for}"
                 raise ConfigError("calibration", str(calibration), wants)
             self.version += f"+{read_.fingerprint}"
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Return findings by rules. Generated questions and rubric ratings are always absent."""
+        """Return findings by rules. Generated questions and rubric ratings are always missing."""
         case = _Case(sample, known)
         made: dict[str, Any] = {kind.value: _NOT_MADE for kind in wanted - self.makes}
         for kind in sorted(wanted & _MADE.keys()):

@@ -31,12 +31,12 @@ from rag_eval_hooks.text.measures import agree
 from rag_eval_hooks.text.refusals import refusal
 from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 
-_AGREED: Final = 0.55  # least fraction of a claim's terms that answer and reference share
-_BARE: Final = 6  # terms; a text this short is a bare answer
-_STEPS: Final = 4  # of direct relevance above 0
-_LONGEST: Final = 6  # words of a reference that is a bare answer
+_AGREED: Final = 0.55  # minimum fraction of a claim's terms that answer and reference share
+_BARE: Final = 6  # terms; a shorter text is a bare answer
+_STEPS: Final = 4  # number of ratings of direct relevance above 0
+_LONGEST: Final = 6  # words; a reference up to this length is a bare answer
 _MOST_ALIASES: Final = 200
-_NAMED: Final = 3  # words between a family name and its first initial
+_NAMED: Final = 3  # maximum number of words between a family name and its first initial
 _DENIALS: Final = frozenset[str]().union(*(lexicon.denials for lexicon in LEXICONS.values()))
 _CJK_DENIALS: Final = word_set("不 没 沒 未 無 无 없 ない せん なか 않다 않는")
 _FOOTNOTE: Final = re.compile(r"(?<=[a-z]{4})\d{1,2}(?=[\s.,;:)]|$)")
@@ -45,7 +45,7 @@ _ASIDE: Final = re.compile(r"\([^()]*\)")
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 PATTERNS: Final = compiled(toml_of("claims.toml", __package__))
 _HEADING, _OPENING, _CITATION = map(PATTERNS.__getitem__, ("heading", "opening", "citation"))
-_JOINTS = frozenset(";；,")  # noqa: RUF001 - the second is Chinese
+_JOINTS = frozenset(";；,")  # noqa: RUF001 - the second semicolon is Chinese
 _MIN_CLAUSE = 3  # content words; a shorter clause is not a claim
 
 
@@ -53,9 +53,8 @@ def claims(text: str) -> tuple[str, ...]:
     """Return the distinct claims of a text, one per sentence or clause, in order.
 
     Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences about missing
-    information are not claims. List markers, citations and openings such as "Based on the
-    passages," are removed. A text that looks like a heading alone, such as "Cornish heath", is one
-    claim.
+    information are not claims. `claims` removes list markers, citations and openings such as "Based
+    on the passages,". If the whole text is a heading, such as "Cornish heath", the text is a claim.
     """
     found = distinct(_claims(text, headings=False)) or distinct(_claims(text, headings=True))
     return tuple(found)
@@ -80,11 +79,10 @@ def _bare(sentence: str) -> str:
 
 
 def _clauses(sentence: str) -> list[str]:
-    """Split a sentence into clauses. Join a very short clause to the previous clause."""
     if _JOINTS.isdisjoint(sentence):
         return [sentence.strip()]
     cuts = [0, *(cut for match in PATTERNS["clause"].finditer(sentence) for cut in match.span())]
-    clauses: list[tuple[int, int, int]] = []  # start, end, content words
+    clauses: list[tuple[int, int, int]] = []  # start, end, number of content words
     for start, end in zip(cuts[::2], [*cuts[1::2], len(sentence)], strict=True):
         size = len(content_tokens(sentence[start:end]))
         if clauses and min(size, clauses[-1][2]) < _MIN_CLAUSE:
@@ -104,7 +102,7 @@ def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdic
     if not novel:
         return Verdict(False, "the claim contains no content word")
     if denied := _denied(claim, text, question):
-        return Verdict(False, f"only one of the texts negates {denied}")
+        return Verdict(False, f"only one of the two texts negates {denied}")
     stated = text.sentences[0].terms
     is_bare = len(text.sentences) == 1 and 0 < len(stated) <= _BARE
     if is_bare and (stated - question or stated) <= claim.terms:
@@ -113,13 +111,12 @@ def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdic
         return Verdict(False, differing)
     near = closest(novel, text)
     if near.score >= _AGREED:
-        return Verdict(True, f"the text states it: {near.text}")
+        return Verdict(True, f"the text states the claim: {near.text}")
     lacking = sorted(novel - text.index.keys()) or sorted(novel)
     return Verdict(False, f"the text does not state: {', '.join(lacking)}")
 
 
 def _denied(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
-    """Return the words that are negated only in the claim or only in the text."""
     other = closest(claim.terms - question or claim.terms, text).sentence
     for one, two in ((claim, other), (other, claim)) if other else ():
         there = frozenset[str]().union(*_negated(two.text))
@@ -142,10 +139,10 @@ def _negated(text: str) -> Sequence[frozenset[str]]:
 def _differs(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
     for said in claim.measures:
         if f"{said.number:g}" not in question and not any(agree(said, x) for x in text.measures):
-            return f"the number {said.text} is not in the other text"
+            return f"the number {said.text} is missing from the other text"
     for phrase, parts in claim.names.items():
         if parts and not any(part in question or text.has_form(part) for part in parts):
-            return f"the name {phrase!r} is not in the other text"
+            return f"the name {phrase!r} is missing from the other text"
     return ""
 
 
@@ -199,7 +196,7 @@ def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
     words = tokens(reference)
     if any(map(is_content, words)):
         is_said = answer.searched.holds_words(words)
-    else:  # a name such as "The Who" must end the answer
+    else:  # The answer must end with a name such as "The Who".
         is_said = bool(words) and answer.tokens[-len(words) :] == words
     if is_said:
         return Verdict(True, f"it says {reference!r}")
@@ -209,7 +206,6 @@ def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
 
 
 def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
-    """Return whether words are a family name, after an initial or a short given name."""
     if not 1 < len(name) <= _LONGEST or not all(part[0].isupper() for part in name):
         return False
     first, last = fold(name[0]), fold(name[-1])
@@ -236,7 +232,6 @@ def direct_relevance(question: str, answer: str) -> float:
 
 
 def indistinct(text: str) -> bool:
-    """Return whether a text is blank, only asks, refuses, or hedges without a name or number."""
     found = [Sentence(claim) for claim in claims(text)]
     return refusal(text) is not None or all(
         refusal(one.text) is not None

@@ -1,4 +1,4 @@
-"""Judges whether chunks support a claim, by rules and with a probability."""
+"""Judges by rules whether chunks support a claim, and estimates a probability of support."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ FEATURES: Final = (
     "coverage", "pairs", "lacks_terms", "lacks_pairs", "lacks_values", "lacks_names", "length",
     "stated",
 )  # fmt: skip
-"""Inputs of the probability model: fractions in [0, 1] and numbers of missing items."""
 _MODEL: Final = json.loads(
     files("rag_eval_hooks.judges.heuristic").joinpath("weights", "support.json").read_text("utf-8")
 )
-_FEWEST: Final = 2  # content words of a claim that one sentence may state
+_FEWEST: Final = 2  # minimum number of content words of a claim
 _LONG: Final = 7  # content words; in shorter claims one word changes too much
-_SURE, _COVERED = 0.85, 0.4  # least probability and coverage of a long claim that is supported
-_MOST_COMPARED: Final = 400  # sentences; a text rarely has more with the same word
-_MOST_SAID, _MOST_STATED = 20, 500  # quantities of a claim, and of all chunks
-_REFUTED: Final = 0.1  # greatest probability of a contradicted claim
-_SMALL: Final = 12  # up to this number, a value may count list items
+_SURE, _COVERED = 0.85, 0.4  # minimum probability and coverage of a long claim that is supported
+_MOST_COMPARED: Final = 400  # sentences; few texts have more sentences with the same word
+_MOST_SAID, _MOST_STATED = 20, 500  # maximum number of quantities of a claim, and of all chunks
+_REFUTED: Final = 0.1  # maximum probability of a contradicted claim
+_SMALL: Final = 12  # a value up to this number may count list items
 _PARTS: Final = word_set(
     "half quarter third halb halbe halben halbes halfte viertel drittel moitie demi tiers quart "
     "mitad medio media tercio cuarto"
@@ -53,7 +52,6 @@ class ClaimReading(NamedTuple):
 
 
 def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> ClaimReading:
-    """Return the verdict of all chunks on a claim, and the probability of support."""
     near = [closest(claim.terms, passage) for passage in chunks]
     lacking = _Lacking.of(claim, chunks, question)
     support = _ruling(claim, chunks, lacking)
@@ -68,8 +66,8 @@ def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> ClaimRead
 
 
 class _Lacking(NamedTuple):
-    differing: Sequence[Measure]  # quantities that the claim has and no chunk has
-    values: Sequence[Measure]  # numbers that neither question nor chunks have
+    differing: Sequence[Measure]  # quantities that are in the claim but in no chunk
+    values: Sequence[Measure]  # numbers that are neither in the question nor in a chunk
     names: Sequence[str]
     terms: int
 
@@ -96,14 +94,14 @@ class _Lacking(NamedTuple):
 
 def _has_name(chunk: SplitText, phrase: str, parts: frozenset[str]) -> bool:
     if PLACEHOLDER.fullmatch(phrase) or ("@" in phrase and "://" not in phrase):
-        # Addresses share words such as the host, and placeholders share their kind.
+        # Addresses share words such as the host. Placeholders share their kind.
         return phrase.casefold() in chunk.casefolded
     return any(map(chunk.has_form, parts))
 
 
 def _ruling(claim: Sentence, chunks: Chunks, lacking: _Lacking) -> Support:
     code, verdict, quote = _language(claim, chunks), ClaimVerdict.UNSURE, ""
-    reason = "no sentence states it in similar words, and no value or name refutes it"
+    reason = "no sentence states the claim in similar words, and no value or name refutes the claim"
     if code is None:
         reason = "the claim is in another language than the chunks"
     elif sum(isinstance(one, Measure) or is_content(one) for one in claim.items(code)) < _FEWEST:
@@ -133,7 +131,7 @@ def _aligned(
 
 def _refutation(found: Alignment, lacking: _Lacking) -> str:
     if found.denied and not found.others:
-        return "the negation differs: the claim or the chunk denies what the other states"
+        return "either the claim or the chunk has a negation, but not both"
     said, stated = found.others[0]
     if found.denied or len(found.others) > 1 or said not in lacking.differing:
         return ""
@@ -143,7 +141,9 @@ def _refutation(found: Alignment, lacking: _Lacking) -> str:
 def _supported(stating: dict[int, str], chunks: int, how: str = "") -> Support:
     at = min(stating)
     flags = tuple(number in stating for number in range(chunks))
-    return Support(flags, reason=f"chunk {at + 1} states it{how}: {stating[at]}", quote=stating[at])
+    return Support(
+        flags, reason=f"chunk {at + 1} states the claim{how}: {stating[at]}", quote=stating[at]
+    )
 
 
 def _resembling(claim: Sentence, chunks: Chunks, near: Sequence[Closest]) -> Support | None:
@@ -165,9 +165,9 @@ def _language(claim: Sentence, chunks: Chunks) -> str | None:
 
 
 def _missing(chunks: Chunks, lacking: _Lacking) -> str:
-    has_parts = any(not _PARTS.isdisjoint(chunk.words) for chunk in chunks)  # "half an hour"
+    has_parts = any(not _PARTS.isdisjoint(chunk.words) for chunk in chunks)  # as in "half an hour"
     for said in () if has_parts else lacking.values:
-        # A claim may be computed from two or more values, but hardly a year.
+        # A claim may be the sum of two or more values, but a year is rarely a sum.
         near = sum(one.unit in (said.unit, "") for one in chunks.measures)
         if said.number > _SMALL and not said.bound and (near <= 1 or is_year(said)):
             return f"the number {said.text} is in no chunk"
