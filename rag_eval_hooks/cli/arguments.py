@@ -49,7 +49,7 @@ def _cut(text: str) -> tuple[str, Cuts]:
 
 
 def time_of(text: str, now: datetime | None = None) -> datetime:
-    """Parse `24h`, `7d`, `today`, or an ISO date and time, in UTC."""
+    """Parse `24h`, `7d`, `today`, or an ISO date and time. The default time zone is UTC."""
     now = now or datetime.now(UTC)
     if text == "today":
         return now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -57,13 +57,16 @@ def time_of(text: str, now: datetime | None = None) -> datetime:
         try:
             return now - timedelta(**{_UNITS[match[2]]: float(match[1])})
         except OverflowError as error:
-            raise ValueError(f"{text} reaches back before year 1") from error
+            raise ValueError(f"{text} starts before year 1") from error
     named = datetime.fromisoformat(text)
     return named.replace(tzinfo=named.tzinfo or UTC)
 
 
 _TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
-    "condition": (FailCondition.of, "METRIC<NUMBER, with <, <=, > or >="),
+    "condition": (
+        FailCondition.of,
+        "METRIC<NUMBER, with <, <=, > or >=",
+    ),
     "cut": (_cut, "METRIC=LOW:HIGH, numbers from 0 to 1, such as ragas.faithfulness=0.6:0.9"),
     "moment": (time_of, "24h, 90m, 7d, today, or a date such as 2026-03-01"),
     "pair": (_pair, ""),
@@ -74,7 +77,7 @@ _TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser, arguments: Mapping[str, Any]) -> None:
-    """Add the arguments of a command in `commands.toml`."""
+    """Add the arguments that `commands.toml` defines for a command."""
     texts = {"<judges>": JUDGES.wanted, "<fields>": ", ".join(COLUMNS)}
     for names, given in arguments.items():
         options = {"help": "", **given}
@@ -95,7 +98,7 @@ def _reader(read: Callable[[str], object], expected: str) -> Callable[[str], obj
         except ConfigError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
         except ValueError:
-            message = f"{text!r} is not accepted. Use {expected}."
+            message = f"{text!r} is not valid. Use {expected}."
             raise argparse.ArgumentTypeError(message) from None
 
     return checked
@@ -107,13 +110,12 @@ def rows_of(paths: Sequence[str]) -> Results:
         return results
     skipped = ", ".join(f"{count} {reason}" for reason, count in results.skipped.items())
     raise UsageError(
-        f"{', '.join(paths)}: contains no result with an outcome (skipped lines: {skipped or 0}). "
+        f"{', '.join(paths)}: no result has an outcome (skipped lines: {skipped or 0}). "
         "`rag-eval-hooks evaluate DATA -o RESULTS` writes results of a data set."
     )
 
 
 def write_text(text: str, path: Path | None) -> None:
-    """Write to a file with mode 0600, or to the terminal."""
     if path is None:
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     else:

@@ -39,14 +39,16 @@ def run(arguments: argparse.Namespace) -> int:
         )
         if stray := [name for name, _ in labels if name not in known]:
             told += (
-                f" {len(stray)} labels match no sample, first {str(stray[0])[:40]!r}. A label "
-                f"needs the sample_id of a line in {arguments.results}, not its question_id."
+                f" {len(stray)} labels match no sample. The first is {str(stray[0])[:40]!r}. A "
+                f"label needs the sample_id of a line in {arguments.results}, not its question_id."
             )
         raise UsageError(told)
     found = agreement(probabilities, truths)
     print(_text(found))
     if found.low < LEAST_AUROC:
-        print(f"rejected: the AUROC may be below {LEAST_AUROC}, too low to calibrate this judge")
+        print(
+            f"rejected: the AUROC may be below {LEAST_AUROC}, which is too low to calibrate this judge"
+        )
         return 1
     if arguments.output is not None:
         made = {(r.scores[metric].annotator or "", r.scores[metric].version) for r in rows}
@@ -63,7 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _label(line: Mapping[str, Any]) -> tuple[tuple[str, str | None], bool]:
     if "outcomes" in line:
-        raise UsageError("LABELS is a file of results. Write: calibrate RESULTS LABELS")
+        raise UsageError(
+            "LABELS contains results instead of labels. Write: calibrate RESULTS LABELS"
+        )
     if not isinstance(line["supported"], bool):
         raise TypeError
     return (line["sample_id"], line.get("claim")), line["supported"]

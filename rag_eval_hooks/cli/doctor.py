@@ -36,7 +36,7 @@ _SAMPLE: Final = Sample(
     answer="The library opens at nine.",
 )
 _FAITHFUL, _BY_EMBEDDER = "ragas.faithfulness", "ragas.answer_relevancy"
-# A check uses no sink and evaluates no spooled sample.
+# A check must not fill a sink and must not evaluate samples of the spool.
 _ALONE: Final[Mapping[str, Any]] = {
     **{"run_on": "thread", "spool": None, "metric_rates": {}, "thresholds": {}},
     **dict.fromkeys(("rules", "sinks", "tail"), ()),
@@ -88,7 +88,7 @@ def _settings(given: Mapping[str, str]) -> Iterator[str]:
     for name, field_info in RagEvalConfig.model_fields.items():
         value = getattr(config, name)
         if value != field_info.get_default(call_default_factory=True):
-            # A sink rejects an address with a key, but only after this prints it.
+            # A sink rejects a URL with a key only after this line prints the URL.
             yield f"{name} = {masked(str(value))}"
 
 
@@ -99,7 +99,7 @@ def _versions() -> CheckResult:
             found[package] = metadata.version(package)
     text = ", ".join(f"{name} {version}" for name, version in found.items())
     wrong: dict[str, SpecifierSet] = {}
-    with suppress(metadata.PackageNotFoundError):  # The source tree is not installed.
+    with suppress(metadata.PackageNotFoundError):  # The source tree is not an installed package.
         for one in map(Requirement, metadata.requires("rag-eval-hooks") or ()):
             with suppress(metadata.PackageNotFoundError):
                 if not one.specifier.contains(metadata.version(one.name), prereleases=True):
@@ -152,7 +152,7 @@ def _judge(outcome: Outcome, seconds: float) -> CheckResult:
     if used.calls:
         text += f" with {used.input_tokens:g} prompt tokens and {used.output_tokens:g} reply tokens"
     if outcome.value < 1.0:
-        text += ", but missed a claim that a chunk states word for word"
+        text += ", but did not support a claim that a chunk states word for word"
         advice = "Its scores will not be useful. Choose another model."
         return CheckResult("judge", "warning", text, advice, figures)
     return CheckResult("judge", "ok", text, figures=figures)
@@ -166,8 +166,10 @@ def _failed(check: str, text: str) -> CheckResult:
 def _receiver(endpoint: str | None) -> CheckResult:
     check = "receiver of spans"
     if endpoint is None:
-        text = "no OTLP endpoint is set; the application's provider decides where spans go"
-        advice = "To check one, pass --otlp-endpoint URL or set OTEL_EXPORTER_OTLP_ENDPOINT."
+        text = "no OTLP endpoint is set, so the application's tracer provider exports the spans"
+        advice = (
+            "To check an endpoint, pass --otlp-endpoint URL or set OTEL_EXPORTER_OTLP_ENDPOINT."
+        )
         return CheckResult(check, "note", text, advice)
     parts = urlsplit(endpoint)
     address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -183,13 +185,13 @@ def _receiver(endpoint: str | None) -> CheckResult:
 
 
 def _send(endpoint: str) -> str:
-    """Send a span. Return why the receiver rejected the span, or empty text."""
+    """Send a span. Return the receiver's reason for a rejection, or an empty text."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExportResult
     from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-    # Ignores OTEL_TRACES_SAMPLER, so that the span is always sent.
+    # This sampler ignores OTEL_TRACES_SAMPLER, because the check must always send the span.
     span = TracerProvider(sampler=ALWAYS_ON).get_tracer("rag_eval_hooks").start_span("doctor")
     span.end()
     if not isinstance(span, ReadableSpan):
@@ -262,7 +264,7 @@ def _lines(
 ) -> Iterator[str]:
     for number, sample in enumerate(samples, 1):
         if len(samples) > 1:
-            yield f"Sample {number} of {len(samples)}. For one sample per request, set the"
+            yield f"Sample {number} of {len(samples)}. To get one sample per request, set the"
             yield "handler's option root= to the name of the call that is a request.\n"
         yield from _described(sample)
     if problem is not None:
@@ -275,7 +277,7 @@ def _lines(
         if text:
             yield from (f"  {text}", f"  To name the {part} yourself: {_DATA['remedies'][part]}")
     if samples:
-        yield "\nIf a part is wrong:"
+        yield "\nIf a part of the sample is wrong:"
         yield from (f"  {part}: {remedy}" for part, remedy in _DATA["remedies"].items())
         yield from [f"Keys of the output: {', '.join(keys)}"] if keys else []
 

@@ -1,4 +1,4 @@
-"""`rag-eval-hooks evaluate`: evaluates a data set, or a pipeline on the data set's questions."""
+"""`rag-eval-hooks evaluate`: evaluates a data set, or asks a pipeline its questions first."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _FILE_S: Final = 10.0
 def run(arguments: argparse.Namespace) -> int:
     data: Path = arguments.data
     if not data.exists():
-        raise UsageError(f"{data}: no such file or folder")
+        raise UsageError(f"There is no file or folder {data}.")
     place = data if data.name else data.resolve()
-    # Equal names with different extensions give different results files.
+    # Data files that differ only in the extension get different results files.
     name = place.stem if place.suffix == ".jsonl" else place.name
     output = arguments.output or place.with_name(f"{name}.results.jsonl")
     config = _config(arguments)
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     run = DatasetRun(output, is_asked=pipeline is not None)
     gates = (*arguments.fail_on, *arguments.fail_on_point)
     run.metric_limits = [("fail-on", one.metric, one.limit) for one in gates]
-    # In a fleet, the configured sinks belong to the workers.
+    # In a fleet, only the workers write to the configured sinks.
     parts: dict[str, Any] = {"sinks": [run, *(() if arguments.workers else config.sinks)]}
     if config.judge.startswith("openai:") and not arguments.workers:
         # Replies on disk make a repeated command cheaper.
@@ -59,12 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
         shown = _progress(arguments.limit or count_rows(data))
         run_dataset(rows, evals, run, ask=ask, concurrency=arguments.concurrency, progress=shown)
     if not run.started + run.resumed + run.unreadable:
-        raise UsageError(f"{data} has no rows. The first row must follow the column names.")
+        raise UsageError(f"{data} has no rows. Add at least one row after the column names.")
     _print_end(run, output, time.monotonic() - started)
     if run.unanswered:
         kinds = ", ".join(sorted(run.returned))
         told = f"{run.unanswered} rows have no answer: {arguments.chain} returned {kinds}"
-        print(f"  {told}. It must return the answer's text.", file=sys.stderr)
+        print(f"  {told}. The pipeline must return the answer's text.", file=sys.stderr)
     failures = _failures(output, arguments)
     for failure in failures:
         print(f"FAILED {failure}")
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _config(arguments: argparse.Namespace) -> RagEvalConfig:
     given = {"metrics": arguments.metrics, "judge": arguments.judge, "run_on": arguments.workers}
     chosen = given_texts(RagEvalConfig, {k: v for k, v in given.items() if v is not None})
-    # Every row counts, regardless of sampling rates.
+    # Every row counts, so sampling is off.
     every: dict[str, Any] = {"sample_rate": 1.0, "rules": (), "rate_limit": {}}
     return RagEvalConfig(**every, **chosen)
 
@@ -98,11 +98,11 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     rate = run.evaluated / seconds if seconds else 0.0
     told = {
         f"{run.evaluated} rows were evaluated in {seconds:.1f} s ({rate:.0f} a second)": True,
-        f"{run.resumed} were already done": run.resumed,
+        f"{run.resumed} were in the file already": run.resumed,
         f"{run.unreadable} were unreadable": run.unreadable,
         f"{run.failed} failed": run.failed,
         f"the judge cost {run.usage.cost or 0.0:.4f}": run.usage.cost is not None,
-        f"{run.partial} lack a score because a metric failed. To score these rows, run the "
+        f"{run.partial} lack a score, because a metric failed. To score these rows, run the "
         "command again": run.partial,
     }
     print(f"{output}: {', '.join(text for text, shown in told.items() if shown)}")
@@ -110,7 +110,7 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     for error in (*unscored, *run.errors):
         print(f"  {error}", file=sys.stderr)
     if run.resumed and not (run.evaluated or run.failed):
-        print(f"  all rows are in {output}; to evaluate them again, remove it or choose another -o")
+        print(f"  all rows are in {output}; to evaluate them again, remove the file or change -o")
     if run.evaluated or run.resumed:
         print(f"to see the scores: rag-eval-hooks report {output} -o report.html")
 

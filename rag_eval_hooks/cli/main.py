@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # As in `| head`. The interpreter would complain about unwritten output.
+        # After `| head`, the interpreter would complain about unwritten output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _NOT_READ
     except KeyboardInterrupt:

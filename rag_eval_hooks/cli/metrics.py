@@ -52,7 +52,7 @@ def _findings(metric: Metric) -> frozenset[Finding]:
 
 def _explained(metric: Metric) -> Iterator[str]:
     name, scale, better, needs, calls, source = listed(metric)
-    none = "no finding: the metric is computed from the texts"
+    none = "no finding: the metric uses only the texts"
     facts = {
         "scale": f"{scale}, {better} is better",
         "needs": needs,

@@ -39,7 +39,7 @@ def named_object(name: str, option: str = "chain") -> Any:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raised = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == module
-        wants = f"a module that can be imported here: {error if is_missing else raised}"
+        wants = f"a module that Python can import ({error if is_missing else raised})"
         raise ConfigError(option, name, wants) from None
     try:
         return reduce(getattr, attribute.split("."), found)
@@ -55,9 +55,11 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
     """Yield a function that asks a pipeline a question. Framework handlers capture the run.
 
     A LangChain runnable receives the question, or the input that its schema requires. A LlamaIndex
-    engine is queried. Any other object is called with the question, and every
-    imported framework is captured. Capture stops after the block. An object that takes no question
-    is a `ConfigError`.
+    engine receives a query. Any other object is called with the question, and every imported
+    framework is captured. Capture stops after the block.
+
+    Raises:
+        ConfigError: The object accepts no question.
     """
     if callable(getattr(pipeline, "invoke", None)):
         yield _runnable(pipeline, evals)
@@ -77,19 +79,19 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
 
 
 def _check_function(function: Any, option: str) -> None:
-    """Raise if the object is not a function, or takes no question."""
     wants = "a LangChain runnable, a LlamaIndex engine, or a function of the question"
     if not callable(function):
         raise ConfigError(option, type(function).__name__, wants)
     try:
         signature = inspect.signature(function)
-    except ValueError:  # Some functions that are not written in Python have no signature.
+    except ValueError:  # Some functions that are written in C have no signature.
         return
     name = getattr(function, "__name__", type(function).__name__)
     if not signature.parameters:
         module = getattr(function, "__module__", "app")
         wants += (
-            f"; {name} takes no question; if it returns the pipeline, write `pipeline = {name}()` "
+            f"; {name} accepts no question; if {name} returns the pipeline, write "
+            f"`pipeline = {name}()` "
             f"in {module.replace('.', '/')}.py and pass --{option.removeprefix('--')} "
             f"{module}:pipeline"
         )

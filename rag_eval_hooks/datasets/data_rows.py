@@ -1,6 +1,6 @@
 """Reads samples from JSON lines, CSV, Parquet and folders of Hugging Face `datasets`.
 
-Recognizes the column names of ragas, DeepEval, LangSmith and LlamaIndex.
+The reader recognizes the column names of ragas, DeepEval, LangSmith and LlamaIndex.
 """
 
 from __future__ import annotations
@@ -34,24 +34,23 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
 }
 """Known column names by field. A dot precedes a key inside a column of objects."""
 ROW_KEY: Final = "dataset_row"
-"""Metadata key with the row's number and digest."""
 MAX_LINE_CHARS: Final = 2**24
-"""Maximum characters of a line or cell. Limits the memory for a row."""
+"""Maximum number of characters of a line or cell. Limits the memory per row."""
 _LONG: Final = 300
-"""Length from which a value is text instead of metadata."""
+"""Number of characters from which a value is text instead of metadata."""
 _BATCH: Final = 200
 
 
 class BadLine(ValueError):
-    """A line that is not JSON. The message gives its number."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class DataRow:
     number: int  # from 0
-    key: str  # number and digest of the content
-    sample: Sample | None = None  # None: the row cannot be read
-    error: str = ""  # names the column, the value and the expectation
+    key: str  # number of the row and digest of its content
+    sample: Sample | None = None  # None for an unreadable row
+    error: str = ""  # names the column, the value and the expected value
 
 
 def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[DataRow]:
@@ -84,7 +83,7 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
 
 
 def count_rows(path: Path) -> int | None:
-    """Return the number of rows of JSON lines. Other files would have to be read for it."""
+    """Return the number of rows of JSON lines, or None for files that are slow to count."""
     if path.suffix != ".jsonl":
         return None
     with path.open("rb") as file:
@@ -102,7 +101,7 @@ def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
     found = {field: _at(values, name) for field, name in names.items()}
     if not isinstance(found.get("question"), str) or not found["question"].strip():
         known = ", ".join(map(str, values)) or "none"
-        raise TypeError(f"No column has a question; columns: {known}. Use --map question=...")
+        raise TypeError(f"No column has a question. Columns: {known}. Use --map question=...")
     used = {name.partition(".")[0] for name in names.values()}
     identity = found.get("question_id")
     return Sample(
@@ -122,14 +121,14 @@ def _names(values: Mapping[str, Any], mapped: Mapping[str, str]) -> dict[str, st
         for field, known in COLUMNS.items()
     } | dict(mapped)
     if "outputs" in values and "reference_outputs" not in values and not found["reference"]:
-        # A LangSmith example: its outputs are the reference, and it has no answer.
+        # In a LangSmith example, `outputs` is the reference, and the example has no answer.
         found["reference"], found["answer"] = found["answer"], mapped.get("answer", "")
     return {field: name for field, name in found.items() if name}
 
 
 def _at(values: Mapping[str, Any], name: str) -> Any:
     if name in values:
-        # A table's missing value is NaN, which differs from itself.
+        # A missing value of a table is NaN, which differs from itself.
         return values[name] if values[name] == values[name] else None
     first, _, rest = name.partition(".")
     inner = values.get(first)
@@ -137,7 +136,6 @@ def _at(values: Mapping[str, Any], name: str) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Return a cell as text. If the cell is a list, use the first item."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return value[0]
     return str(value) if isinstance(value, int | float) else value
@@ -185,7 +183,7 @@ def _read(path: Path) -> Iterator[Any]:
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     read = _of_folder if path.is_dir() else _READERS.get(kind.lower())
     if read is None:
-        wants = "a .jsonl, .csv or .parquet file, or a folder that `Dataset.save_to_disk` made"
+        wants = "a .jsonl, .csv or .parquet file, or a folder that `Dataset.save_to_disk` wrote"
         raise ConfigError("data", str(path), wants)
     try:
         yield from read(path)
@@ -213,10 +211,12 @@ def _lines(file: IO[str]) -> Iterator[str]:
 
 
 def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any]]:
-    """Yield number and value of each non-blank line. A `.gz` file is decompressed.
+    """Yield number and value of each non-blank line, also from a `.gz` file.
 
-    The value of a line that is not JSON is a `BadLine`. `errors` is as in `open`. An overlong line
-    raises a ValueError.
+    The value of an invalid line is a `BadLine`. `errors` has the same meaning as in `open`.
+
+    Raises:
+        ValueError: A line is longer than `MAX_LINE_CHARS`.
     """
     with _opened(path, errors) as file:
         for number, line in enumerate(_lines(file), start=1):
@@ -245,7 +245,7 @@ def _of_csv(path: Path) -> Iterator[dict[str, str]]:
 
 
 def _next_row(reader: csv.DictReader[str]) -> dict[str, str] | None:
-    # The limit is process-wide, so each row restores it.
+    # The limit applies to the whole process, so each row restores the limit.
     limit = csv.field_size_limit(MAX_LINE_CHARS)
     try:
         return next(reader, None)
@@ -264,7 +264,7 @@ def parquet_rows(path: Path) -> Iterator[Any]:
 def _of_folder(path: Path) -> Iterator[Any]:
     files = sorted(path.rglob("*.arrow"))
     if not files:
-        raise ConfigError("data", str(path), "a folder that `Dataset.save_to_disk` made")
+        raise ConfigError("data", str(path), "a folder that `Dataset.save_to_disk` wrote")
     import pyarrow as pa
 
     for file in files:

@@ -1,4 +1,4 @@
-"""Evaluates a data set with the evaluator for live requests."""
+"""Evaluates a data set with the same evaluator as live requests."""
 
 from __future__ import annotations
 
@@ -24,37 +24,39 @@ from rag_eval_hooks.score import NotScored, Outcomes, Score
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Asks the pipeline a question with metadata. The pipeline's handler captures the sample."""
 _WINDOW: Final = 256
-"""Maximum number of samples in flight, so that memory does not grow with the data set."""
+"""Maximum number of samples in flight. Limits the memory for a large data set."""
 _MOST_ERRORS: Final = 5
 
 
 class DatasetRun(JsonlSink):
     """The results file of a data set, and the counts of a run.
 
-    The run skips rows that are in the file. It removes rows with a failed metric from the file and
-    evaluates them again, and rows without an answer if a pipeline answers (`is_asked`). The file is
-    replaced atomically: if the process is killed, the old file remains.
+    The run skips rows that are in the file, except rows with a failed metric. If a pipeline answers
+    (`is_asked`), the run also retries rows without an answer. The run replaces the file atomically.
+    After a kill, the old file remains.
     """
 
     is_watched = False
-    """Calls have no timeout. A busy disk or a stopped process must not lose rows."""
+    """Without a timeout, a busy disk or a stopped process loses no rows."""
 
     def __init__(self, path: Path, *, is_asked: bool = False) -> None:
         super().__init__(path)
         self._is_asked = is_asked
-        self.metric_limits: list[tuple[str, str, float]] = []  # checked by `RagEval`
-        self.resumed = 0  # rows that the file already had
+        self.metric_limits: list[tuple[str, str, float]] = []  # `RagEval` checks these limits
+        self.resumed = 0  # rows that were in the file at the start
         self.started = 0  # rows that the evaluator received, or whose pipeline raised
         self.evaluated = 0  # rows evaluated and written
         self.unreadable = 0  # rows that are not a sample
-        self.failed = 0  # rows started that will have no result
+        self.failed = 0  # rows that started but will have no result
         self.partial = 0  # rows with a failed metric; the next run retries them
         self.unanswered = 0  # rows that the pipeline did not answer; the next run retries them
         self.returned: set[str] = set()  # types that the pipeline returned
-        self.errors: list[str] = []  # the first errors, for a person
+        self.errors: list[str] = []  # the first errors, to show to the user
         self.usage = Usage()
         self._reasons: dict[str, str] = {}
-        self._done: set[int] = set()  # hashes instead of keys, so that a million fit in memory
+        self._done: set[int] = (
+            set()
+        )  # hashes need less memory than keys, so a million fit in memory
         self._changed = threading.Condition()
         if path.exists():
             self._resume(path)
@@ -69,7 +71,9 @@ class DatasetRun(JsonlSink):
                 self._see(row.outcomes)
                 self._done.add(hash(key))
         if rows.skipped["unreadable"] and not (again or self._done):
-            wants = "a new file, or the results of an earlier run; this file has other lines"
+            wants = (
+                "a new file or the results of an earlier run, but has lines that are not results"
+            )
             raise ConfigError("output", str(path), wants)
         if again - {"None"}:
             rest = path.with_name(f"{path.name}.rest")
@@ -144,9 +148,9 @@ def run_dataset(
 ) -> None:
     """Evaluate the rows that are not in the results file.
 
-    `run` must be a sink of `evals`, whose sample rate is 1. With `ask`, up to `concurrency`
-    questions are with the observed pipeline at once. Without `ask`, the rows' own answers are
-    evaluated. After an interrupt, rows in flight finish before `run_dataset` raises.
+    `run` must be a sink of `evals`, whose sample rate is 1. With `ask`, the pipeline answers up to
+    `concurrency` questions at once. Without `ask`, the evaluation uses the rows' own answers. After
+    an interrupt, rows in flight finish before `run_dataset` raises.
     """
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:
@@ -189,15 +193,18 @@ def _samples(
 
 def _fail_pending(evals: RagEval, run: DatasetRun) -> None:
     if run.pending > 0:
-        run.note(f"{run.pending} rows gave no result: {evals.stats().dropped}", run.pending)
+        run.note(
+            f"{run.pending} rows have no result. Dropped samples: {evals.stats().dropped}",
+            run.pending,
+        )
 
 
 def _submit(sample: Sample, evals: RagEval, run: DatasetRun) -> None:
     run.started += 1
-    # A full text budget frees up when an evaluation finishes.
+    # When an evaluation finishes, the text budget has room again.
     while not evals.submit(sample):
         if not run.wait(1.0) and evals.stats().pending == 0:
-            run.note(f"a row was rejected: {evals.stats().dropped}")
+            run.note(f"the evaluator rejected a row: {evals.stats().dropped}")
             return
 
 
@@ -206,7 +213,7 @@ def _finish(asked: dict[Future[object], int], run: DatasetRun, when: str) -> Non
         number = asked.pop(future)
         run.started += 1
         if (error := future.exception()) is not None:
-            # The handler recorded the failure: no sample will arrive.
+            # The handler recorded the failure, so no sample will arrive.
             place = place_in_application(error)
             where = f" at {place}" if place else ""
             told = f"the pipeline raised {type(error).__name__}{where}: {error}"

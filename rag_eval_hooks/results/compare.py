@@ -1,8 +1,9 @@
 """Compares two runs: differences of means with intervals, and samples whose score fell.
 
-A difference combines two estimates by inverse variance. The first is the mean difference of samples
-that both runs have (paired). The second is the difference of the means of all other samples, whose
-variance follows from the two means' intervals (Zou and Donner, MOVER, 2008).
+A difference combines two estimates by inverse variance. The first estimate is the mean difference
+of samples that both runs have (pairs). The second estimate is the difference of the means of all
+other samples. Its variance follows from the intervals of the two means (Zou and Donner, MOVER,
+2008).
 """
 
 from __future__ import annotations
@@ -34,17 +35,16 @@ from rag_eval_hooks.results.summary import (
 from rag_eval_hooks.score import Score
 
 _LEAST_DROP: Final = 0.1
-"""Minimum drop of a normalized score that makes a sample a regression."""
+"""Minimum drop of a normalized score, from 0 to 1, that counts as a regression."""
 _LEAST_PAIRS: Final = 5
-"""Minimum number of pairs for which the variance of the differences is reliable."""
+"""Minimum number of pairs for a reliable variance of the differences."""
 _Pair: TypeAlias = tuple[Evaluation | None, Evaluation | None]
 _Scored: TypeAlias = tuple[Evaluation, Score]
 _Difference: TypeAlias = tuple[float, float, float]
-"""Difference of normalized means, its variance, and the degrees of freedom."""
 
 
 class Trend(StrEnum):
-    """Direction of a difference, or that the samples do not show any."""
+    """Direction of a difference. `UNCLEAR` means that the samples cannot tell."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -57,17 +57,17 @@ class Change:
     """Difference of one metric between two runs, over all samples or over a group."""
 
     metric: str
-    group: str | None  # None for all samples
-    base: Estimate  # mean before, in the metric's scale
+    group: str | None  # None means all samples
+    base: Estimate  # mean of the base run, in the metric's scale
     new: Estimate
-    difference: float  # new less base, in the metric's scale
-    low: float | None  # ends of its 95 % interval; None for too few samples
+    difference: float  # mean of the new run minus mean of the base run
+    low: float | None  # ends of the 95 % interval of `difference`; None for too few samples
     high: float | None
-    gain: float  # the difference on a scale from 0 to 1 on which 1 is best
+    gain: float  # the difference, normalized to 0 (worst) to 1 (best)
     deviation: float | None  # standard error of `gain`, and its degrees of freedom
     freedom: float
-    pairs: int  # samples that both runs scored and that count as pairs
-    trend: Trend  # better or worse if the interval excludes 0
+    pairs: int  # number of pairs: samples that both runs scored
+    trend: Trend  # better or worse only if the interval excludes 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +83,12 @@ class Regression:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     changes: Sequence[Change]  # of all samples, then of each group
-    regressions: Sequence[Regression] = field(repr=False)  # the largest drop first
+    regressions: Sequence[Regression] = field(repr=False)  # the largest drop is first
     pairs: int  # samples that are in both runs
     only_base: int
     only_new: int
-    new: Mapping[str, MetricSummary]  # of the new run
-    unscored: Sequence[str]  # metrics without a score in one of the runs
+    new: Mapping[str, MetricSummary]  # metrics of the new run
+    unscored: Sequence[str]  # metrics without a score in at least one of the runs
 
     @property
     def is_screening(self) -> bool:
@@ -104,8 +104,8 @@ def compare(
 ) -> Comparison:
     """Compare a new run with a base run.
 
-    Samples pair by `question_id` or, without one, by question. Repeated questions pair in order. If
-    a metric has fewer than five pairs, all its samples are unpaired. `by` names a key, such as
+    Samples pair by `question_id` or, without an id, by question. Repeated questions pair in order.
+    If a metric has fewer than five pairs, all its samples are unpaired. `by` names a key, such as
     `workflow`, for additional comparisons by group.
 
     Raises:
@@ -143,14 +143,14 @@ def _check_judges(*runs: Iterable[Evaluation]) -> None:
     judges: dict[str, tuple[set[str], set[str]]] = {}
     for at, rows in enumerate(runs):
         for metric, score in (item for row in rows for item in row.scores.items()):
-            # Another version of the package is no other judge.
+            # Only a new version of the prompts, not of the package, counts as another judge.
             prompts = score.version.partition("+")[2]
             made_by = f"{score.annotator or 'formula'} {prompts}".strip()
             judges.setdefault(metric, (set(), set()))[at].add(made_by)
     for metric, both in judges.items():
         if all(both) and both[0] != both[1]:
             got = " and ".join(", ".join(sorted(each)) for each in both)
-            wants = "scores of one judge and one version of its prompts (or allow different judges)"
+            wants = "scores of one judge and one prompt version (or set allow_different_judges)"
             raise ConfigError(f"compare: {metric}", got, wants)
 
 
@@ -223,7 +223,7 @@ def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Differe
     moments = Moments(len(both), weights, sessions_of([row for _, (row, _) in both]))
     variance = moments.covariance(gains, gains)
     if any(gains) or not alone:
-        # A few equal gains have no variance, but up to three may be exceptions.
+        # A few equal gains have no variance, but other samples may differ (rule of three).
         values = [one.normalized for pair in both for _, one in pair]
         variance = max(variance, 3 * pvariance(values) / len(both) ** 2)
     return moments.mean(gains), variance, moments.effective_clusters - 1
@@ -248,7 +248,7 @@ def _combined(*parts: _Difference | None) -> _Difference:
     precisions = [1.0 / max(variance, 1e-12) for _, variance, _ in known]
     shares = [precision / math.fsum(precisions) for precision in precisions]
     mean = math.fsum(share * one[0] for share, one in zip(shares, known, strict=True))
-    # Satterthwaite: each part contributes its share of the variance.
+    # Satterthwaite's formula: each estimate contributes its share of the variance.
     freedom = 1.0 / max(1e-9, sum(s**2 / one[2] for s, one in zip(shares, known, strict=True)))
     return mean, 1.0 / math.fsum(precisions), freedom
 

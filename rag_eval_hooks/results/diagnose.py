@@ -1,4 +1,4 @@
-"""Finds what to look at first: selects results, ranks the worst, and diagnoses by rules.
+"""Selects results, ranks the worst samples, and diagnoses faults by rules.
 
 The file `rules.toml` defines the rules and the metrics that they read.
 """
@@ -18,17 +18,17 @@ from rag_eval_hooks.results.summary import CLASS, DATA, checked_rows, group_key,
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
 
 _MOST_UNDEFINED: Final = 0.1
-"""Maximum share of undefined samples. Above it, the diagnosis omits good signs."""
+"""Maximum fraction of undefined samples. Above it, the diagnosis omits good signs."""
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
 _UNDEFINED: Final = 0.999
-"""Rank of a sample with undefined faithfulness, just before perfect samples."""
 
 
 def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluation]:
     """Return the results that have a score or a risk, worst first.
 
     By default, faithfulness decides, then its risk, then the mean of all scores. A sample with
-    undecided faithfulness ranks by its risk, or else just before samples with a perfect score.
+    undecided faithfulness ranks by its risk. Without a risk, the sample ranks just before samples
+    with a perfect score.
     """
     rows = checked_rows(rows)
     known = {name: None for row in rows for name in row.outcomes}
@@ -67,11 +67,10 @@ def select(
 
     Args:
         rows: The results.
-        since: Time of the earliest accepted request. `since` and `until` exclude results of unknown
-            time.
-        until: Accept only requests before this time.
+        since: Time of the earliest request. `since` and `until` exclude results without a time.
+        until: Time before which requests were accepted.
         where: Required value for each key, as in `summarise`. `tag` matches any tag of the sample.
-        metrics: Metric ids or suites to keep, by default all.
+        metrics: Metric ids or suites to keep. The default is all.
     """
     conditions, chosen = list(where), set(metrics)
     for row in rows:
@@ -94,7 +93,7 @@ def select(
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Normalized bounds. A value below the first is low, and a value from the second on is high."""
+    """Normalized bounds. A value is low below `low`, and high from `high` on."""
 
     high: float = 0.8
     low: float = 0.5
@@ -121,11 +120,11 @@ class ScoreRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A rule, the share of applicable traffic that matches it, and the matching samples."""
+    """A rule, the fraction of applicable traffic that matches, and the matching samples."""
 
     rule: ScoreRule
     share: Estimate
-    rows: Sequence[Evaluation] = field(repr=False)  # the worst first
+    rows: Sequence[Evaluation] = field(repr=False)  # the worst sample is first
 
 
 def standard_rules() -> list[ScoreRule]:
@@ -138,10 +137,10 @@ def diagnose(
     cuts: Mapping[str, Cuts] | None = None,
     rules: Iterable[ScoreRule] | None = None,
 ) -> list[Diagnosis]:
-    """Return the rules that samples match: faults before good signs, frequent rules first.
+    """Return the rules that samples match. Faults come before good signs, frequent rules first.
 
-    Good signs are omitted if a screening judge made the scores or if more than a tenth of the
-    samples are undefined. `cuts` are low and high bounds by metric id; other metrics use `CUTS`.
+    The diagnosis omits good signs if a screening judge made the scores or if more than a tenth of
+    the samples are undefined. `cuts` are low and high bounds by metric id, by default `CUTS`.
     """
     known, chosen = list(rows), sorted(rules or standard_rules(), key=lambda rule: rule.rest)
     levels = [_levels(row, cuts or {}) for row in known]
@@ -183,7 +182,6 @@ def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
 
 
 def _levels(row: Evaluation, cuts: Mapping[str, Cuts]) -> dict[str, str]:
-    """Return `high`, `low` or `middle` by metric and role, and the class of the answer."""
     levels: dict[str, str] = {}
     for name, score in row.scores.items():
         value, cut = score.normalized, cuts.get(name, CUTS)
@@ -199,7 +197,7 @@ def _levels(row: Evaluation, cuts: Mapping[str, Cuts]) -> dict[str, str]:
 
 
 def _shows(rule: ScoreRule, levels: Mapping[str, str]) -> bool | None:
-    """Return whether a sample matches the rule, or None if it lacks a score."""
+    """Return whether a sample matches the rule, or None if the sample lacks a score."""
     wanted = {**dict.fromkeys(rule.high, "high"), **dict.fromkeys(rule.low, "low")}
     if rule.label is not None:
         wanted["label"] = rule.label

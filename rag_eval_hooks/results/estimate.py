@@ -2,7 +2,9 @@
 
 A mean of values in [0, 1] is Hajek's ratio estimator (1971), weighted by the inverse inclusion
 probability. Its linearized variance follows Sarndal, Swensson and Wretman, Model Assisted Survey
-Sampling (1992), section 5.7, over clusters such as sessions, with residuals corrected for leverage.
+Sampling (1992), section 5.7. Clusters, such as sessions, replace single values, and residuals are
+corrected for leverage.
+
 The interval is Wilson's (1927) for a proportion with this variance (Korn and Graubard, 1998). It
 uses Student's t unless the values are proportions of an unweighted sample without clusters.
 """
@@ -21,12 +23,10 @@ LEAST_LABELS: Final = 20
 ALPHA: Final = 0.05
 _RARE: Final = 10
 _MATTERS: Final = 0.05
-"""Minimum share of the traffic at which a stratum with fewer than ten samples matters."""
+"""Fraction of the traffic from which a stratum with fewer than ten samples matters."""
 
 
 class Basis(NamedTuple):
-    """Effective sample size of a mean, and degrees of freedom of its t quantile."""
-
     number: float
     freedom: float
 
@@ -40,7 +40,7 @@ class Basis(NamedTuple):
     def distance(self, mean: float, limit: float) -> float:
         """Return how many standard errors a mean is below a limit in (0, 1).
 
-        Wilson's interval is the inverse of this test.
+        This test is the inverse of Wilson's interval.
         """
         return (limit - mean) / math.sqrt(limit * (1.0 - limit) / self.number)
 
@@ -53,19 +53,18 @@ class Estimate:
     low: float | None = None  # ends of the interval; None for fewer than two values or clusters
     high: float | None = None
     n: int  # number of values
-    effective_n: float  # effective sample size (Kish): at most `n`
+    effective_n: float  # effective sample size (Kish), at most `n`
     raw: float  # mean of the values without weights
-    basis: Basis | None = None  # basis of the interval; None without an interval
+    basis: Basis | None = None  # None without an interval
 
     def scaled(self, slope: float, offset: float) -> Estimate:
-        """Convert the estimate to another scale: each number times `slope`, plus `offset`."""
+        """Convert the estimate to another scale: multiply by `slope`, then add `offset`."""
         ends = [None if x is None else x * slope + offset for x in (self.low, self.high)]
         low, high = ends if slope >= 0 else reversed(ends)
         mean, raw = self.mean * slope + offset, self.raw * slope + offset
         return replace(self, mean=mean, low=low, high=high, raw=raw)
 
     def with_interval(self, variance: float, effective: float, freedom: float = 0.0) -> Estimate:
-        """Add the interval for a variance. `freedom` defaults to that of `effective` clusters."""
         if variance == math.inf:
             return self
         spread = self.mean * (1.0 - self.mean)
@@ -96,14 +95,13 @@ class Moments:
 
     @property
     def effective_clusters(self) -> float:
-        """Kish's effective number of clusters."""
         return 1.0 / math.fsum(mass * mass for mass in self._masses.values())
 
     def mean(self, values: Sequence[float]) -> float:
         return math.fsum(part * value for part, value in zip(self.parts, values, strict=True))
 
     def covariance(self, left: Sequence[float], right: Sequence[float]) -> float:
-        """Return the covariance of two weighted means. Infinite for a single cluster."""
+        """Return the covariance of two weighted means. A single cluster gives infinity."""
         if len(self._masses) < 2:
             return math.inf
         middles = self.mean(left), self.mean(right)
@@ -123,8 +121,9 @@ def mean_of(
 ) -> Estimate | None:
     """Return the mean of values in [0, 1], such as flags, or None without values.
 
-    `weights` are inverse inclusion probabilities, equal by default. `clusters` name each value's
-    group of dependent values, such as a session; by default each value is its own.
+    `weights` are inverse inclusion probabilities. By default, all weights are equal. `clusters`
+    name the group of dependent values to which each value belongs, such as a session. By default,
+    each value is independent.
     """
     if not values:
         return None
@@ -144,9 +143,9 @@ def mean_of(
 def rare_variance(weights: Sequence[float]) -> float:
     """Return the variance that rare strata may hide, or 0 without rare strata.
 
-    Samples with one inclusion probability form a stratum. If few samples stand for much traffic,
-    they may be equal by chance, so half a success and half a failure are added (Agresti and Coull,
-    1998).
+    Samples with one inclusion probability form a stratum. A few samples that represent much traffic
+    may be equal by chance. The formula therefore adds half a success and half a failure (Agresti
+    and Coull, 1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}
@@ -199,8 +198,8 @@ def predicted_mean(
 def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
     """Return the two-sided quantile of Student's t for `alpha`.
 
-    Hill's expansion (1970, CACM algorithm 396), with a relative error below 4e-4. Between one and
-    two degrees of freedom, interpolation is at most 4 % too high. Below one, one degree counts.
+    Hill's expansion (1970, CACM algorithm 396) has a relative error below 4e-4. Between one and two
+    degrees of freedom, interpolation is at most 4 % too high. Values below one count as one.
     """
     n, normal = max(freedom, 1.0), NormalDist().inv_cdf(alpha / 2)
     if n > 1e6:

@@ -1,4 +1,4 @@
-"""Statistical tests of conditions on means: gates for builds, and alerts on live requests."""
+"""Tests conditions on means statistically: gates for builds, and alerts on live requests."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ _SIGNS: Final = {
     ">": (operator.gt, "above", "<="),
     ">=": (operator.ge, "at least", "<"),
 }
-"""Test, words and opposite of each sign."""
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
-    """Return the drops of more than `margin` of a normalized mean, which should fail a build.
+    """Return the drops of more than `margin` of a normalized mean. Fail a build if there are any.
 
     Holm's method tests all differences together. If nothing really changed, at most one build in
     twenty fails.
@@ -79,8 +78,8 @@ class FailCondition:
         if scale is not None and (sign[0] == ">") == scale.higher_is_better:
             _, words, opposite = _SIGNS[sign]
             wants = (
-                f"a condition on bad means: it fails a run whose mean is {words} {limit}, "
-                f"the good side; write {metric}{opposite}{limit}"
+                f"a condition on bad means, but a mean {words} {limit} is good; "
+                f"write {metric}{opposite}{limit}"
             )
             raise ConfigError("fail-on", text.strip(), wants)
         return cls(text.strip(), metric, sign, float(limit))
@@ -100,7 +99,7 @@ def failed_conditions(
 
     Holm's method tests all conditions together. If no true mean meets its condition, at most one
     build in twenty fails (`alpha`). A single condition fails the build if the entire 95 % interval
-    meets it. Conditions in `by_point` are tested on the mean alone, without its interval.
+    meets the condition. Conditions in `by_point` test only the mean, without its interval.
 
     Raises:
         ConfigError: A condition names a metric without results.
@@ -116,7 +115,7 @@ def failed_conditions(
     for one in dict.fromkeys([*given, *points]):
         estimate = metrics[one.metric].estimate
         if estimate is None:
-            reasons.append(f"{one.text}: no sample has a score")
+            reasons.append(f"{one.text}: no sample has a score for this metric")
         elif one in failed or (one in points and one.is_met_by(estimate.mean)):
             ends = "" if estimate.low is None else f" ({estimate.low:.3f} to {estimate.high:.3f})"
             reasons.append(f"{one.text}: the mean is {estimate.mean:.3f}{ends}")
@@ -124,7 +123,6 @@ def failed_conditions(
 
 
 def _test(condition: FailCondition, summary: MetricSummary) -> tuple[float, float] | None:
-    """Return how many standard errors the mean meets the condition by, and degrees of freedom."""
     normalized, estimate = summary.normalized, summary.estimate
     if normalized is None or estimate is None or normalized.basis is None:
         return None
@@ -141,7 +139,7 @@ def _test(condition: FailCondition, summary: MetricSummary) -> tuple[float, floa
 _MOST_ROWS: Final = 2_000
 _MOST_GROUPS: Final = 100
 _CHECKS: Final = 60
-"""Maximum number of checks per window, however many requests arrive."""
+"""Maximum number of checks per window, for any number of requests."""
 _TIMEOUT_S: Final = 10.0
 
 
@@ -198,7 +196,7 @@ class AlertSink:
         """Add one evaluation, and post an alert if the mean of its group crossed a threshold."""
         now, row = evaluation.end / 1e9, without_texts(evaluation)
         key = group_key(row, self._by)
-        # The latest groups are last.
+        # The most recent groups are last.
         group = self._groups[key] = self._groups.pop(key, _Group())
         if len(self._groups) > _MOST_GROUPS:
             del self._groups[next(iter(self._groups))]
@@ -244,4 +242,4 @@ class _Group:
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """Treat a redirect as an error."""
+        pass

@@ -1,4 +1,4 @@
-"""Reads results from JSON lines, Parquet files, spools and data frames, and labels of results."""
+"""Reads results and labels from JSON lines, Parquet files, spools and data frames."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ T = TypeVar("T")
 Source: TypeAlias = "str | os.PathLike[str] | pd.DataFrame"
 _SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
 _LINE: Final = "result"
-"""Data frame column with the entire result as JSON."""
 _DEFAULT: Final = "ragas.faithfulness"
 _WANTS: Final = (
     '{"sample_id": "...", "metric": "ragas.faithfulness", "value": 0.5}, with "supported": true '
@@ -41,7 +40,6 @@ NO_ROW: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueErro
 
 
 def row_of(line: Mapping[str, Any]) -> Evaluation:
-    """Parse a line of a results file, or raise one of `NO_ROW`."""
     # A sink without content omits the question.
     sample = {"question": "", **line["sample"]}
     if line.get("time") is not None:
@@ -65,14 +63,13 @@ def _nanoseconds(time: str, later: float = 0.0) -> int:
 
 
 def without_texts(row: Evaluation) -> Evaluation:
-    """Drop the largest fields: contexts, explanations and judge calls."""
     outcomes = {name: replace(one, explanation={}) for name, one in row.outcomes.items()}
     sample = replace(row.sample, contexts=None)
     return replace(row, sample=sample, outcomes=outcomes, log=CallLog())
 
 
 def read(*sources: Source | Iterable[Source]) -> Results:
-    """Return the evaluations from files, spools or data frames. Reads them lazily.
+    """Return the evaluations from files, spools or data frames, and read them lazily.
 
     Sources are files of JSON lines (plain or gzip), Parquet files, spools, folders of files, and
     data frames from `to_frame`. A rotated file includes its earlier parts.
@@ -101,7 +98,6 @@ class Results:
         self.skipped: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Evaluation]:
-        """Yield the evaluations in the order of the sources."""
         self.skipped = Counter()
         known: set[int] = set()
         for line in (line for place in self._places for line in self._lines(place)):
@@ -110,7 +106,7 @@ class Results:
             except NO_ROW:
                 self.skipped["unreadable"] += 1
                 continue
-            # A hash instead of the id, so that a million rows fit in memory.
+            # A hash needs less memory than the id, so a million rows fit in memory.
             if (key := hash(result_id(row.sample.sample_id, row.outcomes))) in known:
                 self.skipped["repeated"] += 1
                 continue
@@ -196,8 +192,8 @@ def read_labels(path: Path) -> Labels:
     """Read labels from a file of JSON lines.
 
     A line has a sample's id, a metric and a value on the metric's scale. A line may also be a
-    result, for example from a better judge, which matches a sample by `question_id` or by question.
-    Labels of single claims are skipped.
+    result, for example from a better judge. A result matches a sample by `question_id` or by
+    question. Labels of single claims are skipped.
 
     Raises:
         ConfigError: A line is not a label.
@@ -209,7 +205,11 @@ def read_labels(path: Path) -> Labels:
 
 
 def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> Iterator[T]:
-    """Apply `read` to the JSON of each non-blank line. A rejected line is a `ConfigError`."""
+    """Apply `read` to the JSON of each non-blank line.
+
+    Raises:
+        ConfigError: `read` rejected a line.
+    """
     for number, line in json_lines(Path(path), "replace"):
         try:
             if isinstance(line, BadLine):

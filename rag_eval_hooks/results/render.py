@@ -26,7 +26,7 @@ from rag_eval_hooks.results.summary import band_of
 from rag_eval_hooks.score import NotScored, Score
 
 _NARROWEST, _PIPED = 100, 140
-"""Least number of columns of a terminal, and number of columns of other outputs."""
+"""Minimum number of columns of a terminal, and number of columns of other outputs."""
 _MOST_IN_LINE: Final = 200
 _MOST_EXPLAINED: Final = 1200
 _FIGURE: Final = re.compile(r"[-+]?[\d.,]+( %)?")
@@ -36,13 +36,12 @@ _ASKED: Final = 220
 
 
 def as_text(markdown: str) -> str:
-    """Render Markdown for a terminal. Needs rich."""
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.markdown import Markdown, TableElement
     from rich.table import Table
 
     class Unshortened(TableElement):
-        """Table that wraps long cells and never shortens row names."""
+        """A table that wraps long cells and never shortens row names."""
 
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
             for part in super().__rich_console__(console, options):
@@ -67,8 +66,8 @@ def as_markdown(
 ) -> str:
     """Render a report as Markdown, for example for a pull request.
 
-    Shows the `worst` samples, and tables in total and by group unless `tables` or `groups` is
-    false.
+    `worst` is the number of samples to show. `tables` and `groups` switch off the tables in total
+    and by group.
     """
     values = {"with_tables": tables, "with_groups": groups, "worst": report.worst[:worst]}
     return _rendered("report.md.j2", report=report, **values)
@@ -138,8 +137,8 @@ def _escaped(value: object) -> str:
 def as_html(report: ResultReport) -> str:
     """Render a report as one HTML file.
 
-    The page has the question, scores and rules of every sample as plain data. The rest of a sample
-    is in compressed blocks, which the page unpacks when a reader opens the sample.
+    The page has the question, scores and rules of every sample as plain data. Compressed blocks
+    have the rest of each sample. The page unpacks a block when a reader opens the sample.
     """
     ranked = {id(row) for row in report.worst}
     rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]
@@ -156,7 +155,7 @@ def as_html(report: ResultReport) -> str:
 
 def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
     faithful, key = faithfulness_of(row), badness(row)
-    # An undecided sample has no level: other scores do not make it good.
+    # An undecided sample has no level, because other scores do not make the sample good.
     level = key[-1] if faithful is None and key is not None else None
     if isinstance(faithful, Score):
         level = faithful.normalized

@@ -1,4 +1,4 @@
-"""Builds the report from which every output format is rendered."""
+"""Builds the report that every output format renders."""
 
 from __future__ import annotations
 
@@ -31,20 +31,19 @@ _BUILT_IN_KEYS: Final = ("workflow", "reason", "version")
 _STEPS: Final = tuple(timedelta(hours=hours) for hours in (1, 6, 24, 24 * 7, 24 * 30))
 _MOST_PERIODS: Final = 40
 _WORST: Final = 20
-"""Number of worst samples in the JSON report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReport:
     title: str
     whole: ResultGroup
-    groups: Mapping[str, Mapping[str | None, ResultGroup]]  # by key of the samples
-    periods: Sequence[ResultGroup]  # by equal time steps; empty for a single step
-    diagnoses: Sequence[Diagnosis]  # the most frequent first
-    worst: Sequence[Evaluation]  # rows with a score or a risk, the worst first
+    groups: Mapping[str, Mapping[str | None, ResultGroup]]  # by grouping key
+    periods: Sequence[ResultGroup]  # by equal time steps; empty if there is only one step
+    diagnoses: Sequence[Diagnosis]  # the most frequent rule is first
+    worst: Sequence[Evaluation]  # rows with a score or a risk; the worst row is first
     judges: Mapping[str, int]  # samples by judge and versions
     skipped: Mapping[str, int]  # skipped lines, by reason
-    labelled: Sequence[LabelledMean] = ()  # means from labels of a part of the samples
+    labelled: Sequence[LabelledMean] = ()  # means that are estimated from labels of some samples
 
     @property
     def metrics(self) -> Sequence[MetricSummary]:
@@ -52,7 +51,6 @@ class ResultReport:
 
     @property
     def times(self) -> tuple[datetime, datetime] | None:
-        """Times of the first and the last request, or None if unknown."""
         known = [row.time for row in self.whole.rows if row.time is not None]
         return (min(known), max(known)) if known else None
 
@@ -106,7 +104,6 @@ def make_report(
 
 
 def _keys(rows: Iterable[Evaluation]) -> Iterable[str]:
-    """Return keys for grouping: metadata keys with a few values, then built-in keys."""
     values: dict[str, set[object]] = {}
     for row in rows:
         for key, value in row.sample.metadata.items():
@@ -134,7 +131,7 @@ def _periods(rows: Iterable[Evaluation]) -> list[ResultGroup]:
 def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
     names: Counter[str] = Counter()
     for score in (score for row in rows for score in row.scores.values()):
-        caution = "screening: finds samples to review, but is too weak for decisions"
+        caution = "a screening judge: finds samples to review, but is too weak for decisions"
         about = ", ".join(filter(None, (score.version, caution if score.screening else "")))
         names[f"{score.annotator or 'formulas'}{f' ({about})' if about else ''}"] += 1
     return dict(names.most_common())

@@ -29,26 +29,26 @@ CLASS: Final = "graphrag.answer_class"
 DATA: Final = toml_of("rules.toml", __package__ or "")
 _KEYS: Final = ("workflow", "user_id", "session_id")
 Labels: TypeAlias = Mapping[tuple[str, str], float]
-"""Normalized labels by sample and metric. A sample's id or `identity_of` names the sample."""
+"""Normalized labels by sample and metric. The key of a sample is its id or `identity_of`."""
 By: TypeAlias = str | Callable[[Evaluation], object] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSummary:
     metric: str
-    estimate: Estimate | None  # mean over all traffic in the metric's scale; None for no score
-    normalized: Estimate | None  # the same in [0, 1], where 1 is best
+    estimate: Estimate | None  # mean over all traffic in the metric's scale; None without a score
+    normalized: Estimate | None  # mean from 0 (worst) to 1 (best)
     scale: tuple[float, float]  # slope and offset from normalized values to the metric's scale
-    best: float | None  # best score; the lowest if lower is better
+    best: float | None  # best score of the scale, which is the lowest if lower is better
     worst: float | None
     labels: Mapping[str, int]  # scores by label
-    shares: Mapping[str, Estimate | None]  # share of each label over all traffic
-    not_scored: Mapping[Cause, int]  # samples without a score, by cause
-    reasons: Sequence[tuple[Cause, str, int]]  # samples without a score, by cause and detail
+    shares: Mapping[str, Estimate | None]  # fraction of each label over all traffic
+    not_scored: Mapping[Cause, int]  # number of samples without a score, by cause
+    reasons: Sequence[tuple[Cause, str, int]]  # causes and details of missing scores, with counts
     usage: Usage  # usage of the judge's calls
-    undecided: int  # undefined outcomes where the judge cannot tell
+    undecided: int  # number of undefined outcomes where the judge was unsure
     scored: int
-    is_estimated: bool  # a rate limit or a full queue affected a probability
+    is_estimated: bool  # a rate limit or a full queue changed an inclusion probability
     is_screening: bool  # an uncalibrated judge made a score
     is_rare: bool  # fewer than ten scores represent over a twentieth of the traffic
 
@@ -59,17 +59,17 @@ class MetricSummary:
 
     @property
     def word(self) -> str | None:
-        """Label of the mean, if the metric defines labels."""
+        """Label of the mean. None if the metric defines no labels."""
         return None if self.normalized is None else band_of(self.metric, self.normalized.mean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultGroup:
-    """Samples with the same value of a key. The value is None for samples without the key."""
+    """The samples with the same value of a key. None means samples without the key."""
 
     key: str | None
     rows: Sequence[Evaluation] = field(repr=False)
-    metrics: Mapping[str, MetricSummary]  # in the metrics' order
+    metrics: Mapping[str, MetricSummary]  # in the order of the configured metrics
 
     @property
     def samples(self) -> int:
@@ -77,20 +77,20 @@ class ResultGroup:
 
     @property
     def passed(self) -> Estimate | None:
-        """Share of the traffic that passes its thresholds, or None without thresholds."""
+        """Fraction of the traffic that passes its thresholds, or None without thresholds."""
         known = [row for row in self.rows if row.passed is not None]
         return weighted_mean([float(bool(row.passed)) for row in known], known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledMean:
-    """Mean of a metric in [0, 1], where 1 is best, estimated from labels of some samples."""
+    """Mean of a metric from 0 (worst) to 1 (best), estimated from labels of some samples."""
 
     metric: str
-    labels: int  # samples with a label
-    estimate: Estimate  # by labels and judge (prediction-powered)
-    alone: Estimate  # by the labels without the judge
-    judge: Estimate  # by the judge without labels
+    labels: int  # number of samples with a label
+    estimate: Estimate  # from labels and judge (prediction-powered)
+    alone: Estimate  # from the labels alone
+    judge: Estimate  # from the judge alone
 
 
 def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, ResultGroup]:
@@ -134,7 +134,11 @@ def _value(row: Evaluation, by: str) -> object:
 
 
 def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
-    """Return results as a list. Anything else, such as a file's path, is an `InputError`."""
+    """Return results as a list.
+
+    Raises:
+        InputError: `rows` is not a list of results, for example a file's path.
+    """
     wanted = "results, such as the return value of read(path)"
     check_type("rows", rows, Iterable, wanted)
     found = list(rows)
@@ -144,7 +148,6 @@ def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
 
 
 def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
-    """Raise a `ConfigError` with the available keys if no result has the key."""
     if isinstance(by, str) and rows and all(group_key(row, by) is None for row in rows):
         known = {str(key) for row in rows for key in row.sample.metadata}
         raise ConfigError.unknown(name, by, {"reason", "day", "version", *_KEYS, *known})
@@ -153,8 +156,8 @@ def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
 def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> MetricSummary:
     scored = [(row, one) for row, one in column if isinstance(one, Score)]
     absent = [one for _, one in column if isinstance(one, NotScored)]
-    # Scores outside the random sample are not in traffic estimates. In a data set, each counts
-    # once.
+    # Scores outside the random sample do not count in traffic estimates. In a data set, each
+    # score counts once.
     used = [(row, one) for row, one in scored if one.probability] or scored
     rows, drawn = [row for row, _ in used], [one for _, one in used]
     ranked = sorted((one for _, one in scored), key=lambda one: one.normalized)
@@ -192,7 +195,7 @@ def weighted_mean(
 ) -> Estimate | None:
     """Return the mean, weighted by inverse inclusion probability, with sessions as clusters.
 
-    The probabilities are those of `drawn`, by default of `rows`.
+    The probabilities come from `drawn`, by default from `rows`.
     """
     return mean_of(values, list(map(weight_of, drawn or rows)), sessions_of(rows))
 
@@ -230,7 +233,10 @@ def _labelled(metric: str, rows: Sequence[Evaluation], labels: Labels) -> Labell
 
 
 def sessions_of(rows: Sequence[Evaluation]) -> list[object] | None:
-    """Return a cluster for each result: its session, or itself. None if no result has a session."""
+    """Return the cluster of each result: its session, or else the result itself.
+
+    Return None if no result has a session.
+    """
     sessions = [row.sample.session_id for row in rows]
     return [session or at for at, session in enumerate(sessions)] if any(sessions) else None
 
@@ -252,7 +258,6 @@ def band_of(metric: str, normalized: float) -> str | None:
 
 @cache
 def scale_of_metric(metric: str) -> Scale | None:
-    """Return the scale of a built-in metric, or None for a user's metric."""
     return next((one.scale for one in build(MetricOptions()) if one.id == metric), None)
 
 
@@ -270,7 +275,7 @@ def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
     if last.normalized - first.normalized > 1e-9:
         slope = (last.value - first.value) / (last.normalized - first.normalized)
     elif abs(first.value - (1.0 - first.normalized)) < 1e-9 and first.value != first.normalized:
-        slope = -1.0  # an error rate
+        slope = -1.0  # for example an error rate
     else:
         slope = first.value / first.normalized if first.normalized else 1.0
     return slope, first.value - slope * first.normalized

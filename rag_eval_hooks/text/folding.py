@@ -1,4 +1,4 @@
-"""Normalizes text and splits it into words, for any script and without a model."""
+"""Normalizes text and splits text into words, for any script and without a model."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]
     return {name: re.compile(whole(text), re.IGNORECASE) for name, text in named.items()}
 
 
-_PIECE: Final = 1_000  # number of characters per call of `re`, in which a match may start
+_PIECE: Final = 1_000  # number of characters per call of `re` in which a match may start
 _LONGEST_MATCH: Final = 300
 
 
 def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches as `finditer` does, for a pattern that matches at most 300 characters.
+    """Yield the same matches as `finditer`, for a pattern that matches at most 300 characters.
 
-    `re` holds the interpreter during each call, so the pattern searches a long text by pieces.
+    `re` holds the GIL during each call. Therefore a long text is searched in pieces.
     """
     start = 0
     while start < len(text):
@@ -49,7 +49,7 @@ def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         start = max(start, limit)
 
 
-# Scripts written without spaces between words (or, as Korean, with glued particles).
+# scripts without spaces between words, or with particles attached to words (Korean)
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 # In these blocks vowel signs belong to the word, though Python's \w excludes them.
 _SIGNS = "\u0900-\u0963\u0966-\u0dff\u0e00-\u0eff\u1000-\u1049\u1780-\u17d3"
@@ -59,7 +59,7 @@ _MARKS = [*range(0x0300, 0x0370), *range(0x0591, 0x05C8), 0x0640, *range(0x064B,
 _ACCENTS = _UNSEEN | dict.fromkeys(_MARKS)
 _QUOTES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d", "''''\"\"")
 _NUMBER = r"[0-9]+(?:[.,][0-9]+)*(?![a-z0-9])"
-_SUFFIX = r"(?:'[a-z]{1,2}(?![a-z]))?"  # don't, we're; but l'eau is two words
+_SUFFIX = r"(?:'[a-z]{1,2}(?![a-z]))?"  # "don't" and "we're" are one word, but "l'eau" is two words
 _ASCII_TOKEN = re.compile(rf"{_NUMBER}|[a-z0-9]+{_SUFFIX}")
 _TOKEN = re.compile(rf"[{CJK}]+|{_NUMBER}|(?:(?![{CJK}])[^\W_]|[{_SIGNS}])+{_SUFFIX}")
 _JOINED = re.compile(r"[0-9][.,][0-9]")
@@ -74,7 +74,7 @@ _RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
 def collapse_runs(text: str) -> str:
     """Remove invisible characters and long repetitions of one character.
 
-    A backtracking pattern takes quadratic time over such a repetition.
+    A backtracking pattern takes quadratic time on long repetitions.
     """
     spaced = _SPACES.sub(lambda run: "\n\n" if "\n" in run[0] else " ", text.translate(_UNSEEN))
     return _RUN.sub(lambda run: run[0][:_LONGEST_RUN], spaced)
@@ -88,7 +88,6 @@ WORDS: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
     kind: {name: word_set(listed) for name, listed in lists.items()}
     for kind, lists in toml_of("words.toml").items()
 }
-"""Normalized words by kind, then by language or use."""
 STOP_WORDS: Final = frozenset[str]().union(*WORDS["stop"].values())
 
 
@@ -99,8 +98,9 @@ def squash(text: str) -> str:
 def fold(text: str) -> str:
     """Remove case, accents, compatibility forms and surplus white space.
 
-    "Café" and "CAFE" become equal. So do full-width and plain letters, and Arabic with and without
-    vowel marks. Voicing marks of Japanese kana stay, because they distinguish words.
+    "Café" and "CAFE" become equal. Full-width and plain letters become equal. Arabic with and
+    without vowel marks becomes equal. Voicing marks of Japanese kana stay, because they distinguish
+    words.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text.translate(_QUOTES).casefold())
@@ -111,7 +111,7 @@ def fold(text: str) -> str:
 def tokens(text: str) -> list[str]:
     """Return normalized words in order. Chinese, Japanese and Korean words become bigrams.
 
-    Numbers stay whole. A possessive "'s" is removed; other contractions stay one token ("don't").
+    Numbers stay whole. A possessive "'s" is removed. Other contractions stay one token ("don't").
     """
     return folded_tokens(fold(text))
 
@@ -119,7 +119,7 @@ def tokens(text: str) -> list[str]:
 def folded_tokens(folded: str) -> list[str]:
     plain = folded.isascii()
     if plain and "'" not in folded and _JOINED.search(folded) is None:
-        return folded.translate(SPACED).split()  # most texts, several times as fast
+        return folded.translate(SPACED).split()  # a faster path for most texts
     words: list[str] = (_ASCII_TOKEN if plain else _TOKEN).findall(folded)
     if plain and "'s" not in folded:
         return words
@@ -153,7 +153,6 @@ def distinct(texts: Iterable[str]) -> list[str]:
 
 
 def word_count(text: str) -> int:
-    """Return the number of words that contain a letter or digit. A CJK character is one word."""
     runs = _WORD.findall(fold(text))
     return sum(has_cjk(run) or any(map(str.isalnum, run)) for run in runs)
 
@@ -168,7 +167,7 @@ def stem(token: str) -> str:
         return token
     if len(token) == 4:
         if token[-1] == "y":
-            return token[:-1] + "i"  # as "cities" without its ending
+            return token[:-1] + "i"  # for example "cities" without its ending
         return token[:-1] if token[-1] == "s" and token[-2] != "s" else token
     if not token.isalpha():
         return token
@@ -179,11 +178,10 @@ def stem(token: str) -> str:
     return token[:-1] if len(token) > 4 and token[-1] == token[-2] else token
 
 
-FUNCTION_WORDS: Final = WORDS["function"]  # normalized function words by language code
+FUNCTION_WORDS: Final = WORDS["function"]  # function words by language code
 
 
 def language(words: Sequence[str]) -> str | None:
-    """Return the code of the language with the most function words, at least two, or None."""
     found = frozenset(words)
     counts = {code: len(found & known) for code, known in FUNCTION_WORDS.items()}
     *_, second, most = sorted(counts, key=counts.__getitem__)

@@ -16,7 +16,9 @@ Keyword: TypeAlias = str | Number  # a normalized word or phrase, or a number
 
 _CJK = re.compile(f"[{CJK}]")
 _WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
-_GOES_ON = re.compile(r"%|[.,][0-9]")  # matches text that continues a number, as ".5%" in "118.5%"
+_GOES_ON = re.compile(
+    r"%|[.,][0-9]"
+)  # matches text that continues a number, such as ".5%" in "118.5%"
 _MIN_LETTERS = 4
 
 
@@ -52,7 +54,7 @@ def keywords(text: str) -> list[Keyword]:
     Numbers and words inside a phrase are also separate keywords. CJK words are bigrams.
     """
     every = tokens(text)
-    # A phrase that splits a token, such as next to a stray combining mark, could never match.
+    # A phrase that splits a token can never match. An example is a stray combining mark.
     written = Searched(every)
     folded = (fold(phrase) for phrase in phrases(text) if written.holds_words(tokens(phrase)))
     words = (
@@ -74,7 +76,6 @@ class Searched:
         return cls(tokens(text), numbers(text))
 
     def holds(self, keyword: Keyword) -> bool:
-        """Return whether the text contains a keyword. "1604" does not contain "604"."""
         if isinstance(keyword, Number):
             return keyword in self._numbers
         return self.holds_words(tokens(keyword))
@@ -93,9 +94,9 @@ class Searched:
 def entities(text: str) -> list[str]:
     """Return distinct names, dates, places and numbers of a text as written, grouped by kind.
 
-    Names have capital letters. A capitalized word at the start of a sentence is a name unless the
-    text also has the word in lower case. A text of at most three words without an entity is one
-    entity.
+    Names start with a capital letter. A capitalized word at the start of a sentence is a name
+    unless the text also has the word in lower case. A text of at most three words without an entity is
+    itself an entity.
     """
     dates = [measure.text for measure in measures(text) if measure.unit == "date"]
     names = [name for name in _names(_without(text, dates)) if name.lower() not in MONTHS]

@@ -15,7 +15,7 @@ from rag_eval_hooks.text.folding import compiled, language, matches_of, toml_of
 
 
 class Number(NamedTuple):
-    """A number in a text. Numbers are equal across notations."""
+    """A number in a text. Numbers are equal if their values are equal."""
 
     value: Decimal
     percent: bool = False
@@ -29,18 +29,18 @@ class Number(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One quantity in a text.
+    """A quantity in a text.
 
     `value` is in meters, grams, seconds, months, liters or bytes. A clock time is minutes since
     midnight, and a date is NaN.
     """
 
     value: float
-    unit: str  # base unit, currency, `clock` or `date`. Empty for a number without a unit
+    unit: str  # base unit, currency, `clock` or `date`; empty for a number without a unit
     text: str
     start: int
     end: int
-    number: float = math.nan  # number as written, before conversion
+    number: float = math.nan  # the number before conversion
     dates: tuple[tuple[int, int, int], ...] = ()  # possible (year, month, day); 0 is unknown
     rough: bool = False
     bound: bool = False  # whether the text gives the quantity as a bound, such as "more than 50"
@@ -53,11 +53,11 @@ _UNITS: Final[Mapping[str, tuple[str, float]]] = {
     for factor, names in sizes.items()
     for name in names.split("|")
 }
-_LOOSE: Final[Mapping[str, Mapping[str, float]]] = _DATA["loose"]  # ambiguous names of units
+_LOOSE: Final[Mapping[str, Mapping[str, float]]] = _DATA["loose"]  # units with ambiguous names
 MONTHS: Final = {
     name: int(number) for number, names in _DATA["months"].items() for name in names.split("|")
 }
-_MAX_DIGITS = 40  # longer runs are serial numbers or noise, and slow to convert
+_MAX_DIGITS = 40  # longer runs of digits are serial numbers or noise, and slow to convert
 _WRITTEN: Final = toml_of("number_words.toml")
 _VALUES, _MAGNITUDES = (
     {word: int(value) for value, words in _WRITTEN[kind].items() for word in words.split("|")}
@@ -69,7 +69,7 @@ _TYPOGRAPHY = str.maketrans(_SPECIAL, "----%%.,,.'")
 _PATTERNS: Final = compiled(
     {**_DATA["patterns"], "month": sorted(MONTHS, key=len, reverse=True)}
     | {**_WRITTEN["patterns"], "magnitudes": [*_MAGNITUDES], "word": _WORDS}
-    # After digits, "cents" is money.
+    # After digits, "cents" means money.
     | {"multiplier": sorted(_MAGNITUDES.keys() - {"cent", "cents"})}
 )
 _SIGNS: Final = ("$", "€", "£", "¥")
@@ -139,7 +139,7 @@ def _clocks(text: str) -> Iterator[Measure]:
         hour, minute = int(match["h"] or match["h2"]), int(match["min"] or 0)
         half = (match["half"] or match["half2"] or "").lower()
         if hour > 24 or (match["min"] and "." in match[0] and not half and "Uhr" not in match[0]):
-            continue  # 7.30 is a number
+            continue  # "7.30" may also be a number
         hour = hour % 12 + 12 * (half == "p") if half else hour
         yield Measure(float(60 * hour + minute), "clock", match[0], *match.span())
 
@@ -190,7 +190,7 @@ def agree(said: Measure, stated: Measure) -> bool:
 
 
 def _is_rounded(said: Measure, one: float, two: float) -> bool:
-    """Return whether `one` may be `two`, rounded: both differ by at most 5 %."""
+    """Return whether `one` may be `two` after rounding. The values differ by at most 5 %."""
     if not abs(one - two) <= 0.05 * abs(two) or (one < 1e6 and not said.rough):
         return False
     digits = len(f"{one:.9e}".partition("e")[0].rstrip("0")) - 1
@@ -198,7 +198,6 @@ def _is_rounded(said: Measure, one: float, two: float) -> bool:
 
 
 def _is_loosely(said: Measure, stated: Measure) -> bool:
-    """Return whether an ambiguous unit name, such as pound, may mean the other unit."""
     return any(
         math.isclose(one.value * size, two.value, rel_tol=0.004)
         for one, two in ((said, stated), (stated, said))
@@ -210,14 +209,14 @@ def _is_as_warm(said: Measure, stated: Measure) -> bool:
     if {said.unit, stated.unit} != {"°c", "°f"}:
         return False
     one, two = (m.value if m.unit == "°c" else (m.value - 32) / 1.8 for m in (said, stated))
-    return abs(one - two) <= 1  # common rounding
+    return abs(one - two) <= 1  # typical rounding
 
 
 def _same_date(said: Measure, stated: Measure) -> bool:
     if said.unit != "date" or stated.unit != "date":
         dated, other = (said, stated) if said.unit == "date" else (stated, said)
         years = {float(year) for year, _, _ in dated.dates}
-        # A year follows from a date; a date does not follow from a year.
+        # A year follows from a date, but a date does not follow from a year.
         return dated is stated and not other.unit and other.value in years
     return any(
         all(a == b for a, b in zip(one, two, strict=True) if a)
@@ -231,7 +230,7 @@ def numbers(text: str) -> list[Number]:
 
     "1,000" is 1000, "0.305 percent" is 0.305 %, "2.5 million" is 2500000, and "1990s" is 1990. A
     comma that cannot group thousands is a decimal comma ("0,305", "1.000,50"). Digits in
-    identifiers ("A4b"), versions ("1.2.3") and the markers of a numbered list are excluded.
+    identifiers ("A4b"), versions ("1.2.3") and the markers of a numbered list do not count.
     """
     return [number for _, _, number in number_spans(text)]
 
@@ -270,7 +269,7 @@ def _read(match: re.Match[str]) -> Number | None:
     return Number(value, match["percent"] is not None)
 
 
-# Words that mean something else in English.
+# words with a second meaning in English
 _FOREIGN: Final = frozenset(("once", "elf", "dos", "seize", "sept", "mil", "cent", "cents"))
 _ONE: Final = frozenset(("one", "ein", "eine", "einen", "einem", "einer", "un", "une", "una", "a"))
 _OPENING: Final = frozenset(re.split("[ -]", word)[0] for word in _WORDS)
@@ -281,7 +280,7 @@ def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
     """Yield start, end and value of each number that is a word, except a single "one"."""
     words = _WORD.findall(text.casefold())
     if _OPENING.isdisjoint(words):
-        return  # most sentences: the pattern is slow
+        return  # skips most sentences, because the pattern is slow
     english = language(words) in ("en", None)
     for match in _PATTERNS["run"].finditer(text):
         said = match[0].lower()

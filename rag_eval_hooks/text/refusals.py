@@ -4,8 +4,8 @@ A sentence refuses if its main clause refuses: "I cannot determine ...", "the pa
 mention ...". "The author is unknown" does not refuse. An answer refuses if it opens with a refusal
 and then gives no answer. A short answer also refuses if a refusal ends the answer.
 
-German, French and Spanish have a freer word order. There, types of words decide. In Chinese,
-Japanese and Arabic, a short answer is compared with common phrases.
+German, French and Spanish have a freer word order, so the rules use word types. In Chinese,
+Japanese and Arabic, the rules compare a short answer with common phrases.
 """
 
 # ruff: noqa: RUF001 - this module handles such characters
@@ -27,8 +27,8 @@ _KINDS: Final = [
     {name: word_set(words) for name, words in kinds.items()} for kinds in _DATA.values()
 ]
 _NOT: Final = re.compile(r"\bcan(?:not|'t)\b|n't\b")
-_LONGEST: Final = 300  # characters of a sentence that only refuses
-_LONG: Final = 5  # sentences; in an answer this long, a refusal at the end does not count
+_LONGEST: Final = 300  # characters; a longer sentence does more than refuse
+_LONG: Final = 5  # sentences; in an answer of this length, a refusal at the end does not count
 
 
 @lru_cache(maxsize=64)  # several metrics check the same answer
@@ -58,7 +58,6 @@ def _refuses(sentence: str) -> bool:
 
 
 def _denies(sentence: str, kinds: Mapping[str, frozenset[str]]) -> bool:
-    """Return whether the first clause after the opening refuses, judged by word types."""
     clauses = [re.findall(r"\w+", part) for part in re.split(r"[,;:]", sentence)]
     opens = kinds["sorry"] | kinds["cites"]
     while len(clauses) > 1 and (
@@ -75,7 +74,7 @@ def _denies(sentence: str, kinds: Mapping[str, frozenset[str]]) -> bool:
         return False
     if {"sources", "gives"} <= has or {"sources", "facts"} <= has or {"speaks", "tells"} <= has:
         return True
-    # The other rules are weaker: no other word of the clause may have content.
+    # The other rules are weaker, so no other word of the clause may have content.
     says_only = found <= frozenset[str]().union(*kinds.values())
     return says_only and bool({"speaks", "knows"} <= has or has & {"facts", "known"})
 
@@ -95,5 +94,4 @@ def _answers(said: Sequence[str]) -> bool:
 
 
 def _tells(text: str) -> bool:
-    """Return whether a normalized sentence gives information, unlike refusals and asides."""
     return not _refuses(text) and _ENGLISH["aside"].match(_opened(text)) is None

@@ -1,4 +1,4 @@
-"""Splits text into sentences, by rules for seven languages and Markdown."""
+"""Splits text into sentences, with rules for seven languages and Markdown."""
 
 # ruff: noqa: RUF001 - this module handles such characters
 

@@ -528,7 +528,7 @@ COMMANDS: dict[str, str] = {
     "evaluate data.jsonl --fail-on-point ragas.faithfulness>=0.8": "write ragas.faithfulness<0.8",
     "evaluate data.jsonl --fail-on ragas.noise_sensitivity<0.1": "write ragas.noise_sensitivity>=",
     "evaluate data.jsonl --metrics lexical -o old.jsonl --fail-on lexical.number_match<1": "Remove",
-    "calibrate results.jsonl labels.jsonl": "1 labels match no sample, first 'q1'. A label needs",
+    "calibrate results.jsonl labels.jsonl": "The first is 'q1'. A label needs",
     "calibrate results.jsonl results.jsonl": "Write: calibrate RESULTS LABELS",
 }
 

@@ -120,7 +120,7 @@ def test_a_vector_that_is_not_finite_is_no_likeness(vector: tuple[float, float])
     for outcome in outcomes.values():
         assert isinstance(outcome, NotScored)
         assert outcome.cause is Cause.JUDGE_FAILED
-        assert "finite" in outcome.detail
+        assert "NaN or infinity" in outcome.detail
 
 
 def test_loading_a_model_takes_no_time_of_the_sample() -> None:
