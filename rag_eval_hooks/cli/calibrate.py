@@ -46,9 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = agreement(probabilities, truths)
     print(_text(found))
     if found.low < LEAST_AUROC:
-        print(
-            f"rejected: the AUROC may be below {LEAST_AUROC}, which is too low to calibrate this judge"
-        )
+        print(f"rejected: the AUROC may be below {LEAST_AUROC}, too low to calibrate this judge")
         return 1
     if arguments.output is not None:
         made = {(r.scores[metric].annotator or "", r.scores[metric].version) for r in rows}

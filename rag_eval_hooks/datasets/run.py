@@ -71,9 +71,7 @@ class DatasetRun(JsonlSink):
                 self._see(row.outcomes)
                 self._done.add(hash(key))
         if rows.skipped["unreadable"] and not (again or self._done):
-            wants = (
-                "a new file or the results of an earlier run, but has lines that are not results"
-            )
+            wants = "a new file or the results of an earlier run; this file has other lines"
             raise ConfigError("output", str(path), wants)
         if again - {"None"}:
             rest = path.with_name(f"{path.name}.rest")

@@ -78,8 +78,8 @@ class FailCondition:
         if scale is not None and (sign[0] == ">") == scale.higher_is_better:
             _, words, opposite = _SIGNS[sign]
             wants = (
-                f"a condition on bad means, but a mean {words} {limit} is good; "
-                f"write {metric}{opposite}{limit}"
+                f"a condition on bad means; a mean {words} {limit} is good, "
+                f"so write {metric}{opposite}{limit}"
             )
             raise ConfigError("fail-on", text.strip(), wants)
         return cls(text.strip(), metric, sign, float(limit))
