@@ -1,8 +1,9 @@
 """Measure the CPU that each instrumentation adds to a request, in milliseconds.
 
 In each round, every variant makes one request, in random order. A figure is the median difference
-from the request without instrumentation in the same round, so other load cancels out. `CPU` is that
-of all threads until the background is idle, `its thread` that of the caller.
+from the request without instrumentation in the same round. Other load on the machine cancels out.
+`CPU` is the CPU time of all threads until the background threads are idle. `its thread` is the CPU
+time of the calling thread.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from rag_eval_hooks.score import UNIT
 PLAIN, OPENINFERENCE = "none", "OpenInference"
 SAMPLED_OUT, EVALUATED = "ours, sampled out", "ours, evaluated"
 WARM_UP = 20
+# Maximum CPU that a sampled-out request may add, as a share of the plain request's CPU.
 CALL_GATE, STREAM_GATE = 0.25, 0.15
-"""Gates: maximum CPU that a sampled-out request may add, as a share of the plain request's CPU."""
 
 
 class Tracing:
@@ -69,7 +70,6 @@ def ours(
     callbacks: Callable[[RagEval], list[Any]],
     enable: Callable[[RagEval], Any] | None,
 ) -> Variant:
-    """Return our variant. With `enable`, the variant captures through `enable`, not a callback."""
     tracing = Tracing()
     constant = Metric(id="bench.constant", score=lambda *_: UNIT.score(1.0), needs=frozenset())
     evals = RagEval(
@@ -90,13 +90,12 @@ def both(
     callbacks: Callable[[RagEval], list[Any]] = lambda _: [],
     enable: Callable[[RagEval], Any] | None = None,
 ) -> dict[str, Variant]:
-    """Return no instrumentation, and ours with requests sampled out and evaluated."""
     rates = {SAMPLED_OUT: 0.0, EVALUATED: 1.0}
     return {PLAIN: Variant()} | {name: ours(r, callbacks, enable) for name, r in rates.items()}
 
 
 def openinference(framework: str, tracing: Tracing) -> Variant:
-    """Return OpenInference's instrumentor. Only one request at a time may use it."""
+    # OpenInference's instrumentor is global, so only one request at a time may use it.
     module = importlib.import_module(f"openinference.instrumentation.{framework}")
     names = {"langchain": "LangChainInstrumentor", "llama_index": "LlamaIndexInstrumentor"}
     instrumentor = getattr(module, names[framework])()
@@ -113,7 +112,6 @@ def openinference(framework: str, tracing: Tracing) -> Variant:
 def measure(
     request: Callable[[list[Any]], object], variants: dict[str, Variant], rounds: int
 ) -> Row:
-    """Return the cost that every variant adds to a request. `PLAIN` is the baseline."""
     costs: dict[str, list[Cost]] = {name: [] for name in variants}
     for _ in range(rounds + WARM_UP):
         for name in random.sample(list(variants), len(variants)):
@@ -149,8 +147,8 @@ def overhead_parser(description: str | None) -> ArgumentParser:
     return parser
 
 
+# Title, function that makes a request with callbacks, and gate.
 Request = tuple[str, Callable[[list[Any]], object], float]
-"""Title, function that makes a request with callbacks, and gate."""
 
 
 def compared(

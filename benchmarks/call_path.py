@@ -2,9 +2,9 @@
 
     python -m benchmarks.call_path [--list]
 
-First, `submit` passes a sample to one metric and one sink. Then a LangChain chain answers, and a
-judge on loopback judges its faithfulness. Of three requests, the third is counted, in every thread
-until its scores are delivered.
+The first request passes a sample to one metric and one sink by `submit`. The second request is a
+LangChain chain, and a judge on loopback scores its faithfulness. Each request runs three times. The
+benchmark counts the third run, in every thread, until the scores are delivered.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ _OWN = tuple(str(Path(p.__file__ or "").parent) for p in (rag_eval_hooks, rag_ev
 
 
 class CallPath:
-    """Profile function for all threads. Counts calls while `is_recording` is true."""
-
     def __init__(self) -> None:
         self.is_recording = False
         self.calls: Counter[CodeType] = Counter()
@@ -91,7 +89,6 @@ def submitted() -> CallPath:
 
 
 def captured() -> CallPath:
-    """Return the call path of a LangChain request that a judge scores."""
     from benchmarks.handler_overhead import build_chain, handler, invoke
     from tests.servers.judge_server import JudgeServer
 

@@ -1,4 +1,4 @@
-"""Find the slowest callback for odd payloads, and sum up the callbacks of a sampled-out request.
+"""Measure the slowest callback for odd payloads, and all callbacks of sampled-out requests.
 
     python -m benchmarks.callback_times
 
@@ -55,7 +55,6 @@ def found(payload: Any, asked: Any) -> dict[str, Any]:
 
 
 def callbacks(chain: Any, requests: int, **settings: Any) -> list[tuple[float, str]]:
-    """Return milliseconds and event name of each callback in sampled-out requests."""
     times: list[tuple[float, str]] = []
 
     def measured(name: str, call: Callable[..., None]) -> Callable[..., None]:

@@ -57,7 +57,6 @@ async def support(judge: HeuristicJudge, row: Row, claims: tuple[str, ...]) -> A
 
 
 def probes() -> Iterator[tuple[str, str, Row]]:
-    """Yield label, kind and row of each probe. A probe is a claim with passages that we wrote."""
     chunks: list[str] = []
     for line in PROBES.read_text("utf-8").splitlines():
         mark, _, text = line.partition(" ")
@@ -106,7 +105,6 @@ async def report_claims(judge: HeuristicJudge, rows: Sequence[Row], name: str) -
 
 
 def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
-    """Print figures of value and risk. Answers without a claim are excluded."""
     scored, risks, overlap, count = [], [], [], 0
     with RagEval("ragas.faithfulness", judge=judge, embedder="none") as evals:
         for row in rows:
@@ -132,7 +130,6 @@ def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
 
 
 async def report_relevance(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
-    """Print AUROC of chunk relevance by the question alone and with the reference."""
     for name, with_reference in (("hotpot", False), ("hotpot", True), ("clapnq", False)):
         rated: list[tuple[float, bool]] = []
         right = {True: [0, 0], False: [0, 0]}
@@ -175,7 +172,6 @@ async def report_time(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
 
 
 def read(path: Path, limit: int | None) -> list[Row]:
-    """Return the rows of a file, or a random part with a fixed seed."""
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     random.Random(0).shuffle(rows)
     return rows[:limit]

@@ -1,9 +1,10 @@
-"""Measure the CPU and time that a callback handler adds to a LangChain request; see `added_cpu`.
-
-A chain that rewrites the question, an agent and a graph each retrieve five contexts of 1 kB. They
-run without a handler, with an empty handler, with ours, and with OpenInference.
+"""Measure the CPU and time that a callback handler adds to a LangChain request.
 
     python -m benchmarks.handler_overhead [--rounds 200] [--shape NAME] [--json FILE]
+
+The requests are a chain that rewrites the question, an agent, and a graph. Each request retrieves
+five contexts of 1 kB. The variants are no handler, an empty handler, our handler, and
+OpenInference. `benchmarks.added_cpu` describes the method.
 """
 
 from __future__ import annotations
@@ -157,7 +158,6 @@ def ainvoke(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
 
 
 def astream(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
-    """Make one async request, and read the stream token by token."""
     mode = {} if isinstance(chain, RunnableSequence) else {"stream_mode": "messages"}
 
     async def request() -> None:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.interval_coverage [--runs 400] [--days 14] [--json FILE]
 
-Coverage is the share of 95 % intervals that contain the true mean; `plain` ignores weights and
-sessions. `--json FILE` writes three tables into the folder of the file.
+Coverage is the share of 95 % intervals that contain the true mean. The column `plain` ignores
+weights and sessions. `--json FILE` writes three tables into the folder of the file.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def strata(*kinds: tuple[float, float, float]) -> Callable[[random.Random], Draw
 
 
 def sessions(chance: random.Random) -> Drawn:
-    """Draw 15 sessions of 20 requests. Each session has its own mean score."""
+    # 15 sessions of 20 requests; each session has a separate mean score.
     rows = []
     for session in range(15):
         level = chance.choice([0.6, 0.9])
@@ -91,7 +91,6 @@ DESIGNS: dict[str, Callable[[random.Random], Drawn]] = {
 
 
 def coverage(name: str, runs: int, chance: random.Random) -> dict[str, object]:
-    """Return the share of intervals that contain the true mean."""
     hits = plain_hits = samples = 0
     for _ in range(runs):
         rows, truth = DESIGNS[name](chance)
@@ -118,7 +117,6 @@ def build(levels: dict[str, float], number: int, chance: random.Random) -> list[
 
 
 def false_alarms(runs: int, chance: random.Random) -> Iterator[dict[str, object]]:
-    """Yield the share of failed builds if nothing changed, or if all means equal their limits."""
     levels = {f"m{at}": 0.8 for at in range(7)}
     conditions = [FailCondition.of(f"{metric}<0.8") for metric in levels]
     fell = below = point = 0
@@ -149,7 +147,6 @@ def gate(name: str, samples: int, drop: float, failed: float) -> dict[str, objec
 
 
 def alerts(margin: float, days: int, chance: random.Random) -> dict[str, object]:
-    """Return the number of alerts at 100 evaluations an hour, with the mean `margin` above."""
     first = None
     with PlatformServer(lambda _: Answer(204)) as webhook:
         sink = AlertSink(webhook.url, f"{METRIC}<0.8")

@@ -2,13 +2,16 @@
 
     python -m benchmarks.judge_calls [--samples 50] [--speed 500] [--json FILE]
 
-The first table uses a truthful judge in the same process. Its columns per sample: `calls`, `chars`
-of the prompts, the same where the prompt describes the reply's form (`with_shape`), characters of
-the replies, and `failed` metrics over all samples. A line below shows the share of context
-characters that a prompt cache serves. The cache knows a prompt's beginning after its first reply.
+The first table uses a truthful judge in the same process. It counts calls, characters of the
+prompts, and characters of the replies per sample. `with_shape` counts the prompts' characters if
+each prompt describes the reply's form. `failed` counts metrics over all samples.
 
-The last table compares judges on the eight metrics that a decision model can decide, with samples
-per minute if the server replies after 100 ms. `bytes` adds the JSON around the `characters`.
+A line below the table shows the share of context characters that a prompt cache serves. The cache
+knows a prompt's beginning after the first reply.
+
+The last table compares judges on the eight metrics that a decision model can decide. `samples per
+minute` applies to a server that replies after 100 ms. `bytes` adds the JSON around the
+`characters`.
 """
 
 from __future__ import annotations
@@ -41,8 +44,8 @@ SETS: Mapping[str, Sequence[str]] = {
     ),
     "all suites": ("all",),
 }
+# Maximum calls per sample. Nvidia's independent ratings need six, questions one more.
 MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
-"""Maximum calls per sample. Nvidia's independent ratings need six, questions one more."""
 
 
 class CountingChat:
@@ -80,7 +83,6 @@ def cost(metrics: Sequence[str], count: int) -> dict[str, float]:
 
 
 def cached(stagger: bool, count: int) -> float:
-    """Return the share of context characters in the ten metrics that a prompt cache serves."""
     served = whole = 0
     with JudgeServer(latency=0.1, cache=PrefixCache()) as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k", stagger=stagger)
@@ -107,7 +109,6 @@ def judges_at(url: str) -> dict[str, Any]:
 
 
 def by_judge(count: int, speed: int) -> list[dict[str, Any]]:
-    """Return requests per sample and samples per minute, by judge."""
     rows = []
     for name in judges_at(""):
         with DecisionServer() as server:

@@ -1,12 +1,12 @@
-"""Kill processes at random moments; count accepted samples that are scored, lost or scored twice.
-
-Several application processes share a spool, a JSONL file, a platform and a judge server on
-loopback. The benchmark kills one process with `kill -9` at a random moment and restarts it, again
-and again. At the end, one process scores the remaining samples. Then the benchmark compares the
-files with the samples whose acceptance an application saw. A killed process may lose the samples of
-its last 50 ms, or of a few hundred milliseconds on an overloaded machine.
+"""Kill processes at random moments. Count accepted samples that are scored, lost or scored twice.
 
     python -m benchmarks.kill9 [--kills 100] [--processes 3] [--platform-ms 50] [--json FILE]
+
+Several application processes share a spool, a JSONL file, a platform and a judge server on
+loopback. The benchmark repeatedly kills one process with `kill -9` and restarts the process. At the
+end, one process scores the remaining samples. Then the benchmark compares the files with the
+samples that the applications saw accepted. A killed process may lose the samples of its last 50 ms,
+or of a few hundred milliseconds on an overloaded machine.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ from tests.servers.judge_server import JudgeServer
 from tests.servers.platform_server import Answer, PlatformServer
 
 _RATE_S = 0.01
+# Maximum number of waiting samples per application. A busy machine scores few samples.
 _BACKLOG = 200
-"""Maximum number of waiting samples per application. A busy machine scores few samples."""
 
 
 def application(folder: Path, url: str, platform: str, name: str, drain: bool) -> None:
-    """Submit samples at a steady rate until killed, or score the remaining samples and exit."""
     log = os.open(folder / "told", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     calls = os.open(folder / "calls", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -120,7 +119,7 @@ def _start(folder: Path, url: str, platform: str, name: str, *more: str) -> subp
 
 
 def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
-    """Wait for the application's first accepted sample: earlier, it has nothing to lose."""
+    # Before the first accepted sample, the application has nothing to lose.
     told = folder / "told"
     while not (told.exists() and f" {name} " in told.read_text()):
         if app.poll() is not None:
@@ -129,7 +128,6 @@ def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
 
 
 def _stored(folder: Path, name: str) -> list[str]:
-    """Wait until the last accepted sample is on disk. Return the accepted samples."""
     seen = [line.split()[0] for line in (folder / "told").read_text().splitlines()]
     own = [sample_id for sample_id in seen if sample_id.startswith(f"{name}-")]
     results = folder / "results.jsonl"
@@ -155,10 +153,11 @@ def _kill(app: subprocess.Popen[bytes]) -> None:
 
 
 def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]) -> dict[str, Any]:
-    """Compare the accepted samples with the results file and the spool's books.
+    """Compare the accepted samples with the results file and the spool.
 
-    `lost_stored` counts samples on disk, or older than one on disk. `repeated` lines are dropped by
-    `results.read`, `broken` lines were left by a kill. `at_least_once` are calls of a function.
+    `lost_stored` counts lost samples on disk, or older than a sample on disk. `results.read` drops
+    the `repeated` lines, and kills left the `broken` lines. `at_least_once` counts the calls of a
+    sink function.
     """
     told = [line.split() for line in (folder / "told").read_text().splitlines()]
     found: dict[str, set[str]] = {}

@@ -1,6 +1,8 @@
-"""Measure the cost of capture for a request of a LlamaIndex query engine; see `added_cpu`.
+"""Measure the cost of capture for a request of a LlamaIndex query engine.
 
-python -m benchmarks.llama_index_overhead [--rounds 200] [--json FILE]
+    python -m benchmarks.llama_index_overhead [--rounds 200] [--json FILE]
+
+`benchmarks.added_cpu` describes the method.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Measure the samples per second that reach a slow, failing platform.
 
-A local server replaces the platform. It answers a fraction `--failures` of the requests with 500 or
-429, in half of these cases after it stored the scores. Each row shows the samples per second,
-relative to one request at a time, and the scores that were lost or stored twice.
-
     python -m benchmarks.sink_throughput [--samples 600] [--latency 0.1] [--failures 0.08]
+
+A local server replaces the platform. The server answers a fraction `--failures` of the requests
+with 500 or 429. In half of these cases, the server has stored the scores before. Each row shows the
+samples per second, relative to one request at a time. The row also counts the scores that were lost
+or stored twice.
 """
 
 from __future__ import annotations
@@ -41,8 +42,6 @@ SINKS: dict[str, Callable[[str], PlatformSink]] = {
 
 
 class Platform:
-    """A slow platform that fails some requests. Stores scores under the real platform's keys."""
-
     def __init__(self, latency: float, failures: float) -> None:
         self._latency, self._failures = latency, failures
         self._random = random.Random(1)
@@ -108,7 +107,6 @@ def delivered(sink: AnySink, evaluations: Sequence[Evaluation]) -> float:
 
 
 def throughput(name: str, scores: int, args: argparse.Namespace) -> dict[str, object]:
-    """Return the row for a platform and a number of scores per sample."""
     platform = Platform(args.latency, args.failures)
     evaluations = [evaluation(number, scores) for number in range(args.samples)]
     with PlatformServer(platform.answer) as server:

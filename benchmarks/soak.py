@@ -5,8 +5,12 @@
 LangChain requests succeed, stream, fail or are closed early. Some requests get feedback. The judge
 answers late, rejects, hangs or drops the connection.
 
-The exit code is 0 if every request is counted once, every evaluated sample is in the results file
-once, no span is open, and memory has not grown by more than 40 MB.
+The exit code is 0 if these conditions hold:
+
+- every request is counted once,
+- every evaluated sample is in the results file once,
+- no span is open,
+- memory has not grown by more than 40 MB.
 """
 
 from __future__ import annotations
@@ -57,8 +61,6 @@ class OpenSpans(SpanProcessor):
 
 
 class Application:
-    """A chain, and the outcomes of its requests. A question starts with its sample's number."""
-
     def __init__(self, evals: RagEval, batch: list[Sample]) -> None:
         self.evals, self.batch = evals, batch
         self.sent: Counter[str] = Counter()
@@ -125,7 +127,6 @@ def _memory_mb() -> float:
 
 
 def check_books(app: Application, path: Path) -> Iterator[str]:
-    """Yield every mismatch between sent requests, statistics and the results file."""
     stats, sent = app.evals.stats(), app.sent
     ended = stats.scored + stats.sampled_out + stats.pending
     ended += sum(stats.dropped.values()) + sum(stats.failed.values())

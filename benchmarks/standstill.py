@@ -1,10 +1,10 @@
 """Measure the longest stall of the application's threads while adversarial samples are evaluated.
 
-A thread sleeps for one millisecond again and again, and records the delay of each wakeup and the
-computation of this process meanwhile. Other load on the machine causes the rest of the delay.
-Garbage collection is off. For comparison, the process then idles for the same time.
-
     python -m benchmarks.standstill [--samples 200] [--seed 0] [--json FILE]
+
+A thread repeatedly sleeps for one millisecond, and records the delay of each wakeup. The thread
+also records the CPU time of this process meanwhile. Other load on the machine causes the rest of
+the delay. Garbage collection is off. For comparison, the process then idles for the same time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ SENTENCE = "The last ferry to Oslo {}leaves at 22:40{} on weekdays."
 
 
 def texts(drawn: random.Random) -> Iterator[str]:
-    """Yield texts that repeat one unit at the start, inside or at the end of a sentence."""
     while True:
         runs = [drawn.choice(UNITS) for _ in range(2)]
         lengths = [drawn.choice((0, LENGTH // 10, LENGTH // 2)) for _ in range(2)]
@@ -38,7 +37,6 @@ def texts(drawn: random.Random) -> Iterator[str]:
 
 
 def wakeups(work: Callable[[], object]) -> list[tuple[float, float]]:
-    """Return the delay of each wakeup during `work`, and our computation meanwhile, both in ms."""
     late: list[tuple[float, float]] = []
     done = threading.Event()
 

@@ -29,7 +29,7 @@ PASSAGES = [
 
 
 class Handbook(BaseRetriever):
-    """Returns the passage that shares most words with the question."""
+    """Returns the passage that shares the most words with the question."""
 
     def _get_relevant_documents(self, query: str, **_: object) -> list[Document]:
         asked = set(query.lower().strip("?").split())
@@ -37,13 +37,13 @@ class Handbook(BaseRetriever):
 
 
 def scripted(prompt: Any) -> str:
-    """Answer with one wrong price."""
+    """Answer, and state a wrong price for the ticket."""
     asks_price = "cost?" in prompt.to_string()
     return "A season ticket costs 250 crowns." if asks_price else PASSAGES[0]
 
 
 def model() -> Runnable[Any, Any]:
-    """Return a real model if there is a key."""
+    """Return a real model if `OPENAI_API_KEY` is set, else the scripted model."""
     if "OPENAI_API_KEY" not in os.environ:
         return RunnableLambda(scripted)
     from langchain_openai import ChatOpenAI

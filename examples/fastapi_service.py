@@ -30,14 +30,14 @@ REAL = "OPENAI_API_KEY" in os.environ
 
 
 class Handbook(BaseRetriever):
-    """Returns the only passage."""
+    """Returns the only passage of the handbook."""
 
     def _get_relevant_documents(self, query: str, **_: object) -> list[Document]:
         return [Document("Ships to Skerrow leave at 07:15, 11:30 and 16:45.")]
 
 
 def model() -> BaseChatModel:
-    """Return a real model if there is a key."""
+    """Return a real model if `OPENAI_API_KEY` is set, else a scripted model."""
     if not REAL:
         return FakeListChatModel(responses=["Ships to Skerrow leave at 07:15 and 22:00."])
     from langchain_openai import ChatOpenAI
@@ -54,7 +54,7 @@ def pipeline() -> Runnable[str, str]:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Evaluate while the service runs. At the end of `with`, wait for pending scores."""
+    """Evaluate while the service runs. At shutdown, wait for pending scores."""
     if endpoint := os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         setup_tracing(endpoint=endpoint)
     judge = "openai:gpt-4o-mini" if REAL else "heuristic"
@@ -68,5 +68,5 @@ app = FastAPI(lifespan=lifespan)
 
 @app.get("/ask")
 async def ask(question: str) -> dict[str, str]:
-    """Answer a question."""
+    """Return the answer to a question."""
     return {"answer": await app.state.chain.ainvoke(question)}

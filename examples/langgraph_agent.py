@@ -40,14 +40,14 @@ def search(query: str) -> tuple[str, list[Document]]:
 
 
 class Scripted(BaseChatModel):
-    """Searches, then answers with a wrong time."""
+    """Searches the handbook, then answers with a wrong time."""
 
     @property
     def _llm_type(self) -> str:
         return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
-        """Return the model unchanged: it knows its only tool."""
+        """Return the model unchanged, because the script already calls the tool."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
@@ -61,7 +61,7 @@ class Scripted(BaseChatModel):
 
 
 def model() -> BaseChatModel:
-    """Return a real model if there is a key."""
+    """Return a real model if `OPENAI_API_KEY` is set, else the scripted model."""
     if not REAL:
         return Scripted()
     from langchain_openai import ChatOpenAI

@@ -40,7 +40,7 @@ def search(query: str) -> list[NodeWithScore]:
 
 
 def scripted(messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
-    """Search, then answer with a wrong time."""
+    """Search the handbook, then answer with a wrong time."""
     if messages[-1].role != MessageRole.TOOL:
         call = ToolCallBlock(
             tool_name="search", tool_kwargs={"query": messages[-1].content}, tool_call_id="1"
@@ -51,7 +51,7 @@ def scripted(messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
 
 
 def model() -> FunctionCallingLLM:
-    """Return a real model if there is a key."""
+    """Return a real model if `OPENAI_API_KEY` is set, else the scripted model."""
     if not REAL:
         return MockFunctionCallingLLM(response_generator=scripted)
     from llama_index.llms.openai import OpenAI
@@ -68,7 +68,7 @@ async def ask(question: str) -> None:
 
 
 def main() -> None:
-    """Ask one question, and print its score."""
+    """Ask one question and print the score of the answer."""
     judge = "openai:gpt-4o-mini" if REAL else "heuristic"
     with RagEval("ragas.faithfulness", judge=judge, sinks=["console"]) as evals:
         enable(evals)

@@ -35,7 +35,6 @@ _NAMES: Final = {
     "lost_stored": "lost although it was accepted no later than a sample of its process that was "
     "on disk",
 }
-"""Column titles on the page, by column name in a benchmark."""
 
 
 def _flat(row: Row) -> Row:
@@ -54,10 +53,7 @@ def _table(given: Sequence[Row]) -> str:
 
 
 def page(results: Mapping[str, Sequence[Row]]) -> str:
-    """Return the page as Markdown, with all rows in the folder.
-
-    A section of the template appears only if its table has rows.
-    """
+    # A section of the template appears only if its table has rows.
     head, *sections = _TEMPLATE.read_text("utf-8").split("\n## ")
     parts = re.findall(r"^\{(\w+)\}$", "\n".join(sections), re.M)
     files = {part: BUILD / f"{part}.json" for part in parts}

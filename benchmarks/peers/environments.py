@@ -21,15 +21,14 @@ PACKAGES = {
     "traceloop": "opentelemetry-instrumentation-langchain",
     "trulens": "trulens-core",
 }
-"""Package names that differ from the library's name."""
 
 
 class PeerFailure(Exception):
-    """A library could not be installed or run."""
+    pass
 
 
 def made(peer: str) -> Path:
-    """Return the Python interpreter of a library's environment, made again if its pins changed."""
+    # A change of the pinned versions creates a new environment.
     pins = REQUIREMENTS / f"{peer}.txt"
     environment = BUILD / peer
     python, stamp = environment / "bin" / "python", environment / "pins.txt"
@@ -44,7 +43,6 @@ def made(peer: str) -> Path:
 
 
 def run(command: Sequence[str], *, text: str = "", timeout: float = 900, **variables: str) -> str:
-    """Run a command with a text as standard input, and return its output."""
     BUILD.mkdir(parents=True, exist_ok=True)
     known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     how: dict[str, Any] = {"env": known | variables, "cwd": BUILD, "timeout": timeout}
@@ -61,7 +59,6 @@ def run(command: Sequence[str], *, text: str = "", timeout: float = 900, **varia
 
 
 def driven(python: Path, module: str, arguments: Sequence[str], text: str = "") -> Any:
-    """Run a driver of this package. Parse the last output line as JSON."""
     command = [str(python), "-m", f"benchmarks.peers.{module}", *arguments]
     source = f"{ROOT}{os.pathsep}{ROOT / 'integrations'}"
     return json.loads(run(command, text=text, PYTHONPATH=source).strip().splitlines()[-1])

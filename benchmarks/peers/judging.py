@@ -21,7 +21,6 @@ from typing import Any
 
 AT_ONCE = 8
 KEY, MODEL = "bench", "gpt-4o-mini"
-"""API key, and a model that every library supports."""
 Given = dict[str, Any]
 Score = Callable[[Given], Awaitable[float | None]]
 load = importlib.import_module
@@ -66,7 +65,7 @@ def deepeval(url: str) -> Score:
 
 
 def trulens(url: str) -> Score:
-    """Return TruLens' groundedness. The judge splits sentences, to avoid a model download."""
+    # The judge splits sentences, to avoid a model download.
     openai = load("trulens.providers.openai").OpenAI
     provider = openai(model_engine=MODEL, base_url=url, api_key=KEY)
     configs = load("trulens.core.feedback.feedback").GroundednessConfigs(

@@ -1,4 +1,4 @@
-"""Measure the parts of the comparison with other libraries. `missing` contains failures."""
+"""Measure our library and the other libraries. `missing` contains the failures."""
 
 from __future__ import annotations
 
@@ -22,10 +22,6 @@ Results = dict[str, list[Row]]
 
 
 def measured(peers: Iterable[str], *, rounds: int, count: int) -> Results:
-    """Return the parts by name, of our library and of other libraries.
-
-    `rounds` is the number of requests by each handler, `count` the number of samples to judge.
-    """
     results: Results = {part: [] for part in ("requests", "judging", "missing")}
     pythons: dict[str, Path] = {}
 
@@ -50,7 +46,6 @@ def measured(peers: Iterable[str], *, rounds: int, count: int) -> Results:
 
 
 def judged(library: str, python: Path, condition: str, count: int) -> Row:
-    """Return a library's scores, and the number of calls to the judge server."""
     faults = [Fault(kind=FaultKind.SERVER_ERROR, rate=0.2)] if "500" in condition else []
     replies = replier(library, 0.2 if "corrupted" in condition else 0.0)
     given = [
@@ -67,7 +62,7 @@ def judged(library: str, python: Path, condition: str, count: int) -> Row:
 
 
 def _compare_with_clean(rows: list[Row]) -> None:
-    """Add to each row the number of scores that differ from the row without corrupted replies."""
+    # `changed` counts scores that differ from the scores without corrupted replies.
     clean = {row["peer"]: row["scores"] for row in rows if row["condition"] == CONDITIONS[0]}
     for row in rows:
         pairs = zip(row.pop("scores"), clean[row["peer"]], strict=True)

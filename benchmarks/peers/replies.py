@@ -14,10 +14,7 @@ Body = Mapping[str, Any]
 
 
 def replier(library: str, corrupted: float = 0.0) -> Callable[[Body], str]:
-    """Return a function that replies to a library's requests.
-
-    The share `corrupted` of the replies, by the call's number, stops in the middle.
-    """
+    # A corrupted reply stops in the middle.
     reply, draw = REPLIES[library], random.Random(19)
 
     def text(body: Body) -> str:
@@ -40,7 +37,7 @@ def _ragas(body: Body) -> dict[str, Any]:
 
 
 def _deepeval(body: Body) -> dict[str, Any]:
-    """Return DeepEval's truths, claims, verdicts or reason. No reply contradicts a claim."""
+    # No reply contradicts a claim.
     (asked,) = body["response_format"]["json_schema"]["schema"]["properties"]
     prompt = _prompt(body)
     if asked == "truths":
@@ -56,7 +53,6 @@ def _deepeval(body: Body) -> dict[str, Any]:
 
 
 def _trulens(body: Body) -> str | dict[str, Any]:
-    """Return TruLens' sentences, the relevant sentences, or a sentence's score."""
     prompt = _prompt(body)
     if body["messages"][0]["content"].startswith("Convert the following text"):
         return {"criteria": prompt, "supporting_evidence": "cut off", "score": None}

@@ -33,7 +33,7 @@ def langfuse(tracing: Tracing) -> Variant:
 
 
 def traceloop(tracing: Tracing) -> Variant:
-    """Return Traceloop's handler. Traceloop's instrumentor cannot be switched off."""
+    # Traceloop's instrumentor cannot be switched off.
     load("opentelemetry.instrumentation.langchain").LangchainInstrumentor()
     module = load("opentelemetry.instrumentation.langchain.callback_handler")
     meter, tracer = metrics.get_meter("bench"), tracing.provider.get_tracer("bench")
@@ -42,7 +42,7 @@ def traceloop(tracing: Tracing) -> Variant:
 
 
 def deepeval() -> Variant:
-    """Return DeepEval's handler, which keeps the last trace. Without a key, it sends nothing."""
+    # DeepEval keeps the last trace. Without a key, DeepEval sends nothing.
     os.environ |= {"DEEPEVAL_TELEMETRY_OPT_OUT": "1", "CONFIDENT_TRACE_VERBOSE": "0"}
     testing = load("deepeval.tracing.trace_test_manager").trace_testing_manager
     testing.test_name = "bench"
@@ -56,7 +56,6 @@ def deepeval() -> Variant:
 
 
 def variant(peer: str, tracing: Tracing) -> Variant:
-    """Return a library's instrumentation, which exports spans to memory."""
     if peer == "deepeval":
         return deepeval()
     makers = {"langfuse": langfuse, "traceloop": traceloop}

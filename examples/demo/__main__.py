@@ -34,7 +34,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the demo; exit code 1 if a question was not judged."""
+    """Run the demo. Return exit code 1 if a request was not evaluated."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__.partition("\n")[0])
     parser.add_argument("--framework", choices=("langchain", "llama-index"), default="langchain")
     parser.add_argument("--viewer", choices=("phoenix", "jaeger"), help="start this viewer")

@@ -27,7 +27,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Question:
-    """A question, the scripted answer, the correct answer, and the kind of mistake, if any."""
+    """A question with its scripted answer, and the correct answer if the handbook has one."""
 
     id: str
     question: str
@@ -46,7 +46,7 @@ QUESTIONS = [Question(**line) for line in _lines("questions.jsonl")]
 
 
 def scripted_answer(prompt: str) -> str:
-    """Return the scripted answer to the question that ends a filled-in `PROMPT`."""
+    """Return the scripted answer to the question at the end of the prompt."""
     asked = prompt.rpartition("Question: ")[2].strip().splitlines()[0]
     return next(one.answer for one in QUESTIONS if one.question == asked)
 

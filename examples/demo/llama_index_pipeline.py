@@ -34,19 +34,19 @@ class ScriptedModel(CustomLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """Properties of the model that LlamaIndex reads."""
+        """Return the properties of the model."""
         return LLMMetadata(model_name=self.model, context_window=32_000)
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """Return the answer."""
+        """Return the scripted answer."""
         return CompletionResponse(text=scripted_answer(prompt))
 
     @llm_completion_callback()
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseGen:
-        """Return the answer in one piece."""
+        """Return the scripted answer in one piece."""
         answer = scripted_answer(prompt)
         return (CompletionResponse(text=part, delta=part) for part in [answer])
 

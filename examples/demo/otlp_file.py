@@ -38,7 +38,7 @@ class OtlpFileExporter(SpanExporter):
         self._file: TextIO = os.fdopen(descriptor, "a", encoding="utf-8")
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Write a batch."""
+        """Write spans to the file."""
         try:
             message = MessageToDict(encode_spans(spans), use_integers_for_enums=True)
             self._file.write(json.dumps(_with_hex_ids(message), ensure_ascii=False) + "\n")
@@ -53,7 +53,6 @@ class OtlpFileExporter(SpanExporter):
 
 
 def _with_hex_ids(value: Any) -> Any:
-    """Replace base64 ids by hex ids, as OTLP/JSON requires."""
     if isinstance(value, list):
         return [_with_hex_ids(item) for item in value]
     if not isinstance(value, dict):

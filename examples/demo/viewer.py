@@ -29,15 +29,15 @@ _START_S, _STOP_S = 300.0, 10.0
 
 
 class ViewerError(Exception):
-    """The viewer is not installed or does not start."""
+    """The viewer is not installed, or does not start."""
 
 
 @contextlib.contextmanager
 def running(viewer: str, command: str | None) -> Iterator[tuple[str, str]]:
-    """Run a viewer with a separate data folder; yield the URLs of its page and OTLP endpoint.
+    """Run a viewer with a separate data folder. Yield the URLs of its page and OTLP endpoint.
 
     Raises:
-        ViewerError: The viewer is not installed or does not start.
+        ViewerError: The viewer is not installed, or does not start.
     """
     executable = shutil.which(command or viewer)
     if executable is None:
@@ -56,7 +56,7 @@ def running(viewer: str, command: str | None) -> Iterator[tuple[str, str]]:
 
 
 def phoenix_link(page: str) -> str:
-    """Return the URL of the demo's spans."""
+    """Return the URL at which Phoenix shows the demo's spans."""
     try:
         with urllib.request.urlopen(f"{page}/v1/projects/default", timeout=10) as answer:
             return f"{page}/projects/{json.load(answer)['data']['id']}/spans"
@@ -65,7 +65,7 @@ def phoenix_link(page: str) -> str:
 
 
 def jaeger_links(page: str) -> str:
-    """Return links to all requests and to failing requests."""
+    """Return the URLs at which Jaeger shows all requests and the failing requests."""
     tags = {"tags": json.dumps({"rag.eval.pass": "false"}), "lookback": "2d", "limit": 50}
     return (
         f"all requests in Jaeger: {page}/search?{urlencode({'service': SERVICE})}\n"
@@ -74,7 +74,7 @@ def jaeger_links(page: str) -> str:
 
 
 def wait() -> None:
-    """Wait for Ctrl-C or a termination signal."""
+    """Block until Ctrl-C or a termination signal."""
     print("Ctrl-C stops the viewer and deletes its data", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         threading.Event().wait()
