@@ -49,8 +49,8 @@ from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
-from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.telemetry.score_attributes import Thresholds, check_limit
+from rag_eval_hooks.telemetry.signals import FeedbackSpanSink
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]

@@ -52,7 +52,7 @@ class Pipeline:
         self.assembler = Assembler(config, parts.redactor, incidents, golden)
         spans = SpanWriter(parts.tracer_provider, config, incidents)
         self._intake = Intake(self, spans)
-        self.others = OtherSpans(most=limits.HELD_SPANS, hold=self._hold)
+        self.others = OtherSpans(self._hold)
         self.instrumentors = OtherInstrumentors(config.spans, self.others, incidents)
         self.recorder = Recorder(
             self._intake.add,

@@ -68,7 +68,9 @@ class MetricRecorder:
 
     def record(self, evaluation: Evaluation) -> None:
         context = context_of(evaluation.sample)
-        workflow = self._workflow(evaluation.sample.workflow)
+        workflow: dict[str, str] = {}
+        if (name := evaluation.sample.workflow) is not None:
+            workflow[semconv.GEN_AI_WORKFLOW_NAME] = self._limit.of("workflow", name)
         for name, score in evaluation.scores.items():
             attributes = {
                 semconv.GEN_AI_EVALUATION_NAME: name,
@@ -90,12 +92,11 @@ class MetricRecorder:
         if not score.probability:
             return
         weight, value = 1.0 / score.probability, score.normalized
-        counters = self._counters
-        counters["rag.eval.score.weight"].add(weight, attributes, context)
-        counters["rag.eval.score.weighted"].add(weight * value, attributes, context)
+        self._counters["rag.eval.score.weight"].add(weight, attributes, context)
+        self._counters["rag.eval.score.weighted"].add(weight * value, attributes, context)
         for power in range(3):
             about = {**attributes, semconv.EVAL_POWER: str(power)}
-            counters["rag.eval.score.square"].add(weight**2 * value**power, about, context)
+            self._counters["rag.eval.score.square"].add(weight**2 * value**power, about, context)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
         context = context_of(sample)
@@ -122,11 +123,6 @@ class MetricRecorder:
         if not any(known() is gate for _, known in self._gates):
             alive = tuple(entry for entry in self._gates if entry[1]() is not None)
             self._gates = (*alive, (caller, weakref.ref(gate)))
-
-    def _workflow(self, name: str | None) -> dict[str, str]:
-        if name is None:
-            return {}
-        return {semconv.GEN_AI_WORKFLOW_NAME: self._limit.of("workflow", name)}
 
     def _about(self, caller: Caller) -> dict[str, str]:
         return {

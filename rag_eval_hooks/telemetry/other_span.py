@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from opentelemetry.trace import Span, SpanContext
 
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, complete, fitting
 
@@ -95,11 +96,10 @@ class OtherSpan:
 class OtherSpans:
     """Spans of other instrumentors that may receive scores, by id. Thread-safe.
 
-    `hold` is called to hold a finished span. Above `most` spans, the oldest is dropped.
+    `hold` is called to hold a finished span. Above `limits.HELD_SPANS`, the oldest is dropped.
     """
 
-    def __init__(self, *, most: int, hold: Callable[[HeldSpan], None]) -> None:
-        self._most = most
+    def __init__(self, hold: Callable[[HeldSpan], None]) -> None:
         self._hold = hold
         self._processors = 0
         self.forked()
@@ -121,20 +121,24 @@ class OtherSpans:
         When the span ends, `waits` returns whether its scores are still expected.
         """
         other = OtherSpan(span, waits, self, processed=self._processors > 0)
-        if not self._processors:
-            return other
-        given_up = None
-        with self._lock:
-            self._spans[_key(other.context)] = other, self._processors
-            if len(self._spans) > self._most:
-                _, (given_up, _) = self._spans.popitem(last=False)
-        if given_up is not None:
-            given_up.end()
+        if self._processors:
+            oldest = None
+            with self._lock:
+                self._spans[_key(other.context)] = other, self._processors
+                if len(self._spans) > limits.HELD_SPANS:
+                    _, (oldest, _) = self._spans.popitem(last=False)
+            if oldest is not None:
+                oldest.end()
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
         """Return what to add to a finished span, or None if the span is exported later."""
-        other = self._take(span.get_span_context())
+        key = _key(span.get_span_context())
+        with self._lock:
+            other, processors = self._spans.pop(key, (None, 0))
+            # Every wrapped processor asks once.
+            if other is not None and processors > 1:
+                self._spans[key] = other, processors - 1
         if other is None:
             return {}, ()
         addition = other.keep(span, export)
@@ -157,19 +161,6 @@ class OtherSpans:
             self._changed.wait_for(lambda: not self._kept, wait)
             return list(self._kept)
 
-    def _take(self, context: SpanContext | None) -> OtherSpan | None:
-        """Return the span with this context. Remove the span when the last processor asks."""
-        key = (0, 0) if context is None else _key(context)
-        with self._lock:
-            other, processors = self._spans.get(key, (None, 0))
-            if other is None:
-                return None
-            if processors > 1:
-                self._spans[key] = other, processors - 1
-            else:
-                del self._spans[key]
-            return other
 
-
-def _key(context: SpanContext) -> tuple[int, int]:
-    return context.trace_id, context.span_id
+def _key(context: SpanContext | None) -> tuple[int, int]:
+    return (0, 0) if context is None else (context.trace_id, context.span_id)

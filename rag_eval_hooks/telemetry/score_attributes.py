@@ -32,16 +32,16 @@ class Thresholds:
     """
 
     def __init__(self, limits: Mapping[str, float], metrics: Iterable[Metric]) -> None:
-        self._scales = {metric.id: metric.scale for metric in metrics}
+        self.scales = {metric.id: metric.scale for metric in metrics}
         self._limits = dict(limits)
         for metric_id, limit in limits.items():
-            check_limit("thresholds", metric_id, limit, self._scales)
+            check_limit("thresholds", metric_id, limit, self.scales)
 
     def reason(self, metric_id: str, score: Score, *, content: bool) -> str:
         """Return one line about the first failure, with value and threshold."""
         value, limit = f"{score.value:.2f}", self._limits.get(metric_id)
         if limit is not None:
-            least = "least" if self._scales[metric_id].higher_is_better else "most"
+            least = "least" if self.scales[metric_id].higher_is_better else "most"
             value += f", at {least} {limit:.2f}"
         words = one_line(score.explanation, _REASON_CHARS, content=content)
         return f"{words or metric_id} ({value})"
@@ -51,12 +51,9 @@ class Thresholds:
 
         A score that passes gives 0 or less.
         """
-        scale = self._scales[metric_id]
+        scale = self.scales[metric_id]
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance
-
-    def is_rescaled(self, metric_id: str) -> bool:
-        return self._scales.get(metric_id, UNIT) != UNIT
 
     def verdicts(self, outcomes: Outcomes) -> dict[str, bool]:
         return {
@@ -172,7 +169,9 @@ class ScoreAttributes:
             "pass": passes,
             "label": score.label,
             "screening": score.screening or None,
-            "normalized": score.normalized if self._thresholds.is_rescaled(name) else None,
+            "normalized": score.normalized
+            if self._thresholds.scales.get(name, UNIT) != UNIT
+            else None,
             "sample_rate": score.probability if is_own_rate else None,
             "reason": self._reason(name, score) if passes is False else None,
         }

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import requests
-from opentelemetry import _logs, metrics
+from opentelemetry import _logs, metrics, trace
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -24,51 +24,55 @@ from opentelemetry.sdk.trace.export import (
 
 from rag_eval_hooks.config.sources import traces_at
 
-__all__ = ["resource_of", "set_further_providers", "tracer_provider"]
+__all__ = ["set_providers"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _NOT_TAKEN = (404, 405, 501)
 """HTTP statuses of a receiver that does not accept a signal, such as most trace viewers."""
 
 
-def resource_of(service_name: str | None) -> Resource:
+def set_providers(
+    endpoint: str | None, console: bool, service_name: str | None
+) -> tuple[TracerProvider, list[Any]]:
+    """Set the global tracer provider and, with OTLP, the missing metric and log providers."""
     resource = Resource.create()
-    unnamed = str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service")
-    if service_name is None or not unnamed:
-        return resource
-    return resource.merge(Resource({SERVICE_NAME: service_name}))
-
-
-def tracer_provider(resource: Resource, endpoint: str | None, console: bool) -> TracerProvider:
-    """Return a provider with the requested exporters. The global provider stays unchanged."""
+    is_unnamed = str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service")
+    if service_name is not None and is_unnamed:
+        resource = resource.merge(Resource({SERVICE_NAME: service_name}))
     provider = TracerProvider(resource=resource)
-    if endpoint is not None or not console:
-        traces = None if endpoint is None else traces_at(endpoint)
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=traces)))
+    exports = endpoint is not None or not console
+    if exports:
+        exporter = OTLPSpanExporter(endpoint=_url(endpoint, "traces"))
+        provider.add_span_processor(BatchSpanProcessor(exporter))
     if console:
         provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter()))
-    return provider
+    trace.set_tracer_provider(provider)
+    if trace.get_tracer_provider() is not provider:
+        provider.shutdown()
+        raise RuntimeError("a tracer provider is already set; add span processors to that provider")
+    return provider, _set_further(resource, endpoint) if exports else []
 
 
-def set_further_providers(resource: Resource, endpoint: str | None) -> list[Any]:
-    """Set and return the global metric and log providers that the application has not set."""
+def _set_further(resource: Resource, endpoint: str | None) -> list[Any]:
     session = requests.Session()
     session.hooks["response"].append(_accept)
-    base = None if endpoint is None else traces_at(endpoint).removesuffix("traces")
     made: list[Any] = []
     if "Proxy" in type(metrics.get_meter_provider()).__name__:
-        to = None if base is None else f"{base}metrics"
-        reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=to, session=session))
-        made.append(MeterProvider([reader], resource=resource))
+        exporter = OTLPMetricExporter(endpoint=_url(endpoint, "metrics"), session=session)
+        made.append(MeterProvider([PeriodicExportingMetricReader(exporter)], resource=resource))
         metrics.set_meter_provider(made[-1])
     if "Proxy" in type(_logs.get_logger_provider()).__name__:
-        to = None if base is None else f"{base}logs"
+        records = OTLPLogExporter(endpoint=_url(endpoint, "logs"), session=session)
         logs = LoggerProvider(resource=resource)
-        exporter = OTLPLogExporter(endpoint=to, session=session)
-        logs.add_log_record_processor(BatchLogRecordProcessor(exporter))
-        made.append(logs)
+        logs.add_log_record_processor(BatchLogRecordProcessor(records))
         _logs.set_logger_provider(logs)
+        made.append(logs)
     return made
+
+
+def _url(endpoint: str | None, signal: str) -> str | None:
+    """Return the URL of a signal, or None for the one that the environment names."""
+    return None if endpoint is None else traces_at(endpoint).removesuffix("traces") + signal
 
 
 def _accept(response: Any, *_: Any, **__: Any) -> Any:

@@ -22,10 +22,9 @@ from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.attribute_limits import Attributes
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
-from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
-from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
+from rag_eval_hooks.telemetry.signals import EvaluationSpans, EventEmitter
 from rag_eval_hooks.telemetry.tracing import global_providers
 
 __all__ = ["Telemetry"]

@@ -59,16 +59,8 @@ def setup_tracing(
         from rag_eval_hooks.telemetry import sdk
     except ImportError as error:
         raise missing_extra("setup_tracing", "otel") from error
-    resource = sdk.resource_of(service_name)
-    provider = sdk.tracer_provider(resource, endpoint, console)
-    trace.set_tracer_provider(provider)
-    if trace.get_tracer_provider() is not provider:
-        provider.shutdown()
-        raise RuntimeError("a tracer provider is already set; add span processors to that provider")
-    made: list[Any] = [provider]
-    if endpoint is not None or not console:
-        made += sdk.set_further_providers(resource, endpoint)
-    for one in made:
+    provider, others = sdk.set_providers(endpoint, console, service_name)
+    for one in (provider, *others):
         setattr(one, _MARK, True)
     return provider
 

@@ -16,7 +16,7 @@ from rag_eval_hooks.explanation import prose
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
-from rag_eval_hooks.telemetry.evaluation_span import score_details
+from rag_eval_hooks.telemetry.signals import score_details
 
 _CONNECTIONS: Final = 96
 

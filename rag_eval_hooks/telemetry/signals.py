@@ -1,14 +1,15 @@
-"""Writes spans of evaluations, judge calls and feedback, linked to the RAG span."""
+"""Sends spans and log events of evaluations, judge calls and feedback, linked to the RAG span."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from opentelemetry import trace
+from opentelemetry import _logs, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import (
     Link,
@@ -35,13 +36,10 @@ from rag_eval_hooks.telemetry.attribute_limits import (
     longest_text,
     present,
 )
-from rag_eval_hooks.telemetry.log_events import USER_FEEDBACK, EventEmitter
-from rag_eval_hooks.telemetry.rag_span import context_of, rag_span_of, recorded_span
+from rag_eval_hooks.telemetry.rag_span import around, context_of, rag_span_of, recorded_span
+from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
 
-if TYPE_CHECKING:
-    from opentelemetry._logs import LoggerProvider
-
-__all__ = ["EvaluationSpans", "FeedbackSpanSink", "score_details"]
+__all__ = ["EvaluationSpans", "EventEmitter", "FeedbackSpanSink", "score_details"]
 
 _MAX_RESULTS: Final = 20
 """Maximum number of results per span."""
@@ -52,6 +50,8 @@ _KINDS: Final = {
 }
 _DECISION_SYSTEMS: Final = {"openai-decisions": "openai", "systemone": "typesafe"}
 """GenAI system names of decision models, by kind of judge."""
+_USER_FEEDBACK: Final = "user_feedback"
+"""Evaluation name of feedback in spans and log events."""
 
 
 class EvaluationSpans:
@@ -96,8 +96,8 @@ class EvaluationSpans:
         with ExitStack() as ends:
             for span in reversed(spans):
                 ends.callback(span.end, self._times(evaluation)[1])
-            if spans:
-                self._write_calls(evaluation.log.calls, spans[0])
+            for call in evaluation.log.calls if spans else ():
+                self._write_call(call, spans[0])
 
     def _times(self, evaluation: Evaluation) -> tuple[int, int]:
         if self._mode == "trace":
@@ -105,34 +105,35 @@ class EvaluationSpans:
         at = evaluation.sample.ended_at or evaluation.start
         return at, at
 
-    def _write_calls(self, calls: Iterable[Call], below: Span) -> None:
-        """Write a span for each call, such as `chat <model>`.
-
-        The spans contain no prompts, because prompts quote the application's texts.
-        """
-        parent = trace.set_span_in_context(below, Context())
-        for call in calls:
-            span = self._tracer.start_span(
-                f"{call.caller.operation} {call.caller.model}",
-                parent,
-                kind=SpanKind.INTERNAL if call.caller.local else SpanKind.CLIENT,
-                attributes=_call_attributes(call),
-                start_time=call.start,
-            )
-            if call.error is not None:
-                span.set_status(StatusCode.ERROR)
-            span.end(call.end)
+    def _write_call(self, call: Call, below: Span) -> None:
+        # Without prompts, because they quote the application's texts.
+        span = self._tracer.start_span(
+            f"{call.caller.operation} {call.caller.model}",
+            trace.set_span_in_context(below, Context()),
+            kind=SpanKind.INTERNAL if call.caller.local else SpanKind.CLIENT,
+            attributes=_call_attributes(call),
+            start_time=call.start,
+        )
+        if call.error is not None:
+            span.set_status(StatusCode.ERROR)
+        span.end(call.end)
 
     def _start(self, evaluation: Evaluation, target: SpanContext) -> Span:
-        # The current context may belong to the application or contain our span; neither is the
-        # parent.
-        parent = Context() if self._mode == "trace" else context_of(evaluation.sample)
-        name = evaluation.sample.workflow
+        sample = evaluation.sample
+        ended = datetime.fromtimestamp(evaluation.end / 1e9, UTC)
+        about = {
+            semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
+            semconv.GEN_AI_OPERATION_NAME: "evaluation",
+            semconv.GEN_AI_WORKFLOW_NAME: sample.workflow,
+            semconv.SESSION_ID: sample.session_id,
+            semconv.EVAL_EVALUATED_AT: ended.isoformat(timespec="milliseconds"),
+        }
         return self._tracer.start_span(
-            f"evaluation {name}" if name else "evaluation",
-            parent,
+            f"evaluation {sample.workflow}" if sample.workflow else "evaluation",
+            # Never the current context, which may belong to the application.
+            Context() if self._mode == "trace" else context_of(sample),
             links=[Link(target)],
-            attributes=_common(evaluation),
+            attributes=present(about),
             start_time=self._times(evaluation)[0],
         )
 
@@ -161,45 +162,30 @@ def _tracer(provider: TracerProvider | None) -> Tracer:
     return trace.get_tracer(semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL)
 
 
-def _common(evaluation: Evaluation) -> Attributes:
-    ended = datetime.fromtimestamp(evaluation.end / 1e9, UTC)
-    return present(
-        {
-            semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
-            semconv.GEN_AI_OPERATION_NAME: "evaluation",
-            semconv.GEN_AI_WORKFLOW_NAME: evaluation.sample.workflow,
-            semconv.SESSION_ID: evaluation.sample.session_id,
-            semconv.EVAL_EVALUATED_AT: ended.isoformat(timespec="milliseconds"),
-        }
-    )
-
-
 def _call_attributes(call: Call) -> Attributes:
-    return present(
-        {
-            semconv.GEN_AI_OPERATION_NAME: call.caller.operation.value,
-            semconv.OPENINFERENCE_SPAN_KIND: _KINDS.get(call.caller.operation, "EVALUATOR"),
-            semconv.GEN_AI_PROVIDER_NAME: call.caller.provider,
-            semconv.GEN_AI_REQUEST_MODEL: call.caller.model,
-            semconv.GEN_AI_RESPONSE_MODEL: call.response_model,
-            semconv.GEN_AI_RESPONSE_ID: call.response_id,
-            semconv.GEN_AI_INPUT_TOKENS: round(call.input_tokens) or None,
-            semconv.GEN_AI_OUTPUT_TOKENS: round(call.output_tokens) or None,
-            semconv.ERROR_TYPE: call.error,
-            **(_decision(call) if call.caller.operation is Operation.DECISION else {}),
-        }
-    )
-
-
-def _decision(call: Call) -> dict[str, str | int | None]:
-    return {
-        "decision.system": _DECISION_SYSTEMS.get(call.caller.name.partition(":")[0]),
-        "decision.provider": call.caller.provider,
-        "decision.request.model_name": call.caller.model,
-        "decision.response.model_name": call.response_model,
-        "decision.token_count.input": round(call.input_tokens) or None,
-        "decision.token_count.output": round(call.output_tokens),
+    caller = call.caller
+    tokens = round(call.input_tokens) or None, round(call.output_tokens) or None
+    about = {
+        semconv.GEN_AI_OPERATION_NAME: caller.operation.value,
+        semconv.OPENINFERENCE_SPAN_KIND: _KINDS.get(caller.operation, "EVALUATOR"),
+        semconv.GEN_AI_PROVIDER_NAME: caller.provider,
+        semconv.GEN_AI_REQUEST_MODEL: caller.model,
+        semconv.GEN_AI_RESPONSE_MODEL: call.response_model,
+        semconv.GEN_AI_RESPONSE_ID: call.response_id,
+        semconv.GEN_AI_INPUT_TOKENS: tokens[0],
+        semconv.GEN_AI_OUTPUT_TOKENS: tokens[1],
+        semconv.ERROR_TYPE: call.error,
     }
+    if caller.operation is Operation.DECISION:
+        about |= {
+            "decision.system": _DECISION_SYSTEMS.get(caller.name.partition(":")[0]),
+            "decision.provider": caller.provider,
+            "decision.request.model_name": caller.model,
+            "decision.response.model_name": call.response_model,
+            "decision.token_count.input": tokens[0],
+            "decision.token_count.output": round(call.output_tokens),
+        }
+    return present(about)
 
 
 def score_details(score: Score) -> dict[str, Any]:
@@ -215,6 +201,35 @@ def score_details(score: Score) -> dict[str, Any]:
     return {key: value for key, value in details.items() if value}
 
 
+class EventEmitter:
+    def __init__(self, provider: _logs.LoggerProvider | None) -> None:
+        self._logger = _logs.get_logger(
+            semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
+        )
+
+    def emit(self, evaluation: Evaluation, attributes: ScoreAttributes) -> None:
+        context, now = context_of(evaluation.sample), time.time_ns()
+        for name in (*evaluation.scores, *evaluation.unscored):
+            self._send(now, context, attributes.event(evaluation, name))
+
+    def emit_feedback(self, feedback: Feedback, about: SpanContext) -> None:
+        told = {
+            semconv.GEN_AI_EVALUATION_NAME: _USER_FEEDBACK,
+            semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
+            semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
+        }
+        self._send(feedback.time, around(about), present(told))
+
+    def _send(self, timestamp: int, context: Context, attributes: Attributes) -> None:
+        self._logger.emit(
+            timestamp=timestamp,
+            context=context,
+            severity_number=_logs.SeverityNumber.INFO,
+            event_name=semconv.GEN_AI_EVALUATION_EVENT,
+            attributes=attributes,
+        )
+
+
 class FeedbackSpanSink:
     """Records feedback as a span and a log event, if the request's RAG span was recorded.
 
@@ -226,7 +241,7 @@ class FeedbackSpanSink:
     def __init__(
         self,
         provider: TracerProvider | None = None,
-        logger_provider: LoggerProvider | None = None,
+        logger_provider: _logs.LoggerProvider | None = None,
     ) -> None:
         self._events = EventEmitter(logger_provider)
         self._tracer = _tracer(provider)
@@ -248,14 +263,14 @@ class FeedbackSpanSink:
         attributes: dict[str, str | float | None] = {
             semconv.GEN_AI_OPERATION_NAME: "evaluation",
             semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
-            semconv.evaluation(0, "name"): USER_FEEDBACK,
+            semconv.evaluation(0, "name"): _USER_FEEDBACK,
             semconv.evaluation(0, "score"): feedback.score,
             semconv.evaluation(0, "label"): feedback.label,
             semconv.evaluation(0, "annotator_kind"): "HUMAN",
             semconv.evaluation(0, "identifier"): feedback.id,
         }
         span = self._tracer.start_span(
-            f"evaluation {USER_FEEDBACK}",
+            f"evaluation {_USER_FEEDBACK}",
             Context(),
             links=[Link(about)],
             attributes=present(attributes),
