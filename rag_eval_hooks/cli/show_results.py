@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,12 +35,18 @@ _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "md", ".json": "json
 
 def report_results(arguments: argparse.Namespace) -> int:
     output: Path | None = arguments.output
+    _keep_inputs(output, arguments.results)
     report = _report(arguments)
     write_text(_rendered(report, arguments), output)
     if output is not None:
         size = output.stat().st_size / 1e6
         print(f"{output}: {report.whole.samples} samples, {size:.1f} MB")
     return 0
+
+
+def _keep_inputs(output: Path | None, inputs: Sequence[str]) -> None:
+    if output is not None and any(output.resolve() == Path(one).resolve() for one in inputs):
+        raise UsageError(f"--output {output} would replace the results. Name another file.")
 
 
 def _report(arguments: argparse.Namespace) -> ResultReport:
@@ -93,6 +100,7 @@ def _rendered(report: ResultReport, arguments: argparse.Namespace) -> str:
 def compare_runs(arguments: argparse.Namespace) -> int:
     from rag_eval_hooks.results.render import as_text, comparison_as_markdown
 
+    _keep_inputs(arguments.output, (arguments.base, arguments.new))
     comparison = compare(
         *(rows_of([path]) for path in (arguments.base, arguments.new)),
         by=arguments.by,

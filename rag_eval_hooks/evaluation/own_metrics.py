@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -18,6 +18,7 @@ from rag_eval_hooks.metrics import AskedMetric, Field, Metric
 from rag_eval_hooks.metrics.formulas import claim_rows, sure_ones
 from rag_eval_hooks.sample import Context, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
+from rag_eval_hooks.threads import DaemonExecutor
 
 _TEXTS = ("inputs", "outputs", "reference_outputs")
 RETURNED_NOTHING = "The function returned no score"
@@ -110,7 +111,13 @@ def _check_arguments(function: Callable[..., Any], name: str) -> None:
 async def _called(function: Callable[..., Any], *args: Any, **given: Any) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(*args, **given)
-    result = await asyncio.to_thread(function, *args, **given)
+    # Not asyncio.to_thread: its threads cannot start at exit, and a hanging metric would delay the
+    # exit.
+    thread = DaemonExecutor("rag-eval-hooks-metric")
+    try:
+        result = await thread.run(partial(function, *args, **given))
+    finally:
+        thread.release()
     return await result if inspect.isawaitable(result) else result
 
 

@@ -133,6 +133,9 @@ class Processor(Observer):
                 ending = Ending.dropped("spooled")
             elif request.is_shipped:
                 ending = Ending(Column.SHIPPED)
+            else:
+                advice = "give shutdown() or exit_timeout more seconds, or set spool"
+                self._parts.incidents.count("shutdown dropped requests", detail=advice)
             self._observers.settle(request, ending)
 
     async def evaluate_asked(

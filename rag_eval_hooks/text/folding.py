@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, wraps
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+R = TypeVar("R")
 
 _PART: Final = re.compile(r"(?<!P)<(\w+)>")
 
@@ -186,3 +189,21 @@ def language(words: Sequence[str]) -> str | None:
     counts = {code: len(found & known) for code, known in FUNCTION_WORDS.items()}
     *_, second, most = sorted(counts, key=counts.__getitem__)
     return most if counts[most] > max(1, counts[second]) else None
+
+
+def cache_short(maxsize: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
+    """Cache a function's results for texts of at most 300 characters.
+
+    A cache of thousands of longer texts would take gigabytes.
+    """
+
+    def decorate(function: Callable[[str], R]) -> Callable[[str], R]:
+        cached = lru_cache(maxsize)(function)
+
+        @wraps(function)
+        def call(text: str) -> R:
+            return cached(text) if len(text) <= _LONGEST_MATCH else function(text)
+
+        return call
+
+    return decorate

@@ -8,10 +8,9 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import lru_cache
 from typing import Final, NamedTuple
 
-from rag_eval_hooks.text.folding import compiled, language, matches_of, toml_of
+from rag_eval_hooks.text.folding import cache_short, compiled, language, matches_of, toml_of
 
 
 class Number(NamedTuple):
@@ -77,7 +76,7 @@ _SHORT: Final = {"k": 1e3, "m": 1e6, "bn": 1e9}
 _NOON: Final = 720.0
 
 
-@lru_cache(1024)
+@cache_short(1024)
 def measures(text: str) -> tuple[Measure, ...]:
     """Return the quantities of a text in order.
 

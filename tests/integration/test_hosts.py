@@ -258,3 +258,21 @@ def test_scores_that_nobody_receives_are_warned_of_once(
     """
     told = run_script(tmp_path, script)
     assert told.count("there is no sink and no tracer provider") == is_told
+
+
+@pytest.mark.parametrize("seconds", [0, 600])
+def test_an_own_metric_runs_at_exit_and_a_hanging_one_is_told(seconds: int, tmp_path: Path) -> None:
+    script = f"""
+    import logging, sys, time
+    from rag_eval_hooks import RagEval
+    logging.basicConfig(stream=sys.stdout)
+    def own(sample):
+        time.sleep({seconds})
+        return 1.0
+    evals = RagEval(own, sinks=["jsonl:results.jsonl"], exit_timeout={0.5 if seconds else 60})
+    evals.submit(question="q", contexts=["c"], answer="a")
+    """
+    told = run_script(tmp_path, script)
+    assert ("shutdown dropped requests" in told) == bool(seconds)
+    assert "metric own.own" not in told
+    assert len(questions(tmp_path)) == (not seconds)

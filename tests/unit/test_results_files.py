@@ -254,6 +254,8 @@ def test_no_text_of_a_user_adds_a_line_a_column_or_a_control_character(tmp_path:
         for kind in ("text", "md"):
             done = command(tmp_path, *arguments, "--format", kind)
             assert done.code in (0, 3)
+            # A page in place of the results would lose them.
+            assert command(tmp_path, *arguments, "-o", path).code == 2
             assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.out)
             assert "<script" not in re.sub(r"\\<", "", done.out) or kind == "text"
             assert "creening" in done.out

@@ -6,11 +6,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.text.folding import (
+    cache_short,
     fold,
     folded_tokens,
     is_content,
@@ -57,7 +58,7 @@ def terms(text: str) -> list[str]:
     return [term for word in folded_tokens(fold(text)) if (term := _term_of(word))]
 
 
-@lru_cache(16_384)
+@cache_short(16_384)
 def _term_of(word: str) -> str:
     if not is_content(word):
         return ""
