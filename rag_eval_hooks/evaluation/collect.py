@@ -64,7 +64,7 @@ _JUDGED: Final = ABOUT.keys() & SPECS.keys() | RELEVANCE
 RATINGS: Final = (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS)
 
 
-def from_texts(sample: Sample) -> Findings:
+def _from_texts(sample: Sample) -> Findings:
     """Return the findings for a blank answer or reference: no claims, questions or similarity."""
     known: dict[str, Any] = {}
     answer, reference = (sample.answer or "").strip(), (sample.reference or "").strip()
@@ -77,13 +77,13 @@ def from_texts(sample: Sample) -> Findings:
     return Findings(**known)
 
 
-def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
+def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
     """Return a finding that needs no judge because the sample has no items or chunks."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])
         if isinstance(base, NotScored):
-            return Findings.absent(frozenset({kind}), base)
+            return Findings.of(kind, base)
         items = base.texts if isinstance(base, Questions) else base
         if not items:
             return Findings.of(kind, ())
@@ -95,11 +95,8 @@ def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Find
     return Findings.of(kind, (_ON_NOTHING.get(kind),) * len(items))
 
 
-def misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return `NotScored` for each finding without exactly one verdict per item or chunk.
-
-    A user's judge may return too few verdicts, which would give a wrong score.
-    """
+def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
+    """Return `NotScored` for each finding without exactly one verdict per item or chunk."""
     absent: dict[str, Any] = {}
     for kind in _JUDGED:
         verdicts = getattr(findings, kind)
@@ -132,10 +129,7 @@ class Sources:
         return [(source, own) for source, own in makers if source is not None and own]
 
     async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
-        """Load the local models that the findings need.
-
-        If loading fails, the first use reports the error.
-        """
+        """Load the local models that the findings need. The first use reports a failure."""
         for source, _ in self.of(wanted):
             if (load := getattr(source, "warm_up", None)) is not None:
                 try:
@@ -158,8 +152,7 @@ def findings_read(
 class FindingsCollector:
     """Collects the findings of one sample in at most three rounds, as `Judge.make` describes.
 
-    The collector never requests findings that are known without a judge. A blank text has no
-    claims, and without chunks no claim is supported.
+    The collector never requests findings that are known without a judge.
     """
 
     def __init__(
@@ -170,7 +163,7 @@ class FindingsCollector:
         incidents: Incidents,
         known: Findings | None = None,
     ) -> None:
-        self._findings = from_texts(sample) if known is None else known
+        self._findings = _from_texts(sample) if known is None else known
         self._sample = sample
         self._metrics = metrics
         self._sources = sources
@@ -182,10 +175,7 @@ class FindingsCollector:
             self._miss(TOKEN_SCORED, _NO_SCORER)
 
     async def run(self, timeout: float) -> Findings:
-        """Return the findings for the metrics.
-
-        Findings that arrive after the timeout are absent.
-        """
+        """Return the findings for the metrics. Findings after the timeout are absent."""
         await self._sources.warm_up(self._open(), self._incidents)
         when = asyncio.get_running_loop().time() + timeout
         try:
@@ -215,10 +205,8 @@ class FindingsCollector:
         return budget.sample(calls, float(sum(map(tokens, texts))))
 
     def _open(self) -> frozenset[Finding]:
-        kinds = (
-            findings_read(metric, self._sample, self._findings, self._incidents)
-            for metric in self._metrics
-        )
+        known = self._sample, self._findings, self._incidents
+        kinds = (findings_read(metric, *known) for metric in self._metrics)
         return self._unknown(frozenset[Finding]().union(*kinds))
 
     def _first(self) -> frozenset[Finding]:
@@ -234,7 +222,7 @@ class FindingsCollector:
 
     async def _round(self, kinds: frozenset[Finding]) -> None:
         for kind in kinds:
-            self._findings = self._findings.merged(from_items(kind, self._findings, self._chunks))
+            self._findings = self._findings.merged(_from_items(kind, self._findings, self._chunks))
         asked = self._sources.of(self._unknown(kinds))
         await asyncio.gather(*(self._ask(source, own) for source, own in asked))
 
@@ -266,7 +254,7 @@ class FindingsCollector:
             findings = await without_exit(self._make(kinds))
             # Only now, because another source may have added findings meanwhile.
             self._findings = self._findings.merged(findings)
-            self._findings = self._findings.merged(misfits(self._findings, self._chunks))
+            self._findings = self._findings.merged(_misfits(self._findings, self._chunks))
         except JudgeError as error:
             why = absence_of(error)
         except Exception as error:

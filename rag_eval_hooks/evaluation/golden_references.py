@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -23,9 +23,8 @@ class References:
     """Adds references to samples whose question equals a golden question.
 
     The first equal golden question wins. With redaction, `before_redaction` runs first, so that the
-    reference is redacted with the sample. After redaction, golden questions with text to redact are
-    skipped, because their placeholders would differ. `holds` returns whether a text needs
-    redaction.
+    reference is redacted with the sample. `equal` then skips references for which `holds` returns
+    that they need redaction, because their placeholders would differ.
     """
 
     def __init__(
@@ -36,7 +35,6 @@ class References:
         self._holds = holds
 
     def before_redaction(self, sample: Sample) -> Sample:
-        """Return the sample with its reference, as `equal` does, before redaction."""
         golden = self._by_question.get(_folded(sample.question))
         self._is_asked = True
         self._is_matched |= golden is not None
@@ -72,10 +70,7 @@ def references_of(
 
 
 def read_golden(path: str) -> tuple[Sample, ...]:
-    """Return the golden questions in a file.
-
-    If a row has no reference, its `answer` is the reference.
-    """
+    """Return a file's golden questions. Without a reference, a row's `answer` is the reference."""
     try:
         golden = tuple(_golden(row, path) for row in data_rows(Path(path)))
     except ConfigError as error:
@@ -86,11 +81,11 @@ def read_golden(path: str) -> tuple[Sample, ...]:
     return golden
 
 
-def _warn_of_two_references(path: str, golden: Iterable[Sample]) -> None:
-    first: dict[str, tuple[int, str | None]] = {}
+def _warn_of_two_references(path: str, golden: Sequence[Sample]) -> None:
+    first: dict[str, int] = {}
     for row, one in enumerate(golden, start=1):
-        used, reference = first.setdefault(_folded(one.question), (row, one.reference))
-        if reference != one.reference:
+        used = first.setdefault(_folded(one.question), row)
+        if golden[used - 1].reference != one.reference:
             told = f"rows {used} and {row} have one question but different references; remove one"
             _logger.warning("%s: %s (row %d is used)", path, told, used)
             return

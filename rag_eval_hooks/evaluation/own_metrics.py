@@ -22,6 +22,7 @@ from rag_eval_hooks.threads import DaemonExecutor
 
 _TEXTS = ("inputs", "outputs", "reference_outputs")
 RETURNED_NOTHING = "The function returned no score"
+_PREDICATE = "a predicate, such as 'mentions the price'"
 _LONGEST_NAME = 40
 _VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _NEEDS = frozenset({Field.QUESTION, Field.ANSWER})
@@ -51,10 +52,9 @@ def evaluator_metric(
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
     if not callable(evaluator):
         raise ConfigError("evaluator", kind_of(evaluator), "a function of inputs and outputs")
-    parameters = inspect.signature(evaluator).parameters.values()
-    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
-    taken = {one.name for one in parameters}
-    for one in parameters:
+    parameters = inspect.signature(evaluator).parameters
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    for one in parameters.values():
         is_filled = one.kind in _VARIABLE or one.default is not inspect.Parameter.empty
         if one.name not in _TEXTS and not is_filled:
             raise ConfigError.unknown(f"parameter of {name}", one.name, _TEXTS)
@@ -62,13 +62,11 @@ def evaluator_metric(
 
     async def ask(sample: Sample) -> Outcome:
         contexts = [context.text for context in sample.contexts or ()]
+        inputs = {"question": sample.question, "contexts": contexts}
         reference = None if sample.reference is None else {"answer": sample.reference}
-        texts: dict[str, Any] = {
-            "inputs": {"question": sample.question, "contexts": contexts},
-            "outputs": {"answer": sample.answer},
-            "reference_outputs": reference,
-        }
-        given = {name: one for name, one in texts.items() if takes_all or name in taken}
+        values = (inputs, {"answer": sample.answer}, reference)
+        texts: dict[str, Any] = dict(zip(_TEXTS, values, strict=True))
+        given = {name: one for name, one in texts.items() if takes_all or name in parameters}
         return outcome_of(await _called(evaluator, **given), scale, evaluator)
 
     return AskedMetric(
@@ -88,7 +86,7 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     """
     written = getattr(function, "__name__", type(function).__name__)
     _check_arguments(function, written)
-    name = re.sub(r"\W+", "_", written).strip("_")
+    name = _id_of(written)
 
     async def ask(sample: Sample) -> Outcome:
         return outcome_of(await _called(function, sample), UNIT, function)
@@ -106,6 +104,10 @@ def _check_arguments(function: Callable[..., Any], name: str) -> None:
     except TypeError:
         wants = "a function of one argument, the sample; evaluator_metric() takes others"
         raise ConfigError("metrics", f"{name}{signature}", wants) from None
+
+
+def _id_of(text: str) -> str:
+    return re.sub(r"\W+", "_", text).strip("_")
 
 
 async def _called(function: Callable[..., Any], *args: Any, **given: Any) -> Any:
@@ -126,11 +128,7 @@ class ResultError(InputError):
 
 
 def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
-    """Convert a metric function's result to an outcome.
-
-    Raises:
-        ResultError: The result has another type, or is a number outside the scale.
-    """
+    """Convert a metric function's result to an outcome, or raise `ResultError`."""
     if isinstance(result, NotScored) or (
         isinstance(result, Score) and result.normalized is not None
     ):
@@ -185,15 +183,14 @@ class Criterion(Metric):
     """
 
     def __init__(self, text: str, *, name: str | None = None) -> None:
-        check_type("criterion", text, str, "a predicate, such as 'mentions the price'")
+        check_type("criterion", text, str, _PREDICATE)
         stated = " ".join(text.split()).rstrip(".")
         if not stated:
-            raise ConfigError("criterion", text, "a predicate, such as 'mentions the price'")
-        words = re.sub(r"\W+", "_", stated.casefold()).strip("_")
+            raise ConfigError("criterion", text, _PREDICATE)
         super().__init__(
-            id=f"criterion.{name or words[:_LONGEST_NAME]}",
+            id=f"criterion.{name or _id_of(stated.casefold())[:_LONGEST_NAME]}",
             score=_met,
-            needs=frozenset({Field.QUESTION, Field.ANSWER}),
+            needs=_NEEDS,
             findings=frozenset({Finding.ANSWER_SUPPORT}),
             summary=f"Whether the answer meets: {stated}.",
             source="rag-eval-hooks",
@@ -213,13 +210,11 @@ class Criterion(Metric):
 
     def judged(self, sample: Sample) -> tuple[Sample, Findings]:
         """Return the judge's input: the answer as the only context, the criterion as the claim."""
-        text = f"The answer to the question is:\n{sample.answer}"
-        cut = ("contexts",) if Field.ANSWER in sample.cut_parts else ()
         about = Sample(
             question=sample.question,
-            contexts=(Context(text=text),),
+            contexts=(Context(text=f"The answer to the question is:\n{sample.answer}"),),
             answer=self.claim,
-            truncated=cut,
+            truncated=("contexts",) if Field.ANSWER in sample.cut_parts else (),
         )
         return about, Findings(answer_claims=(self.claim,))
 

@@ -35,11 +35,7 @@ from rag_eval_hooks.findings import (
     Support,
     Verdict,
 )
-from rag_eval_hooks.incidents import (
-    Incidents,
-    in_words,
-    without_exit,
-)
+from rag_eval_hooks.incidents import Incidents, in_words, without_exit
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric, gaps, missing_inputs
 from rag_eval_hooks.prompts import ABOUT, SPECS
 from rag_eval_hooks.sample import Sample
@@ -88,9 +84,7 @@ class Scorer:
         """Return one outcome per metric. Metrics that are not `chosen` are `sampled_out`."""
         absent = missing_inputs(self.metrics, sample)
         if chosen is not None:
-            for metric in self.metrics:
-                if metric.id not in chosen:
-                    absent.setdefault(metric.id, _LEFT_OUT)
+            absent = {name: _LEFT_OUT for name in self.metric_ids if name not in chosen} | absent
         fed = [metric for metric in self.metrics if metric.id not in absent]
         findings, asked = await self._collect(sample, fed)
         findings = without_cut_verdicts(findings, sample)
@@ -120,9 +114,8 @@ class Scorer:
                 outcome = _outcome(metric, await without_exit(metric.ask(sample)))
         except Exception as error:  # noqa: BLE001 - the metric's edge
             if limit.expired():
-                return NotScored(
-                    Cause.TIMEOUT, f"the metric did not finish within {metric.timeout:g} s"
-                )
+                detail = f"the metric did not finish within {metric.timeout:g} s"
+                return NotScored(Cause.TIMEOUT, detail)
             return self._failed(metric, error)
         self._note_none(metric, outcome)
         if isinstance(outcome, Score) and outcome.annotator is None:
@@ -148,12 +141,7 @@ class Scorer:
         return self._signed(metric, about, findings, metric.findings, Counter(metric.findings))
 
     def _outcomes(
-        self,
-        sample: Sample,
-        findings: Findings,
-        known: Mapping[str, Outcome],
-        *,
-        whole: bool,
+        self, sample: Sample, findings: Findings, known: Mapping[str, Outcome], *, whole: bool
     ) -> Outcomes:
         reads = {
             metric.id: findings_read(metric, sample, findings, self.incidents)
@@ -162,12 +150,12 @@ class Scorer:
         }
         readers = Counter(kind for kinds in reads.values() for kind in kinds)
         outcomes = {
-            metric.id: known[metric.id]
-            if metric.id in known
-            else self._signed(metric, sample, findings, reads[metric.id], readers)
+            metric.id: known.get(metric.id)
+            or self._signed(metric, sample, findings, reads[metric.id], readers)
             for metric in self.metrics
         }
-        fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
+        missing = Cause.MISSING_INPUT
+        fed = {n: one for n, one in outcomes.items() if getattr(one, "cause", None) is not missing}
         # If no metric has its inputs, the result names the missing fields.
         return fed if self.only_fed and fed and not whole else outcomes
 
@@ -220,22 +208,16 @@ class Scorer:
 
     def _valueless(self, metric: Metric, outcome: NotScored, *, is_lasting: bool) -> NotScored:
         """Add advice. Report a chosen metric that never has a value with these settings."""
-        advised = self._advised(outcome)
+        detail, judge = outcome.detail, self.sources.judge
+        if outcome.undecided:
+            detail = f"undecided: {detail}"
+            if getattr(judge, "screening", False):
+                detail = detail.replace("the judge", "the heuristic judge", 1)
+            is_unsure = "cannot tell" in detail or "is unsure about" in detail
+            if judge.annotator_kind is not AnnotatorKind.LLM and is_unsure:
+                detail += "; configure an LLM judge"
         if is_lasting and not self.only_fed:
-            detail = f"metrics such as {metric.id} have no value"
-            self.incidents.count(str(advised.detail), detail=detail)
-        return advised
-
-    def _advised(self, outcome: NotScored) -> NotScored:
-        if not outcome.undecided:
-            return outcome
-        judge = self.sources.judge
-        detail = f"undecided: {outcome.detail}"
-        if getattr(judge, "screening", False):
-            detail = detail.replace("the judge", "the heuristic judge", 1)
-        unsure = any(words in detail for words in ("cannot tell", "is unsure about"))
-        if judge.annotator_kind is not AnnotatorKind.LLM and unsure:
-            detail += "; configure an LLM judge"
+            self.incidents.count(str(detail), detail=f"metrics such as {metric.id} have no value")
         return replace(outcome, detail=detail)
 
 
@@ -247,18 +229,11 @@ def _makers(read: frozenset[Finding], findings: Findings) -> dict[Maker, None]:
 
 def _warnings(
     metric: Metric, read: frozenset[Finding], findings: Findings, sample: Sample
-) -> tuple[str, ...]:
-    of_findings = (text for kind in sorted(read) for text in findings.warnings.get(kind, ()))
+) -> list[str]:
     seen = {*metric.needs}.union(*(SPECS[kind].shows for kind in read & SPECS.keys()))
-    cut = seen & cut_fields(sample)
-    return (
-        *of_findings,
-        *(
-            f"incomplete {name.value}: a limit or a lost event cut the text"
-            for name in Field
-            if name in cut
-        ),
-    )
+    cut = [field.value for field in Field if field in seen & cut_fields(sample)]
+    told = [text for kind in sorted(read) for text in findings.warnings.get(kind, ())]
+    return [*told, *(f"incomplete {name}: a limit or a lost event cut the text" for name in cut)]
 
 
 def _outcome(metric: Metric, result: object) -> Outcome:
@@ -278,10 +253,6 @@ def _risk(read: frozenset[Finding], findings: Findings) -> float | None:
         return None
     probabilities = [one.probability for one in found if one.probability is not None]
     return 1.0 - min(probabilities) if probabilities else None
-
-
-def _lacks_input(outcome: Outcome) -> bool:
-    return isinstance(outcome, NotScored) and outcome.cause is Cause.MISSING_INPUT
 
 
 def cut_fields(sample: Sample) -> frozenset[Field]:

@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from rag_eval_hooks.incidents import Incidents, without_exit
 
 R = TypeVar("R")
+_Tasks: TypeAlias = set[asyncio.Task[None]]
 
 CLOSED: Final = "This RagEval was shut down. Call shutdown() only when the process ends."
 QUEUE_FULL: Final = "queue_full"
@@ -41,18 +42,13 @@ class _Inline(NamedTuple):
     function: Callable[[], Awaitable[Any]]
     future: Future[Any]
 
-    def give_up(self, error: Exception) -> None:
-        self.future.set_exception(error)
-
     async def run(self) -> None:
         try:
-            result = await without_exit(self.function())
+            self.future.set_result(await without_exit(self.function()))
         except asyncio.CancelledError:
             self.future.set_exception(RuntimeError(CLOSED))
         except Exception as error:  # noqa: BLE001 - handed to the caller
             self.future.set_exception(error)
-        else:
-            self.future.set_result(result)
 
 
 class Worker:
@@ -101,7 +97,7 @@ class Worker:
         """Reserve a slot for a job of `size` characters. O(1), never waits.
 
         Returns:
-            None if the slot is reserved; `put` or `release` must follow. Otherwise why not:
+            None if the slot is reserved, so that `put` or `release` must follow. Otherwise why not:
             `shutdown`, `queue_full` or `no_thread`.
         """
         if not (self._closed or self._start()):
@@ -141,11 +137,7 @@ class Worker:
         return None
 
     def run(self, function: Callable[[], Awaitable[R]]) -> R:
-        """Run a coroutine function in the loop, outside the queue, and wait for its result.
-
-        Raises:
-            RuntimeError: The worker has stopped, or the system cannot start a thread.
-        """
+        """Run a coroutine function in the loop, outside the queue, and wait for its result."""
         # A plain lock: a signal handler of the application may raise while this thread holds the
         # lock of a future, and the loop would wait for that lock forever.
         done = threading.Lock()
@@ -179,11 +171,11 @@ class Worker:
                 self._calls.append(call)
                 self._wake()
         if is_closed:
-            call.give_up(RuntimeError(CLOSED))
+            call.future.set_exception(RuntimeError(CLOSED))
         elif not self._start():
             with self._lock, suppress(ValueError):
                 self._calls.remove(call)
-                call.give_up(RuntimeError("The system cannot start another thread."))
+                call.future.set_exception(RuntimeError("The system cannot start another thread."))
         return call.future
 
     def close(self) -> None:
@@ -248,8 +240,8 @@ class Worker:
         wake.set()
         with self._lock:
             self._loop, self._wake_event = asyncio.get_running_loop(), wake
-        workers: set[asyncio.Task[None]] = set()
-        calls: set[asyncio.Task[None]] = set()
+        workers: _Tasks = set()
+        calls: _Tasks = set()
         try:
             while not self._stopping:
                 await wake.wait()
@@ -269,14 +261,9 @@ class Worker:
             calls = list(self._calls)
             self._calls.clear()
         for call in calls:
-            call.give_up(error)
+            call.future.set_exception(error)
 
-    def _start_tasks(
-        self,
-        workers: set[asyncio.Task[None]],
-        calls: set[asyncio.Task[None]],
-        wake: asyncio.Event,
-    ) -> None:
+    def _start_tasks(self, workers: _Tasks, calls: _Tasks, wake: asyncio.Event) -> None:
         with self._lock:
             self._woken = False
             wake.clear()
