@@ -88,12 +88,13 @@ class Incidents:
         appends, may contain texts of requests.
         """
         if times and self._is_first(kind, times):
-            _warn(f"{kind} ({detail})" if detail else kind)
+            _warn(f"{_ended(kind)} {_capitalized(detail)}" if detail else kind)
 
     def mistake(self, kind: str, advice: str = "") -> None:
         """Count a wrong call by the application. Log fix and place of the first call."""
         place = place_of_caller()
-        self.count(kind, detail=", ".join(filter(None, (advice, place and f"at {place}"))))
+        called = place and f"Called at {place}"
+        self.count(kind, detail=" ".join(filter(None, (advice and _ended(advice), called))))
 
     def waits_for_itself(self, call: str) -> bool:
         """Return whether a sink or metric would wait for itself, and log the call."""
@@ -122,7 +123,15 @@ class Incidents:
 
 
 def _warn(message: str) -> None:
-    _logger.warning("%s; stats() counts repetitions, which are not logged", message)
+    _logger.warning("%s stats() counts repetitions, which are not logged.", _ended(message))
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def _capitalized(text: str) -> str:
+    return re.sub(r"^[a-z]+(?=[ :])", lambda word: word[0].capitalize(), text)
 
 
 @functools.cache

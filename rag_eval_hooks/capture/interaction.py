@@ -108,7 +108,7 @@ class ManualInteraction(PublicNames):
     def _opened(self, method: str) -> Run | None:
         """Return the request's run. Outside the block, count the call as lost."""
         if self._state:
-            advice = "write: with evals.interaction(question) as it:"
+            advice = "write: `with evals.interaction(question) as it:`"
             if self._state != _OUTSIDE and self._thread != threading.get_ident():
                 advice = "wait for the thread inside the block"
             self._incidents.mistake(f"it.{method}() was called {self._state}", advice)

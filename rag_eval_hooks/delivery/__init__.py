@@ -1,4 +1,4 @@
-"""Delivers results. One outbox stores samples and results. One dispatcher serves all sinks."""
+"""Sinks, and the queues through which an evaluator delivers results to sinks."""
 
 from rag_eval_hooks.delivery.dispatch import AnySink, Dispatch, SinkSpec, sink_list
 from rag_eval_hooks.delivery.jsonl import JsonlSink

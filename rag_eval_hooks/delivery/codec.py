@@ -1,4 +1,4 @@
-"""Serializes samples and results for an outbox or a broker."""
+"""JSON format of samples and results in an outbox or a broker message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 
 
 def sample_to_text(sample: Sample, decision: Decision, mark: str = "", **more: Any) -> str:
-    """Return a waiting sample as ASCII JSON. `mark` identifies the redaction settings."""
     return _text(sample, mark, decision=decision.to_dict(), **more)
 
 
@@ -31,10 +30,10 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Parse a stored result from its JSON text.
+    """Parse a stored result.
 
-    Its pass/fail verdicts by threshold are not restored. If the text was redacted with other
-    settings than the current ones, the sample is redacted again and explanations are dropped.
+    The result has no pass/fail verdicts. If the redaction settings differ from the stored settings,
+    this function redacts the sample again and drops the explanations.
     """
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]
@@ -58,7 +57,7 @@ def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
 
 
 def lacks(redactor: Redactor, data: Mapping[str, Any]) -> bool:
-    """Return whether a stored sample must be redacted again, with the current settings."""
+    """Return True if other redaction settings apply than when the sample was stored."""
     return redactor.active and data["redaction"] != redactor.mark
 
 

@@ -1,4 +1,4 @@
-"""A sink that prints each evaluation: failed thresholds first, then the worst score."""
+"""A sink that prints each evaluation to a terminal."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rag_eval_hooks.text.refusals import refusal
 
 _WIDTH: Final = 100
 _TEXT_CHARS: Final = 300
-_FAIR: Final = 0.5  # A lower normalized score is colored as bad
+_FAIR: Final = 0.5  # normalized; the sink prints lower scores in red
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_REFUSAL: Final = "(a refusal: the answer makes no claim, so its scores do not judge claims)"
+_REFUSAL: Final = "(The answer is a refusal. It makes no claims, so the scores say little.)"
 
 
 class ConsoleSink:
-    """Prints question, answer and scores of each sample, for development.
+    """Prints each sample's question, answer and scores, for development.
 
-    Scores are colored on a terminal if `rich` is installed.
+    On a terminal, the sink colors scores if `rich` is installed.
 
     Args:
         file: Stream to print to. The default is standard output.

@@ -1,4 +1,4 @@
-"""Passes results and feedback to all sinks. A failing sink does not affect other sinks."""
+"""A dispatcher that passes results and feedback to all sinks."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from rag_eval_hooks.telemetry.tracing import flush_providers
 AnySink: TypeAlias = Sink | FeedbackSink | PlatformSink | SinkFunction
 SinkSpec: TypeAlias = AnySink | str
 
-_CLOSE_TIMEOUT: Final = 1.5  # seconds in which all sinks together may send their remaining results
-_FLUSH_TIMEOUT: Final = 30.0  # seconds in which a flush without a timeout may export spans
+_CLOSE_TIMEOUT: Final = 1.5  # seconds, shared by all sinks
+_FLUSH_TIMEOUT: Final = 30.0  # seconds for the export of spans if `flush` has no timeout
 _CHARS: Final = 500
-"""Assumed number of characters in one feedback, or in one outcome without its explanation."""
+"""Assumed size of one feedback, or of one outcome without its explanation, in characters."""
 
 
 class Dispatch:
-    """The queues of all sinks. Thread-safe. Only `flush` and `close` wait.
+    """A dispatcher with one queue per sink. Thread-safe.
 
-    `revive` reads a stored result. `mark` identifies the redaction settings of stored results.
+    Only `flush` and `close` block. A failing sink does not affect other sinks.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Dispatch:
         try:
             job.payload = self._revive(job.payload)
             job.encode = partial(evaluation_to_text, job.payload, self._mark)
-        except Exception as error:  # noqa: BLE001 - the file's edge: anything may have written it
+        except Exception as error:  # noqa: BLE001 - another program may have changed the file
             self._incidents.report("spool", error)
             self._outbox.done(job)
         else:
@@ -113,9 +113,10 @@ class Dispatch:
             queue.check()
 
     def flush(self, timeout: float | None) -> bool:
-        """Wait until every result so far is sent, lost, or stored in the spool.
+        """Export spans, then deliver queued results. Return False on timeout.
 
-        Export spans first, because platforms need a score's span. Return False on timeout.
+        Platforms reject a score if they do not have its span. A result in the spool counts as
+        delivered.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):
@@ -123,14 +124,13 @@ class Dispatch:
             seconds = _FLUSH_TIMEOUT if timeout is None else timeout
             if seconds and not flush_providers(seconds, [provider]):
                 self._incidents.report("span flush", TimeoutError())
-        # Each sink gets a turn, even after a sink that used all the time.
+        # Flush every sink, even if an earlier sink used up the timeout.
         flushed = [
             queue.flush(max(0.0, deadline - time.monotonic())) for queue in self._queues.values()
         ]
         return all(flushed)
 
     def close(self) -> None:
-        """Retry waiting results once, then close all sinks."""
         for queue in self._queues.values():
             queue.begin_close(_CLOSE_TIMEOUT)
         for queue in self._queues.values():

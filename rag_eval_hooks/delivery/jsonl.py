@@ -1,4 +1,4 @@
-"""A sink that appends results to a file, one JSON object per line."""
+"""A sink that appends results to a JSON lines file."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ try:
 except ImportError:  # pragma: no cover - a system without POSIX file locks
     fcntl = None  # type: ignore[assignment]
 
-SCHEMA: Final = 1  # version of the format. Readers accept every version up to their own.
+SCHEMA: Final = 1  # version of the file format
 _CONTENT: Final = ("question", "contexts", "answer", "reference")
 
 
 class JsonlSink:
-    """Appends a line per sample to a file. `rag_eval_hooks.results.read` reads the file.
+    """Appends one JSON line per sample to a file. `rag_eval_hooks.results.read` reads the file.
 
-    Several processes may write to the file, because the sink opens the file for each line. Every
-    write sets the file's mode to 0600. With a spool, a crash may repeat a result under the same
-    `result_id`, and the reader drops the repetition. `deliver` and `feedback` raise `OSError` if
-    the file cannot be written.
+    Several processes may append to the same file. Each write sets the file's mode to 0600. After a
+    crash, a process with a spool may write the same `result_id` twice. The reader drops duplicates.
+    `deliver` and `feedback` raise `OSError` if the file cannot be written.
 
     Args:
-        path: File to append to. Its folder must exist. A relative path is resolved once.
+        path: File to append to. The parent folder must exist. A relative path is resolved once.
         content: Whether to write question, contexts, answer, reference and explanations.
 
     Raises:
@@ -47,7 +46,9 @@ class JsonlSink:
     def __init__(self, path: str | Path, *, content: bool = True) -> None:
         self._path = Path(path).absolute()
         if not may_be_file(self._path):
-            raise ConfigError("sinks", f"jsonl:{path}", "a file in a folder that exists")
+            raise ConfigError(
+                "sinks", f"jsonl:{path}", "a file whose folder exists. Create the folder"
+            )
         self._content = content
 
     @property
@@ -55,11 +56,11 @@ class JsonlSink:
         return f"jsonl:{self._path}"
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Append one line."""
+        """Append one line to the file."""
         self._write(result_line(evaluation, content=self._content))
 
     def feedback(self, feedback: Feedback) -> None:
-        """Append a line `{"schema": 1, "feedback": {...}}` with the ids of sample and trace."""
+        """Append a line `{"schema": 1, "feedback": {...}}` to the file."""
         known = {key: value for key, value in asdict(feedback).items() if value is not None}
         if not self._content:
             known.pop("reference", None)
@@ -69,7 +70,7 @@ class JsonlSink:
         pass
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        # A lone surrogate, which some models emit, must not lose the line.
+        # Some models emit lone surrogates, which UTF-8 cannot encode.
         data = _json(record).encode("utf-8", errors="replace") + b"\n"
         with open(self._path, "ab+", buffering=0, opener=open_private) as file:
             if fcntl is not None:
@@ -85,11 +86,11 @@ class JsonlSink:
 
 
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
-    """Return one line of a results file.
+    """Return the JSON object of one line in a results file.
 
-    `time` is the start of the request and `evaluated` the end of the evaluation, both in UTC (ISO
-    8601). `passed` and `verdicts` exist only with thresholds. `result_id` is the last key, so its
-    presence shows that the line is complete. Without `content`, the line has no texts of the
+    `time` is the start of the request, and `evaluated` is the end of the evaluation. Both times are
+    in UTC (ISO 8601). `passed` and `verdicts` exist only with thresholds. `result_id` comes last,
+    so an incomplete line has no `result_id`. Without `content`, the line contains no texts of the
     application.
     """
     sample = evaluation.sample.to_dict()
@@ -118,19 +119,20 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return the files into which a log rotator moved a results file, oldest first.
+    """Return the rotated files of a results file, oldest first.
 
-    Their names are `<name>.<number or day>` or `<name>-<day>`, with an optional `.gz`.
+    Log rotators name these files `<name>.<number or day>` or `<name>-<day>`, with an optional
+    `.gz`.
     """
     found = path.parent.glob(f"{glob.escape(path.name)}[.-][0-9]*")
     return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file that only its owner can read.
+    """Open a file with mode 0600.
 
     Raises:
-        PermissionError: The file belongs to another user, and others can read it.
+        PermissionError: Another user owns the file, and the mode allows access by others.
     """
     descriptor = os.open(path, flags, 0o600)
     state = os.fstat(descriptor)
@@ -151,7 +153,7 @@ def _json(record: Mapping[str, Any]) -> str:
     try:
         return json.dumps(record, ensure_ascii=False, default=_plain, allow_nan=False)
     except ValueError:
-        # JSON has no infinity and no NaN; null replaces them.
+        # JSON has no infinity and no NaN, so write null.
         plain = json.loads(json.dumps(record, default=_plain), parse_constant=lambda _: None)
         return json.dumps(plain, ensure_ascii=False)
 

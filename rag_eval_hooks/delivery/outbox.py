@@ -1,10 +1,10 @@
-"""The outbox: samples to evaluate and results to deliver, stored in a SQLite file with a spool.
+"""A queue of jobs: samples to evaluate and results to deliver.
 
-A process works on its jobs in memory, and the file has a copy of each job. The process owns its
-jobs under a lease, which it keeps extending. If the process dies, the lease expires, and another
-process claims the jobs.
+A process keeps its jobs in memory. With a spool, a SQLite file has a copy of each job. The process
+renews a lease on its jobs. If the process dies, the lease expires, and another process claims the
+jobs.
 
-One thread runs all SQL. No method blocks or raises. If the disk fails, jobs stay in memory.
+One thread runs all SQL. No method raises. If the disk fails, jobs stay in memory.
 """
 
 from __future__ import annotations
@@ -25,34 +25,37 @@ from rag_eval_hooks.threads import Loop
 
 T = TypeVar("T")
 
-PATIENCE_S: Final = 2.0  # seconds after which a sample that is not on disk is undurable
-_GATHER_S: Final = 0.01  # seconds in which writes join a transaction, of the 50 ms to disk
+PATIENCE_S: Final = 2.0  # seconds to wait for a write before a sample counts as undurable
+_GATHER_S: Final = 0.01  # seconds to collect changes for one transaction
 _MOST_JOBS: Final = 256  # maximum number of jobs per transaction
 _POLL_S: Final = 1.0  # seconds between two searches for jobs of dead processes
-_FIRST_POLL_S: Final = 2.0  # a forking process leaves the jobs to its children
+_FIRST_POLL_S: Final = 2.0  # seconds; later, because a forking process leaves jobs to its children
 _BUSY_PAUSE_S: Final = 0.1
-_ERROR_PAUSE_S: Final = 2.0  # seconds between two writes to a locked or failing file
+_ERROR_PAUSE_S: Final = 2.0  # seconds to wait after a write fails
 _NO_SINK: Final = "spool: results are lost, because their sink is no longer configured"
 
 
 class Outbox:
-    """Stores this process's jobs, and claims jobs of dead processes. Thread-safe.
+    """A process's jobs, with an optional SQLite file. Thread-safe.
 
-    Without a path, jobs exist only in memory. The file accepts no job beyond `max_bytes`.
+    Args:
+        path: Folder of the file, or None to keep jobs only in memory.
+        max_bytes: Maximum size of the file. A job beyond this size stays only in memory.
+        incidents: Log of caught failures.
     """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
-        # Whether the disk fails, so that no caller should wait for it.
+        # True while the disk fails. Callers then do not wait for writes.
         self.is_stalled = False
         self.max_bytes = max_bytes
-        # Accepted samples whose text or result could not be stored.
+        # Number of accepted samples that are only in memory.
         self.undurable = 0
         self._incidents = incidents
         self._file = None if path is None else OutboxFile(path, max_bytes)
         self._consumers: dict[str, tuple[Callable[[], int], Callable[[Job], bool]]] = {}
         self._lock = threading.Lock()
         self._loop = Loop("rag-eval-hooks-outbox", self._step, self._report)
-        # Jobs that differ from the file, with the time of their first change.
+        # Unwritten changes, by job, with the time of the first change.
         self._dirty: dict[Job, float] = {}
         self._stored: set[Job] = set()
         self._is_closing = self._has_ended = self._is_anew = False
@@ -67,7 +70,10 @@ class Outbox:
         return self._file is not None and self._file.exists
 
     def consume(self, name: str, capacity: Callable[[], int], take: Callable[[Job], bool]) -> None:
-        """Pass jobs of dead processes to `take`, in the outbox's thread. False leaves the job."""
+        """Pass jobs of dead processes to `take`, on the outbox's thread.
+
+        `take` returns False to decline a job.
+        """
         self._consumers[name] = capacity, take
 
     def start(self, *, later: bool = False) -> None:
@@ -83,15 +89,15 @@ class Outbox:
         return self._change(job, State.HELD)
 
     def done(self, job: Job, count: str = "", then: Sequence[Job] = ()) -> Future[bool]:
-        """Remove a job, count its outcome and store its follow-up jobs, in one transaction.
+        """Finish a job, count its outcome and store its follow-up jobs, in one transaction.
 
-        If another process claimed the job, nothing is written and the future is False.
+        The future is False if another process claimed the job.
         """
         job.count, job.then = count, then
         return self._change(job, State.DONE)
 
     def release(self, job: Job) -> bool:
-        """Let any process claim a job in the file. Return whether the job is in the file."""
+        """Release a job to all processes. Return False if the job is not in the file."""
         if job.is_stored:
             self._change(job, State.FREE)
         return job.is_stored
@@ -100,12 +106,15 @@ class Outbox:
         return self._read(outbox_file.read_counts, {})
 
     def measured(self) -> tuple[int | None, int | None]:
-        """Return the file's number of samples and of bytes. None if the file is unreadable."""
+        """Return the number of samples and the number of bytes in the file.
+
+        Both numbers are None if the file is unreadable.
+        """
         unknown: tuple[int | None, int | None] = (None, None)
         return self._read(outbox_file.read_size, unknown)
 
     def drain(self, timeout: float | None) -> bool:
-        """Wait until all changes so far are on disk or dropped. Return False on timeout."""
+        """Wait until all earlier changes are on disk or dropped. Return False on timeout."""
         if not self._loop.is_running:
             return not self._dirty
         return self._loop.ask(timeout)
@@ -180,7 +189,7 @@ class Outbox:
         self._encode(changes)
         try:
             are_ours = file.write(changes)
-        except Exception as error:  # noqa: BLE001 - the file's edge: no job may be lost
+        except Exception as error:  # noqa: BLE001 - any failure must keep the jobs
             for one in (one for job, state in changes for one in job.inserts(state)):
                 one.row = one.row if one.is_stored else None
             return self._failed(file, error, changes)
@@ -196,7 +205,6 @@ class Outbox:
         return True
 
     def _encode(self, changes: Sequence[tuple[Job, State]]) -> None:
-        """Build the texts before the file is locked. All sinks of a result share one text."""
         texts: dict[object, str] = {}
         for job in (one for changed, state in changes for one in changed.inserts(state)):
             if job.encode is None or job.is_over or job.is_stored or job.text is not None:
@@ -204,7 +212,7 @@ class Outbox:
             try:
                 job.text = texts.get(job.encode) or job.encode()
                 texts[job.encode] = job.text
-            except Exception as error:  # noqa: BLE001 - it builds of the host's objects
+            except Exception as error:  # noqa: BLE001 - `encode` reads the application's objects
                 job.encode = None
                 self._report(error)
                 with self._lock:
@@ -226,7 +234,7 @@ class Outbox:
     def _failed(
         self, file: OutboxFile, error: Exception, changes: Sequence[tuple[Job, State]] = ()
     ) -> bool:
-        """Schedule the next write. Return whether a new file allows an immediate write."""
+        """Schedule a retry. Return True if the caller can retry immediately, with a new file."""
         self._report(error)
         if is_damage(error, is_read=not changes):
             file.replace()
@@ -242,14 +250,14 @@ class Outbox:
             pause = _BUSY_PAUSE_S if is_busy(error) else _ERROR_PAUSE_S
             self._retry_at = time.monotonic() + pause
             if not is_busy(error):
-                # No caller waits for a failing disk; changes stay queued.
+                # Changes stay queued, but callers must not wait for a failing disk.
                 self.is_stalled = True
                 for job, _ in changes:
                     job.resolve()
         return False
 
     def _count_undurable(self, job: Job) -> None:
-        # The caller holds the lock.
+        # Callers hold the lock.
         if job.is_stored or job.is_undurable:
             return
         job.is_undurable = True
@@ -268,7 +276,7 @@ class Outbox:
         except FILE_ERRORS as error:
             self._failed(file, error)
             return
-        self._incidents.count(_NO_SINK, lost)
+        self._incidents.count(_NO_SINK, lost, detail="Configure the sink again")
         for job in claimed:
             self._stored.add(job)
             if not self._consumers[job.consumer][1](job):

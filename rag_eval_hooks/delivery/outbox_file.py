@@ -1,4 +1,4 @@
-"""The outbox's SQLite file: jobs, leases, replacement of a damaged file, and readers."""
+"""The outbox's SQLite file, with jobs, leases and counts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sqlite_file import SqliteFile, open_existing
 
-EVALUATE: Final = "evaluate"  # consumer of samples; all other consumers are sinks
+EVALUATE: Final = "evaluate"  # consumer of samples
 FEEDBACK: Final = "feedback"  # consumer of feedback on other processes' requests
 NAME: Final = "outbox.sqlite"
-LEASE_S: Final = 15.0  # seconds after which other processes may claim the jobs of a silent process
+LEASE_S: Final = 15.0  # seconds until a dead process's jobs can be claimed
 _BUSY_S: Final = 0.5
 _SQL: Final[Mapping[str, Any]] = tomllib.loads(
     files(__package__).joinpath("outbox.toml").read_text("utf-8")
@@ -38,22 +38,22 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One sample to evaluate, or one result for one sink. Stored in the file if `encode` is set."""
+    """A sample to evaluate, or a result for one sink. The file stores a job that has `encode`."""
 
     consumer: str
-    payload: Any = None  # the stored text if the job was claimed from the file
-    encode: Callable[[], str] | None = None  # called in the outbox's thread
+    payload: Any = None  # text if the job was claimed from the file
+    encode: Callable[[], str] | None = None  # runs on the outbox's thread
     accepted: float = field(default_factory=time.time)
     tries: int = 0
     state: State = State.HELD
-    # The counter and the jobs that the finishing transaction writes.
+    # `done` sets these fields. The transaction that finishes the job stores them.
     count: str = ""
     then: Sequence[Job] = ()
-    # The outbox sets these fields. `row` is provisional until the commit.
+    # The outbox sets these fields. Until the commit, `row` may change.
     row: int | None = None
     text: str | None = None
     is_stored: bool = False
-    is_left: bool = False  # this process has already counted the sample as `spooled`
+    is_left: bool = False  # this process has counted the sample as `spooled`
     is_undurable: bool = False
     written: Future[bool] | None = None
     # A sink's queue sets these fields. Times are seconds of the monotonic clock.
@@ -73,16 +73,16 @@ class Job:
         return self.then if state is State.DONE else (self,)
 
     def resolve(self, *, is_ours: bool = True) -> None:
-        # The caller may have timed out and cancelled the future.
+        # A caller that timed out cancelled the future.
         with suppress(InvalidStateError):
             if self.written is not None:
                 self.written.set_result(is_ours)
 
 
 class OutboxFile:
-    """The outbox's file, which several processes share. One thread uses this object.
+    """The outbox's SQLite file, which several processes share. Not thread-safe.
 
-    Methods raise one of `FILE_ERRORS`. After damage, call `replace`.
+    Methods raise one of `FILE_ERRORS`. If the error is damage, call `replace`.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -101,15 +101,15 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Sequence[tuple[Job, State]]) -> list[bool]:
-        """Write job states. Return which jobs belonged to this process."""
+        """Write job states. Return False for each job that another process claimed."""
         with self._transaction() as db:
             return [self._sync(db, job, state) for job, state in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
         """Claim the oldest jobs of dead processes, up to each consumer's capacity.
 
-        All processes poll, so the file is locked only for changes. Also removes old results of
-        unknown sinks and returns their number.
+        Delete expired results of unknown sinks, and return their number. Lock the file only if
+        there are changes, because all processes poll.
         """
         self._check()
         now = time.time()
@@ -137,12 +137,12 @@ class OutboxFile:
         self._file.close()
 
     def replace(self) -> None:
-        """Start a new file with a new owner id. Rename a damaged file to `*.damaged`."""
+        """Rename the damaged file to `*.damaged`, and start a new file."""
         self._file.close()
         moved = self._identity
         self._reset()
         with suppress(OSError):
-            # Another process may already have replaced it.
+            # Another process may already have replaced the file.
             if moved in (None, _identity_of(self.path)):
                 os.replace(self.path, self.path.with_name(f"{NAME}.damaged"))
                 for end in ("-wal", "-shm"):
@@ -224,7 +224,7 @@ def _identity_of(path: Path) -> tuple[int, int] | None:
 
 def _claimed(owner: str, consumer: str, row: int, *columns: Any) -> Job:
     tries, accepted, text, left_by = columns
-    # Any program may have changed the file: a row of other types is unreadable.
+    # Another program may have changed the file. A row with wrong types is unreadable.
     if not (isinstance(tries, int) and isinstance(accepted, float) and isinstance(text, str)):
         tries, accepted, text = 0, 0.0, ""
     job = Job(consumer, text, lambda: text, accepted, tries=tries, row=row, is_stored=True)
@@ -233,23 +233,23 @@ def _claimed(owner: str, consumer: str, row: int, *columns: Any) -> Job:
 
 
 def check_spool(folder: Path) -> None:
-    """Check a spool folder and make it private."""
+    """Make an existing spool folder private. Raise `ConfigError` if the folder is unusable."""
     try:
         is_new = not folder.exists()
         if folder.parent.is_dir() and (is_new or folder.is_dir()):
             if os.name == "posix" and not is_new and folder.stat().st_mode & 0o077:
                 folder.chmod(0o700)
-            # Raises if the folder belongs to another user.
+            # Raises `OSError` if the folder belongs to another user.
             (folder / NAME).exists()
             return
     except OSError:
         pass
-    wants = "a folder of this user, or the path of a new folder inside an existing folder"
+    wants = "a folder that this user owns, or a new folder inside an existing folder"
     raise ConfigError("spool", str(folder), wants)
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
-    """Return counts of outcomes and waiting samples of all processes. Empty without a file."""
+    """Return each outcome's count over all processes, or an empty mapping if there is no file."""
     with _read(path) as db:
         if db is None:
             return {}
@@ -261,7 +261,7 @@ def read_counts(path: Path) -> Mapping[str, int]:
 
 
 def read_size(path: Path) -> tuple[int | None, int | None]:
-    """Return the number of samples and of bytes in the file."""
+    """Return the number of samples and the number of bytes in the file."""
     with _read(path) as db:
         return (0, 0) if db is None else (_number(db, "samples"), _number(db, "size"))
 
@@ -277,5 +277,5 @@ def _read(path: Path) -> Iterator[sqlite3.Connection | None]:
         yield None
         return
     with closing(open_existing(path, patience=_BUSY_S)) as db:
-        # The creating process may not have created the last table.
+        # Another process may still be creating the tables.
         yield db if _run(db, "has_counts").fetchone() else None

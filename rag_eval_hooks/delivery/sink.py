@@ -1,4 +1,4 @@
-"""Interfaces of sinks, failures of platforms, and adapters that call a user's sink."""
+"""Interfaces of sinks, and the adapter that calls a user's sink."""
 
 from __future__ import annotations
 
@@ -18,37 +18,38 @@ from rag_eval_hooks.score import Outcomes
 
 @runtime_checkable
 class Sink(Protocol):
-    """Receives results.
+    """A receiver of results.
 
-    The evaluator calls a sink once per sample, in order, on the sink's own thread. The evaluator
-    counts exceptions of `deliver`, and the application never sees them.
+    The evaluator calls `deliver` once per sample, in order, on the sink's own thread. The evaluator
+    catches and counts exceptions. The application never sees an exception of a sink.
 
-    With a spool, the evaluator calls `deliver` again with the same evaluation until the call
-    succeeds. After a crash, a sink may receive a stored result again, under the same `result_id`.
+    With a spool, the evaluator repeats a failed call until the call succeeds. After a crash, the
+    evaluator may deliver a result again, under the same `result_id`.
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
-        """Store one evaluation. If the method returns an awaitable, the sink's thread awaits it.
+        """Store or send one evaluation.
 
-        The event loop runs only during an await.
+        If this method returns an awaitable, the sink's thread awaits the result. The event loop
+        does not run between calls.
         """
         ...
 
     def close(self) -> None:
-        """Flush and release resources. Called once, at shutdown."""
+        """Flush and release resources. The evaluator calls this method once, at shutdown."""
         ...
 
 
 @runtime_checkable
 class FeedbackSink(Protocol):
-    """Receives feedback, under the same rules as a `Sink`."""
+    """A receiver of feedback. The rules of `Sink` apply."""
 
     def feedback(self, feedback: Feedback) -> Awaitable[None] | None:
-        """Store one feedback, which contains the ids of its sample and RAG span."""
+        """Store or send one feedback, which contains the ids of its sample and RAG span."""
         ...
 
     def close(self) -> None:
-        """Flush and release resources. Called once, at shutdown."""
+        """Flush and release resources. The evaluator calls this method once, at shutdown."""
         ...
 
 
@@ -59,10 +60,10 @@ SinkFunction: TypeAlias = (
 
 
 class SendError(Exception):
-    """A failed delivery that a platform sink can classify.
+    """A failed delivery to a platform.
 
     Args:
-        reason: A few words for counts and logs, such as `HTTP 503`, without texts of samples.
+        reason: A short description for counts and logs, such as `HTTP 503`. No texts of samples.
         is_for_all: Whether the failure affects every result in the request.
     """
 
@@ -73,7 +74,12 @@ class SendError(Exception):
 
 
 class RetryLater(SendError):
-    """The platform cannot accept results now. `wait` is the requested pause in seconds."""
+    """The platform cannot accept results now.
+
+    Args:
+        reason: A short description for counts and logs.
+        wait: Requested pause in seconds, or None.
+    """
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -81,7 +87,7 @@ class RetryLater(SendError):
 
 
 class SpanUnknown(SendError):
-    """The platform does not have the span yet, because spans are exported in batches."""
+    """The platform does not have the span yet. Applications export spans in batches."""
 
     def __init__(self, answer: str = "") -> None:
         super().__init__("no such span", is_for_all=False)
@@ -89,42 +95,38 @@ class SpanUnknown(SendError):
 
 
 class Rejected(SendError):
-    """The platform will never accept at least one of the results."""
+    """The platform will never accept the results."""
 
 
 class TooSlowError(Exception):
-    """An awaited call of a sink exceeded its timeout."""
+    pass
 
 
 class Destination:
-    """Base class through which a queue calls a sink. All calls come from one thread."""
+    """The interface between a queue and its sink. The queue calls all methods from one thread."""
 
     batch_size = 1
     is_watched = False
-    """Whether a call has no timeout and may hang."""
+    """True if calls have no timeout and may hang."""
     retries = True
-    """Whether the queue retries failed results from memory if there is no spool."""
     place = ""
-    """Sentence that says where the application defines the sink."""
 
     def __init__(self, name: str, key: str) -> None:
         self.name = name
         self.key = key
-        """The sink's name in the spool. All processes use the same name."""
         self.counts: Counter[str] = Counter()
-        """Counts of results: `taken`, `sent`, `lost` and `spooled`."""
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
         raise NotImplementedError
 
     def open(self, timeout: float) -> None:
-        """Prepare for sending. Called first. `timeout` limits one request, in seconds."""
+        """Prepare for sending. `timeout` limits each request, in seconds."""
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         """Deliver a batch in order of arrival. Must be idempotent.
 
-        With `last`, there will be no retry. Returns the exceptions of failed results by index.
-        Raises if all results failed.
+        Return the exceptions of failed results by index, or raise if all results failed. `last`
+        means that the queue will not retry.
         """
         raise NotImplementedError
 
@@ -132,18 +134,16 @@ class Destination:
 
 
 class UserSink(Destination):
-    """Calls a user's sink or function, one call at a time, with a timeout."""
-
     retries = False
 
     def __init__(self, sink: Sink | FeedbackSink | SinkFunction) -> None:
         self._sink = own = cast("Any", sink)
         is_function = not isinstance(sink, Sink | FeedbackSink)
         kind = "CallableSink" if is_function else type(sink).__name__
-        # Two files are two sinks, also in the next process and in any order.
+        # The key must be the same in the next process, whatever the order of the sinks.
         place = str(getattr(sink, "place", kind)).encode("utf-8", "backslashreplace").decode()
         super().__init__(getattr(sink, "__name__", kind), place)
-        # A data set run waits for its file without a limit.
+        # A data set run has no timeout for its results file.
         self.is_watched = getattr(sink, "is_watched", True)
         deliver = own if is_function else getattr(sink, "deliver", None)
         self._deliver: Any = None if deliver is None else _one_argument(deliver)
@@ -185,7 +185,7 @@ def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        # Functions in C may have no signature.
+        # A function in C may have no signature.
         return call_with_two
     for count, call in ((2, call_with_two), (1, function)):
         try:
@@ -193,15 +193,15 @@ def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
         except TypeError:
             continue
         return call
-    wants = "a callable that takes one argument (evaluation) or two (sample, outcomes)"
+    wants = "a callable that takes (evaluation) or (sample, outcomes)"
     raise ConfigError("sinks", function, wants)
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
-    """Await a sink and return its exception. A loop would log the exception with its texts."""
+    """Await a sink and return its exception, because an event loop would log the exception."""
     try:
         async with asyncio.timeout(timeout) as limit:
             await pending
-    except BaseException as error:  # noqa: BLE001 - the sink's edge: even an exit ends here
+    except BaseException as error:  # noqa: BLE001 - a sink may even call `sys.exit`
         return TooSlowError() if limit.expired() else error
     return None

@@ -1,4 +1,4 @@
-"""Queue and thread of one sink: batches, retries with backoff, timeouts, flush, close."""
+"""The queue and thread of one sink."""
 
 from __future__ import annotations
 
@@ -26,24 +26,23 @@ from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.threads import Loop
 
 _FULL: Final = "outbox full"
-_LONGEST_ASKED: Final = 60.0  # maximum seconds of a pause that `Retry-After` requests
-_LONGEST_LOOK: Final = 5.0  # maximum seconds between two attempts at a result without a span
-_DOWN: Final = 5  # consecutive failures after which the sink is down
-_GRACE: Final = 0.1  # seconds after the timeout in which a cancelled awaitable may still return
+_LONGEST_ASKED: Final = 60.0  # maximum seconds to wait for a `Retry-After` header
+_LONGEST_LOOK: Final = 5.0  # maximum seconds between two attempts if the span is missing
+_DOWN: Final = 5  # consecutive failures until the sink counts as down
+_GRACE: Final = 0.1  # seconds in which a cancelled awaitable may return
 _RECOVERED: Final = 64  # maximum number of results to claim from the spool at once
 _LONGEST_SLEEP: Final = 3600.0
-_POLL: Final = 0.05  # seconds between two checks for a hanging call during a flush
+_POLL: Final = 0.05  # seconds between two checks for a hanging call
 _ALONE: Final = SendError("one of several failed")
-"""Failure of a request with several results. The sink then retries each result alone."""
 
 
 class SinkQueue:
-    """Accepts results immediately, and delivers them on a separate thread. Thread-safe.
+    """A sink's queue, which delivers results on its own thread. Thread-safe.
 
-    The queue retries a failed result after a growing pause, while other results proceed. A sink
-    that is down receives one result at a time. At any moment, taken = sent + lost + spooled +
-    waiting. Without a spool, a result beyond the memory limit is lost, and a user's sink gets only
-    one attempt per result.
+    The queue retries a failed result with backoff, and meanwhile delivers other results. If the
+    sink is down, the queue sends one result at a time. Without a spool, the queue drops results
+    beyond the memory limit, and calls a user's sink only once per result. taken = sent + lost +
+    spooled + waiting.
     """
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
@@ -60,7 +59,7 @@ class SinkQueue:
         self._origin = f"sink {sink.name}"
         self._lock = threading.Lock()
         self._loop = Loop(f"rag-eval-hooks-{sink.name}", self._step, self._report)
-        # Due time, number and job, without the jobs of the call in flight.
+        # A heap of due time, number and job, without the jobs in flight.
         self._waiting: list[tuple[float, int, Job]] = []
         self._numbers = itertools.count()
         self._flying: list[Job] = []
@@ -85,7 +84,7 @@ class SinkQueue:
             if self._closing is not None:
                 self._leave(job, "closed")
             elif self._chars > self._most_chars and (self._waiting or self._flying):
-                # A single result may be of any size.
+                # The limit does not apply to a single result.
                 self._leave(job, _FULL)
             elif self._loop.start():
                 self._queue(job, now)
@@ -102,9 +101,9 @@ class SinkQueue:
             return _RECOVERED if is_empty or 2 * self._chars < self._most_chars else 0
 
     def check(self) -> None:
-        """Report a hanging call, and drop overdue results of a sink that is down.
+        """Report a hanging call, and drop expired results if the sink is down.
 
-        Results in or behind the hanging call are lost if they are not on disk.
+        Results in or behind the hanging call are lost, except results in the spool.
         """
         now, longest = time.monotonic(), self._timeout + _GRACE
         with self._lock:
@@ -121,10 +120,10 @@ class SinkQueue:
                     self._give_up(job)
 
     def flush(self, timeout: float) -> bool:
-        """Wait until every result so far is sent, lost, or stored in the spool.
+        """Retry waiting results immediately. Return False on timeout.
 
-        Waiting retries run immediately. For a result in the spool, the call waits only for the
-        first attempt, and not at all while the sink is down. Returns False on timeout.
+        A result is finished if it is sent or lost. A result in the spool needs only one attempt, or
+        no attempt if the sink is down.
         """
         now = time.monotonic()
         with self._lock:
@@ -138,12 +137,12 @@ class SinkQueue:
                     return True
             if (left := now + timeout - time.monotonic()) <= 0:
                 return False
-            # A hanging call never answers.
+            # A hanging call does not answer, so poll.
             self._loop.ask(min(_POLL, left))
             self.check()
 
     def begin_close(self, timeout: float) -> None:
-        """Accept no more results, and retry waiting results once within `timeout` seconds."""
+        """Reject new results, and retry waiting results once within `timeout` seconds."""
         with self._lock:
             if self._closing is not None:
                 return
@@ -154,16 +153,18 @@ class SinkQueue:
             self._close_sink()
 
     def end_close(self) -> None:
-        """Wait until the retries have finished. Unsent results stay in the spool or are lost."""
+        """Wait for the last retries. Unsent results stay in the spool or are lost."""
         self._loop.join((self._closing or 0.0) - time.monotonic())
         with self._lock:
             if self._loop.is_running and self.sink.is_watched:
-                self._incidents.count(f"{self._origin}: not closed in time", detail=self.sink.place)
+                self._incidents.count(
+                    f"{self._origin}: close() did not return in time", detail=self.sink.place
+                )
             for job in (*self._take(lambda _: True), *self._flying):
                 if job.state is State.HELD:
                     self._leave(job, "shutdown")
 
-    # The methods below run in the sink's thread.
+    # The methods below run on the sink's thread.
 
     def _step(self) -> float | None:
         with self._lock:
@@ -183,7 +184,7 @@ class SinkQueue:
     def _close_sink(self) -> None:
         try:
             self.sink.close()
-        except BaseException as error:  # noqa: BLE001 - the sink's edge
+        except BaseException as error:  # noqa: BLE001 - a sink may raise anything
             self._incidents.report(f"{self._origin} close", error)
 
     def _send(self) -> Mapping[int, BaseException]:
@@ -196,12 +197,12 @@ class SinkQueue:
                 self.sink.open(self._timeout)
                 self._is_open = True
             return self.sink.send([job.payload for job in jobs], last=last)
-        except BaseException as raised:  # noqa: BLE001 - the sink's edge: even an exit ends here
+        except BaseException as raised:  # noqa: BLE001 - a sink may even call `sys.exit`
             error = raised
             if not self._is_open:
                 error = RetryLater(type(error).__name__)
             elif self.sink.retries and not isinstance(error, SendError):
-                # A client's own error, which the same results would cause again.
+                # A retry would raise the same error in the client.
                 error = Rejected(type(error).__name__, is_for_all=False)
             is_shared = len(jobs) > 1 and isinstance(error, SendError) and not error.is_for_all
             return dict.fromkeys(range(len(jobs)), _ALONE if is_shared else error)
@@ -210,7 +211,7 @@ class SinkQueue:
 
     def _pause(self, now: float) -> float | None:
         if self._closing is not None:
-            # Do not retry a sink that is down: its results are safe in the spool.
+            # Results in the spool do not need a retry while the sink is down.
             is_safe = self._outbox.is_durable and self._is_down
             is_over = not self._waiting or now >= self._closing or is_safe
             return None if is_over else 0.0
@@ -295,8 +296,8 @@ class SinkQueue:
         return self._failures >= _DOWN and (self.sink.retries or self._outbox.is_durable)
 
     def _note_slow(self, times: int) -> None:
-        told = f"{self._origin}: a call took more than {self._timeout:g} s, the fixed limit"
-        advice = f"no exception; results may be missing; return sooner.{self.sink.place}"
+        told = f"{self._origin}: a call took more than {self._timeout:g} s"
+        advice = f"The result may be lost. Let the sink return sooner.{self.sink.place}"
         self._incidents.count(told, times, detail=advice)
 
     def _queue(self, job: Job, due: float) -> None:
@@ -313,7 +314,7 @@ class SinkQueue:
         self._end(job, "spooled" if self._outbox.release(job) else "lost", reason)
 
     def _give_up(self, job: Job) -> None:
-        # An untried result is lost for the reason of the last failure.
+        # A result without an attempt has no reason, so use the last failure's reason.
         reason = job.reason or self._last_reason
         self._end(job, "lost", "kept too long" if job.is_stored else reason)
 

@@ -1,1 +1,1 @@
-"""The steps of a request: intake, sampling, queue, evaluation and outcome."""
+"""The pipeline of a request: intake, sampling, queue, evaluation and outcome."""

@@ -1,4 +1,4 @@
-"""Builds settings, models and components of a pipeline from the arguments of `RagEval`."""
+"""Functions that build a pipeline's components from the arguments of `RagEval`."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ from rag_eval_hooks.telemetry.signals import FeedbackSpanSink
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
-"""A name, a metric, or a function of a sample that returns a number from 0 to 1 or an outcome."""
+"""A metric's name, a metric, or a function that returns an outcome or a number from 0 to 1."""
 RemoteFleet: TypeAlias = Callable[[Incidents, str], Any]
-"""Returns an evaluator on other machines. The `str` identifies the samples' redaction settings."""
+"""A factory of an evaluator on other machines. The text identifies the redaction settings."""
 T = TypeVar("T")
 _WAYS_TO_WRAP: Final = {
-    "langchain_core": "; wrap it: rag_eval_hooks_langchain.LangChainJudge(model)",
-    "llama_index": "; wrap it: rag_eval_hooks_llama_index.LlamaIndexJudge(llm)",
-    "openai": "; for a model of this client, write judge='openai:<model>'",
+    "langchain_core": ". Wrap the model: rag_eval_hooks_langchain.LangChainJudge(model)",
+    "llama_index": ". Wrap the LLM: rag_eval_hooks_llama_index.LlamaIndexJudge(llm)",
+    "openai": ". For a model of this client, write judge='openai:<model>'",
 }
 _TABLES: Final = ((JUDGES, Judge), (EMBEDDERS, Embedder), (TOKEN_SCORERS, TokenScorer))
 
@@ -80,9 +80,9 @@ class Models:
             if isinstance(value, str):
                 names[table.setting] = value
             elif value is not None and (isinstance(value, type) or not isinstance(value, protocol)):
-                # Not the object itself, because a client or its arguments may show a key.
+                # Name only the type, because a client's repr may contain a key.
                 parts = [name for name in dir(protocol) if name[0] != "_"]
-                kind = f"{protocol.__name__}, with {', '.join(parts)}"
+                kind = f"{protocol.__name__} (an object with {', '.join(parts)})"
                 wants = f"{table.wanted}, or an instance of {kind}"
                 raise ConfigError(table.setting, kind_of(value), wants + _way_to_wrap(value))
         return names
@@ -91,7 +91,7 @@ class Models:
         judge, embedder, scorer = self._judge, self.embedder, self.token_scorer
         is_own = isinstance(judge, Judge) and getattr(judge, "second_name", None) is None
         if not isinstance(embedder, Embedder):
-            # `auto` follows the configured judge. With a user's judge object it means none.
+            # With a user's judge object, `auto` means no embedder.
             lacks = (is_own or not embeds) and config.embedder == "auto"
             embedder = None if lacks else judges.choose_embedder(config)
         if isinstance(judge, Cascade):
@@ -137,7 +137,6 @@ class Parts:
         return self.telemetry.judged(from_text(text, self.redactor))
 
     async def close(self) -> None:
-        """Close budget, judge and models at shutdown. Runs in the evaluator's event loop."""
         if self.budget is not None:
             self.budget.close()
         for judge in self.judges:
@@ -157,10 +156,10 @@ def parts_of(
     providers: tuple[TracerProvider | None, MeterProvider | None, LoggerProvider | None],
 ) -> Parts:
     if config.trace_judge and config.evaluation_span == "off":
-        wants = "false if evaluation_span is 'off', because spans of judge calls need that span"
+        wants = "false because evaluation_span is 'off'. Choose another evaluation_span"
         raise ConfigError("trace_judge", True, wants)
     if config.spool is not None:
-        # Resolved once, because the application may change its working directory.
+        # The application may change its working directory later.
         config = config.model_copy(update={"spool": str(Path(config.spool).absolute())})
         check_spool(Path(config.spool or ""))
     incidents = Incidents()
@@ -168,14 +167,14 @@ def parts_of(
     available = build(_metric_options(config.question_checks))
     redactor = choose_redactor(config, redact)
     chosen = _chosen_metrics(metrics, config, available)
-    # In a fleet, the configured sinks belong to the workers.
+    # With Celery, only the workers use the configured sinks.
     all_sinks = sink_list(() if fleet and sinks is None else sinks, config)
     measured = chosen_by_default(available) if chosen is None else chosen
     embeds = any(metric.findings & EMBEDDED for metric in measured)
     sources = models.sources(config, incidents, embeds=embeds)
     scales = {metric.id: metric.scale for metric in measured}
     for sink in all_sinks:
-        # Reject an alert or gate whose condition no sample can meet.
+        # Reject an alert whose condition no score can meet.
         for setting, name, limit in getattr(sink, "__dict__", {}).get("metric_limits", ()):
             check_limit(setting, name, limit, scales)
     tracer, meter, logger = providers
@@ -208,14 +207,13 @@ def parts_of(
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:
-    """Return the given provider, or a no-op provider if the given provider raises."""
     if own is not None and (isinstance(own, type) or not hasattr(type(own), ask.__name__)):
         name = f"{ask.__name__.removeprefix('get_')}_provider"
         raise ConfigError(name, kind_of(own), f"an object with {ask.__name__}(), or None")
     try:
         ask(semconv.TRACER_NAME, __version__, own, semconv.SCHEMA_URL)
     except Exception as error:  # noqa: BLE001 - the host's edge: providers are the user's
-        incidents.report(f"{ask.__name__} of the provider", error)
+        incidents.report(f"{ask.__name__}() of the provider", error)
         return silent
     return own
 
@@ -225,14 +223,14 @@ def _chosen_metrics(
     config: RagEvalConfig,
     available: Sequence[Metric],
 ) -> tuple[Metric, ...] | None:
-    """Return the chosen metrics. None means the `ragas` metrics whose fields a sample has."""
+    """Return the chosen metrics, or None for the `ragas` metrics whose fields a sample has."""
     if metrics is None:
         return choose(config.metrics, available) if config.metrics else None
     asked = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics
     if not isinstance(asked, Iterable) or isinstance(asked, RagEvalConfig):
-        fix = "; write RagEval(config=...)" if isinstance(asked, RagEvalConfig) else ""
+        fix = ". Write RagEval(config=...)" if isinstance(asked, RagEvalConfig) else ""
         raise ConfigError("metrics", kind_of(asked), METRICS_WANTED + fix)
-    # Objects other than functions are rejected as unknown names.
+    # `choose` rejects objects other than functions.
     specs = (
         metric_of(one) if callable(one) and not isinstance(one, type) else cast("str | Metric", one)
         for one in asked
@@ -246,7 +244,7 @@ def _metric_options(path: str | None) -> MetricOptions:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        wants = f"a readable TOML file ({type(error).__name__})"
+        wants = f"a readable TOML file. Reading it raised {type(error).__name__}"
         raise ConfigError("question_checks", path, wants) from None
     return MetricOptions(question_checks=parse_checks(text, path))
 
@@ -256,9 +254,9 @@ def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
         return None
     app: Any = None if run_on is None or isinstance(run_on, str) else run_on
     if app is not None and not hasattr(app, "send_task"):
-        wants = "'thread', 'celery' or an application of Celery"
+        wants = "'thread', 'celery' or a Celery application"
         raise ConfigError("run_on", type(app).__name__, wants)
-    # Imported here because it depends on the pipeline.
+    # The integration imports the pipeline.
     fleet: RemoteFleet = import_module("rag_eval_hooks_celery").fleet_of(config, app).publisher
     return fleet
 
@@ -266,16 +264,15 @@ def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
 def settings_of(
     config: RagEvalConfig | None, models: Models, run_on: object, given: dict[str, Any]
 ) -> RagEvalConfig:
-    """Return the settings. Arguments override `config`, and `config` overrides the environment."""
     explicit: dict[str, Any] = {}
     if isinstance(config, RagEvalConfig):
         explicit |= {name: getattr(config, name) for name in config.model_fields_set}
     elif config is not None:
-        wants = "a RagEvalConfig; RAG_EVAL_CONFIG_FILE names a file"
+        wants = "a RagEvalConfig. To read a file, set RAG_EVAL_CONFIG_FILE"
         raise ConfigError("config", type(config).__name__, wants)
     explicit |= given | models.names()
     if run_on is not None:
-        # Any value except a name is a Celery application.
+        # Any object that is not a str is a Celery application.
         explicit["run_on"] = run_on if isinstance(run_on, str) else "celery"
     return RagEvalConfig(**explicit)
 
@@ -287,4 +284,4 @@ def _way_to_wrap(value: object) -> str:
         if module in modules:
             return way
     is_function = callable(value) and not isinstance(value, type)
-    return "; CallableJudge(function) wraps any function" if is_function else ""
+    return ". Wrap the function: CallableJudge(function)" if is_function else ""

@@ -1,4 +1,4 @@
-"""Joins feedback with finished requests, delivers it, and starts requested evaluations."""
+"""The component that joins feedback with finished requests."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _UNREADABLE: Final = ("capture_failed", "redaction_failed")
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CAPACITY: Final = 64
 _PAUSE_S: Final = 1.0
-"""Seconds in which other processes may claim feedback that this process released."""
-_PATIENCE_S: Final = 60.0  # seconds in which the process that has the request may join the feedback
+"""Seconds in which other processes may claim released feedback."""
+_PATIENCE_S: Final = 60.0  # seconds to wait for the process that has the request
 _MOST_WAITING: Final = 1000
-"""Maximum number of waiting feedback calls. Invented ids must not fill the spool."""
+"""Maximum number of queued feedback calls. Feedback with invalid ids must not fill the spool."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,10 +45,10 @@ class _Item:
 
 
 class FeedbackDesk(Observer):
-    """Joins feedback with remembered requests.
+    """Joins feedback with finished requests, and evaluates metrics that feedback requests.
 
-    Feedback on an unknown request goes through the spool to the process that has the request.
-    Without a spool, or after a minute, the feedback goes only to the sinks, with its id.
+    If the request belongs to another process, feedback goes through the spool to that process.
+    After a minute, or without a spool, sinks receive the feedback without a request.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -58,18 +58,18 @@ class FeedbackDesk(Observer):
         self._handler = Handler(self._process, self._end)
         self._memory = Memory()
         self._lock = threading.Lock()
-        # Accepted, unsettled requests with their waiting feedback.
+        # Unfinished requests, with their waiting feedback.
         self._pending: dict[Request, list[_Item]] = {}
         self._waiting = 0
-        # Times of the feedback passed on in the last minute.
+        # Times at which feedback went to the spool in the last minute.
         self._passed_on: deque[float] = deque()
         self._look_at = 0.0
         self._outbox.consume(FEEDBACK, self._capacity, self._take)
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
-        """Count feedback, and queue it until the request's own evaluation has finished.
+        """Count feedback and queue it until the evaluation of its request has finished.
 
-        Waiting feedback takes no slot in the worker's queue. Returns whether it is queued.
+        Return True if the feedback is queued.
         """
         try:
             feedback = Feedback(
@@ -79,15 +79,15 @@ class FeedbackDesk(Observer):
             )
             key = given_id(name)
             outcome = self._join(key, feedback, refusal) or refusal or self._pass_on(key, feedback)
-        except BaseException as error:  # noqa: BLE001 - the host's edge: it may pass anything
+        except BaseException as error:  # noqa: BLE001 - the application may pass any object
             self._books.note("feedback", "invalid")
             self._parts.incidents.report("feedback", error)
             return False
         self._books.note("feedback", outcome)
         if outcome == "shutdown":
-            self._parts.incidents.mistake("feedback after shutdown", "it is dropped")
+            self._parts.incidents.mistake("feedback after shutdown", "Call shutdown() last")
         elif outcome in ("alone", "unknown"):
-            advice = "pass a trace id or sample id"
+            advice = "Pass a trace id or sample id"
             self._parts.incidents.mistake("feedback for an unknown id", advice)
         return outcome in ("joined", "alone", "passed_on")
 
@@ -139,7 +139,7 @@ class FeedbackDesk(Observer):
         return _CAPACITY if time.monotonic() >= self._look_at else 0
 
     def _take(self, job: Job) -> bool:
-        """Handle feedback from the spool. Return False if another process may join it."""
+        """Join feedback from the spool. Return False to leave the feedback to another process."""
         try:
             stored: dict[str, Any] = json.loads(job.payload)
             name, feedback = stored["name"], Feedback(**stored["feedback"])
@@ -165,7 +165,7 @@ class FeedbackDesk(Observer):
             self._memory.add(request)
 
     def begun(self, request: Request) -> None:
-        # A sink may send feedback on the sample's id immediately.
+        # A sink may call `feedback` with the sample's id immediately.
         if request in self._pending:
             self._memory.update(request, request.sample())
 
@@ -187,7 +187,7 @@ class FeedbackDesk(Observer):
             self._memory.strip(request)
         request.span = None
         if not request.is_final:
-            # Drop the scores, because feedback may arrive much later.
+            # Drop the scores to save memory, because feedback may arrive much later.
             request.ending = replace(ending, evaluation=None)
         with self._lock:
             items = self._pending.pop(request, [])
@@ -196,7 +196,7 @@ class FeedbackDesk(Observer):
             if self._worker.put(self._handler, item, item.size, reserved=False) is not None:
                 self._end(item)
 
-    # The methods below run in the worker's thread.
+    # The methods below run on the worker's thread.
 
     async def _process(self, item: _Item) -> None:
         try:
@@ -214,7 +214,7 @@ class FeedbackDesk(Observer):
                     await self._evaluate_asked(feedback, item.request, sample)
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
+        except BaseException as error:  # noqa: BLE001 - a metric may even call `sys.exit`
             self._parts.incidents.report("feedback", error)
 
     async def _evaluate_asked(self, feedback: Feedback, request: Request, sample: Sample) -> None:
@@ -223,8 +223,7 @@ class FeedbackDesk(Observer):
         if not asked:
             return
         with_reference, wanted, fed = asked
-        # Claimed before the first await, so that no other feedback requests the same metrics. A
-        # metric without its reference is not claimed, because a later feedback may bring one.
+        # Before the first await, so that other feedback does not request the same metrics.
         request.evaluated |= fed
         evaluation = await self._pipeline.processor.evaluate_asked(request, with_reference, wanted)
         if evaluation is None:
@@ -251,7 +250,7 @@ class FeedbackDesk(Observer):
             return None
         try:
             sample = self._parts.referenced(request.judged_sample())
-        except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
+        except Exception as error:  # noqa: BLE001 - it reads the application's objects
             self._parts.incidents.report("feedback", error)
             self._memory.strip(request)
             return None

@@ -1,4 +1,4 @@
-"""Submits finished requests outside the application's thread."""
+"""The queue of finished requests, whose sampling rules run later."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from rag_eval_hooks.sample import Sample, Status
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-_MOST_WAITING: Final = 1000  # if more requests wait, application threads also submit requests
-_MOST_STUCK: Final = 10_000  # waiting requests while a rule of the application hangs
-_PATIENCE_S: Final = 0.5  # seconds after which a rule that runs in another thread counts as hanging
+_MOST_WAITING: Final = 1000  # with more waiting requests, application threads also submit
+_MOST_STUCK: Final = 10_000  # maximum number of waiting requests while a rule hangs
+_PATIENCE_S: Final = 0.5  # seconds until a rule in another thread counts as hanging
 _POLL_S: Final = 0.001
 
 
 class Intake:
     """Starts the span of each finished request, and submits the request later. Thread-safe.
 
-    Rules are too slow for the application's thread, so callers of `drain` submit the requests.
-    There is no lock, because a rule of the application may hang or call `stats`.
+    User-defined rules may be slow, so the background thread submits requests in `drain`. There is
+    no lock, because a rule may hang or call `stats`.
     """
 
     def __init__(self, pipeline: Pipeline, spans: SpanWriter) -> None:
@@ -45,7 +45,7 @@ class Intake:
 
     def _forget(self) -> None:
         self._waiting: deque[tuple[Callable[[], Request], Interaction | None]] = deque()
-        # Running submissions, by thread and start.
+        # Threads and start times of running submissions.
         self._submitting: dict[object, tuple[int, float]] = {}
 
     def forked(self) -> None:
@@ -53,7 +53,6 @@ class Intake:
         self._spans.forked()
 
     def add(self, interaction: Interaction) -> None:
-        """Start the span of a finished request, and queue it for submission."""
         if not interaction.is_readable:
             self._pipeline.refuse("capture_failed")
             return
@@ -62,11 +61,11 @@ class Intake:
             span = self._span(interaction, session)
             make = partial(self._request, interaction, session, span)
             self._waiting.append((make, interaction))
-        except BaseException as error:  # noqa: BLE001 - the host's edge: its objects and processors
+        except BaseException as error:  # noqa: BLE001 - it runs the application's code
             self._pipeline.refuse("capture_failed")
             self._incidents.report("capture", error)
             return
-        # Another instrumentor's span waits for the decision.
+        # A span of another instrumentor waits for the sampling decision.
         self._added(at_once=span.is_foreign)
 
     def add_left_out(self, left: LeftOut) -> None:
@@ -78,20 +77,20 @@ class Intake:
             if not self._pipeline.watch() or at_once:
                 self.tick()
             elif len(self._waiting) > _MOST_STUCK and self._submitting:
-                # A submitting thread hangs in a rule.
+                # A rule hangs in another thread.
                 self._submit_next(refusal="queue_full")
             elif len(self._waiting) > _MOST_WAITING and not self._submitting:
                 self._submit_next()
                 self._submit_next()
-        except Exception as error:  # noqa: BLE001 - the host's edge: span processors are the user's
+        except Exception as error:  # noqa: BLE001 - it runs the application's span processors
             self._incidents.report("capture", error)
 
     def submit(self, sample: Sample) -> bool:
-        """Submit a sample now. Write its span, unless the sample names its trace or span."""
+        """Submit a sample now. Write a span, unless the sample has a trace id or span id."""
         if sample.trace_id is not None or sample.span_id is not None:
             return self._pipeline.submit(Request.of(sample, lambda: self._assembler.own(sample)))
         interaction, session = interaction_of(sample), self._assembler.session()
-        # Samples submitted in one trace, such as a batch, are sampled separately.
+        # Sample each sample of a trace separately, such as the samples of a batch.
         interaction.sampling_key = id_of(sample.sample_id)
         span = self._span(interaction, session)
         named = replace(sample, trace_id=span.trace_id, span_id=span.span_id)
@@ -104,12 +103,12 @@ class Intake:
         request.span, request.sampling_key = span.held, interaction.sampling_key
         is_accepted = self._pipeline.submit(request)
         if request.ending is not None and request.ending.reason in ("shutdown", "no_thread"):
-            # No background thread will write the spans.
+            # No background thread runs, so write the spans now.
             self._spans.drain()
         return is_accepted
 
     def drain(self) -> None:
-        """Submit all requests. Wait for other threads' submissions, except hanging rules."""
+        """Submit all requests. Wait for submissions in other threads, except hanging rules."""
         while self._submit_next():
             pass
         me = threading.get_ident()
@@ -132,7 +131,7 @@ class Intake:
         if self.leaves_out is None or interaction.status is not Status.OK:
             return False
         if interaction.sampling_key is None:
-            # The key is the same with and without our span.
+            # The sampling key must not depend on our span.
             interaction.sampling_key = id_of(interaction.root.id)
         return self.leaves_out(interaction.sampling_key, interaction.tags, interaction.metadata)
 
@@ -151,7 +150,7 @@ class Intake:
                 self._pipeline.submit(request)
             else:
                 self._pipeline.refuse(refusal, request)
-        except BaseException as error:  # noqa: BLE001 - the host's edge: its objects
+        except BaseException as error:  # noqa: BLE001 - it runs the application's code
             self._pipeline.refuse("capture_failed", request)
             self._incidents.report("capture", error)
         finally:
@@ -162,7 +161,7 @@ class Intake:
         trace_id, span_id = span.trace_id, span.span_id
 
         def build() -> Sample:
-            # Spans first, because sample and spans share placeholder numbers.
+            # Spans and sample share placeholder numbers, which spans assign first.
             span.complete()
             return self._assembler.sample(interaction, session, trace_id, span_id)
 

@@ -14,36 +14,36 @@ if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
 _POLL_S: Final = 0.25
-_STOP_TIMEOUT: Final = 2.0  # seconds to wait for cancelled work, sinks and judges
+_STOP_TIMEOUT: Final = 2.0  # seconds, for each component
 
 
 class ExitHook:
-    """Finishes waiting samples at exit, within a time limit.
+    """Flushes and shuts down a pipeline when the process exits.
 
-    The first hook flushes when the main thread ends: judges can still start threads, and other
-    threads may keep serving. The second hook shuts the pipeline down at interpreter exit. Children
-    of `multiprocessing` exit through `os._exit`, which runs no exit hooks, so they get a third.
+    The first hook flushes when the main thread ends, because judges can still start threads. The
+    second hook shuts the pipeline down when the interpreter exits. Children of `multiprocessing`
+    need a third hook, because `os._exit` skips the other hooks.
     """
 
     def __init__(self, pipeline: Pipeline, timeout: float) -> None:
-        # The hook at the end of the main thread cannot be unregistered.
+        # Python cannot unregister the first hook, which must not keep the pipeline alive.
         self._pipeline = weakref.ref(pipeline)
         self._left = timeout
         self._is_armed, self._is_finished = False, True
         self._finalizers: list[Any] = []
 
     def arm(self) -> None:
-        # At the first sample: exit hooks run in reverse order, and ours must run before the hook of
-        # the tracer provider, which the application registers earlier.
+        # Register at the first sample. Exit hooks run in reverse order, and our hook must
+        # run before the tracer provider's hook.
         if self._is_armed:
             return
         self._is_armed = True
-        # During interpreter exit no hook can be registered.
+        # Python rejects new hooks while the interpreter exits.
         with contextlib.suppress(RuntimeError):
             atexit.register(self._at_exit)
-            # Private but stable since Python 3.9. Without it, the atexit hook does everything.
+            # A private API, stable since Python 3.9. The second hook suffices without this API.
             getattr(threading, "_register_atexit", lambda _: None)(self._at_main_end)
-        # Loaded only in children of multiprocessing.
+        # Only children of multiprocessing need the third hook.
         util: Any = sys.modules.get("multiprocessing.util")
         process: Any = sys.modules.get("multiprocessing.process")
         if util and process and process.parent_process() is not None:
@@ -64,7 +64,7 @@ class ExitHook:
 
     def _at_child_end(self) -> None:
         self._at_main_end()
-        # Later samples of other threads are finished when the last thread ends.
+        # Other threads may have added samples meanwhile.
         if not self._is_finished:
             self._at_exit()
 
@@ -85,7 +85,7 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
     outbox, parts = pipeline.outbox, pipeline.parts
     written = pipeline.tick(left())
     pipeline.recorder.report_unmet()
-    # Write to the disk first: samples on disk survive a timeout.
+    # Write to disk first, because samples on disk survive a timeout.
     outbox.drain(left())
     finished = pipeline.books.wait(left()) and outbox.drain(left())
     if parts.references is not None:
@@ -97,8 +97,8 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
 def shutdown(pipeline: Pipeline, timeout: float) -> bool:
     """Finish pending requests within `timeout` seconds, and close. Idempotent.
 
-    Unfinished requests stay in the spool, or are dropped as `shutdown`. Returns whether all pending
-    requests finished.
+    Unfinished requests stay in the spool. Without a spool, unfinished requests are dropped as
+    `shutdown`. Return True if all pending requests finished.
     """
     pipeline.ready()
     deadline = time.monotonic() + timeout
@@ -122,7 +122,7 @@ def shutdown(pipeline: Pipeline, timeout: float) -> bool:
 
 
 def close_abandoned(pipeline: Pipeline) -> None:
-    """Finish and close a pipeline to which nothing refers, on a separate thread."""
+    """Close a pipeline without references to it, on a separate thread."""
 
     def finish() -> None:
         while len(pipeline.recorder):
@@ -131,6 +131,6 @@ def close_abandoned(pipeline: Pipeline) -> None:
         shutdown(pipeline, 0.0)
 
     if pipeline.is_ready and not pipeline.is_closed:
-        # Process exit still waits for the flush.
+        # Without a new thread, the exit hook flushes the pipeline.
         with contextlib.suppress(RuntimeError):
             threading.Thread(target=finish, name="rag-eval-hooks-close", daemon=True).start()

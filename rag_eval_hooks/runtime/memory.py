@@ -1,4 +1,4 @@
-"""Remembers a limited number of requests, so that feedback can find them."""
+"""A bounded cache of requests, for feedback."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from rag_eval_hooks.sample import Sample
 class Memory:
     """Remembers requests within `limits.FEEDBACK_*`, and evicts the oldest first. Thread-safe.
 
-    If the texts exceed the limit, the oldest requests lose their samples and keep their ids.
-    `find` returns the latest request with an id.
+    If the texts exceed the size limit, the oldest requests lose their texts but keep their ids.
     """
 
     def __init__(self) -> None:
         self._size, self._seconds = limits.FEEDBACK_SAMPLES, limits.FEEDBACK_SECONDS
         self._most_chars = limits.FEEDBACK_CHARS
         self._lock = threading.Lock()
-        # Deadlines, ascending.
+        # Requests and their deadlines, oldest first.
         self._requests: OrderedDict[Request, float] = OrderedDict()
-        # Sizes of the requests that keep their text, in the same order.
+        # Requests with texts, and the texts' characters, oldest first.
         self._texts: OrderedDict[Request, int] = OrderedDict()
         self._by_id: dict[str, Request] = {}
         self.chars = 0
@@ -70,7 +69,7 @@ class Memory:
             self._texts[request] = size
             self.chars += size
         elif request.ending is not None and not request.ending.is_left:
-            # The evaluation needs the text until it finishes, and the spool maybe later.
+            # An unfinished evaluation and the spool still need the text.
             request.release()
 
     def _trim(self) -> None:

@@ -1,4 +1,4 @@
-"""The pipeline of requests: sample, queue, evaluate, report the outcome."""
+"""The pipeline of a request, from sampling to outcome."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _TICK_S: Final = 0.25
 
 
 class Pipeline:
-    """Implementation of `RagEval`. Thread-safe.
+    """The implementation of `RagEval`. Thread-safe.
 
-    Threads start on first use. A forked child also creates locks and queues on first use, because
-    gevent may replace their classes between the fork and the first request.
+    A forked child creates threads, locks and queues on first use, because gevent may replace their
+    classes after the fork.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -68,7 +68,7 @@ class Pipeline:
         self._building = threading.Lock()
         parts.telemetry.watch(lambda meter: observe(meter, self))
         at_fork(before=self._before_fork, in_child=self._after_fork)
-        # Create the sinks now, because a sink may reveal a wrong setting.
+        # Create the sinks now, so that a wrong setting raises here.
         self.ready()
         if self.outbox.has_leftovers:
             self.outbox.start(later=True)
@@ -111,7 +111,7 @@ class Pipeline:
         self.outbox.consume(EVALUATE, self._capacity, self.processor.recover)
         self._requests = Handler(self.processor.process, self.processor.end)
         self._desk = FeedbackDesk(self)
-        # The books come last, because `flush` returns once they settled everything.
+        # `flush` waits for the books, so the other observers come first.
         self.observers.all = (parts.telemetry, self._desk, self.processor, self.books)
         if self.is_closed:
             self.close()
@@ -119,7 +119,7 @@ class Pipeline:
             self.outbox.close(0)
 
     def _before_fork(self) -> None:
-        """End held spans, because parent and child would both export them."""
+        """End held spans, because parent and child would both export the spans."""
         if self.is_ready:
             self.holder.release_all(EvalStatus.FORK)
 
@@ -136,17 +136,17 @@ class Pipeline:
     def submit_sample(self, make: Callable[[], Sample]) -> bool:
         try:
             return self._intake.submit(make())
-        except BaseException as error:  # noqa: BLE001 - the host's edge: it may pass anything
+        except BaseException as error:  # noqa: BLE001 - the application may pass any object
             self.refuse("capture_failed")
             self.parts.incidents.report("submit", error)
             return False
 
     def submit(self, request: Request) -> bool:
-        """Sample a request and queue it. Return whether it will be evaluated. Never waits."""
+        """Sample a request and queue it. Return True if it will be evaluated. Never blocks."""
         try:
             self.ready()
             ending = self._decide(request) or self._queue(request)
-        except BaseException as error:  # noqa: BLE001 - the host's edge: a signal handler may raise
+        except BaseException as error:  # noqa: BLE001 - a signal handler may raise
             self.observers.settle(request, Ending.dropped("cancelled"))
             self.parts.incidents.report("submit", error)
             return False
@@ -167,7 +167,9 @@ class Pipeline:
     def _queue(self, request: Request) -> Ending | None:
         if refusal := self._refusal():
             if self.is_closed:
-                advice = "it is not evaluated; call shutdown() once, at the end of the process"
+                advice = (
+                    "The request is not evaluated. Call shutdown() once, at the end of the process"
+                )
                 self.parts.incidents.mistake("request after shutdown", advice)
             return Ending.dropped(refusal)
         size, reason = request.size, self.worker.reserve(request.size)
@@ -255,8 +257,8 @@ class Pipeline:
         if found := self.books.explain(key):
             return found
         if not self.recorder.ended.explains(key):
-            advice = "pass a trace id or sample id of this process"
-            self.parts.incidents.mistake("explain: an unknown id", advice)
+            advice = "Pass a trace id or sample id of this process"
+            self.parts.incidents.mistake("explain: the id is unknown", advice)
             return ()
         return (Explanation(key=key, outcome="not offered", reason="without_retrieval"),)
 
@@ -269,12 +271,11 @@ class Pipeline:
         return None if self._is_stopped else _TICK_S
 
     def tick(self, timeout: float | None) -> bool:
-        """Wait for the clock's next call of all periodic work. Return False on timeout."""
         if self._clock.is_running and not self._clock.is_current:
             return self._clock.ask(timeout)
         try:
             self._tick()
-        except Exception as error:  # noqa: BLE001 - the host's edge: no caller would see it
+        except Exception as error:  # noqa: BLE001 - no caller would see the error
             self.parts.incidents.report("clock", error)
         return True
 
@@ -283,7 +284,7 @@ class Pipeline:
         self._clock.wake()
 
     def close(self) -> None:
-        """Reject new requests, also in children that are forked later."""
+        """Reject new requests, also in children that the process forks later."""
         self.is_closed = True
         self._exit.disarm()
         self.worker.close()

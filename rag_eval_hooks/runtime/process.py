@@ -1,4 +1,4 @@
-"""Process accepted requests: store, build, decide, evaluate, deliver, settle."""
+"""The steps of an accepted request: store, evaluate, deliver and report the outcome."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rag_eval_hooks.suppress import suppressed
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-_MOST_TRIES: Final = 10  # processes that may crash on a sample before one gives it up
+_MOST_TRIES: Final = 10  # maximum number of processes that may crash on a sample
 
 
 class Observers:
@@ -50,7 +50,7 @@ class Observers:
         try:
             self.tell("settled", request, ending)
         except BaseException:
-            # The application's signal handler raised; observers accept a second call.
+            # A signal handler raised. Observers accept a second call.
             self.tell("settled", request, ending)
             raise
 
@@ -68,8 +68,6 @@ class Observers:
 
 
 class Processor(Observer):
-    """Stores accepted requests in the outbox, and evaluates and settles each of them."""
-
     def __init__(self, pipeline: Pipeline) -> None:
         self.recovered = 0
         self._pipeline, self._parts = pipeline, pipeline.parts
@@ -77,7 +75,7 @@ class Processor(Observer):
         self._limit = RateLimit(pipeline.parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
-        """Return how the request ends if the decision or the rate limit rejects it."""
+        """Apply the decision and the rate limit. Return how the request ends, or None to go on."""
         request.decision = decision
         self._pipeline.books.note("decisions", decision.reason)
         if not decision.sampled:
@@ -114,14 +112,14 @@ class Processor(Observer):
 
     async def process(self, request: Request) -> None:
         if request.ending is not None:
-            # The application's signal handler interrupted the submission.
+            # A signal handler interrupted the submission.
             return
         try:
             with suppressed(self._parts.incidents):
                 ending = await self._ending_of(request)
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
+        except BaseException as error:  # noqa: BLE001 - a metric may even call `sys.exit`
             self._parts.incidents.report("evaluation", error)
             ending = Ending(Column.FAILED, Cause.METRIC_FAILED.value)
         self._observers.settle(request, ending)
@@ -141,7 +139,7 @@ class Processor(Observer):
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
-        """Evaluate metrics for feedback, as a new request. None if the request is rejected."""
+        """Evaluate metrics for feedback, as a new request. Return None above the rate limit."""
         request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
         request.is_final = request.by_feedback = True
         if (refused := self.admit(request, decision)) is not None:
@@ -156,10 +154,7 @@ class Processor(Observer):
         return None if request.ending is None else request.ending.evaluation
 
     def recover(self, job: Job) -> bool:
-        """Queue a sample that another process left. Return False if the queue has no slot.
-
-        Called in the outbox's thread.
-        """
+        """Queue a dead process's sample, on the outbox's thread. Return False above capacity."""
         redactor, refusal = self._parts.redactor, "gave_up" if job.tries >= _MOST_TRIES else ""
         request = Request(key="", build=None)
         try:
@@ -167,10 +162,10 @@ class Processor(Observer):
             stored, decision = sample_of(data)
             is_outdated = lacks(redactor, data)
             request = Request.of(stored, lambda: redactor.again(stored) if is_outdated else stored)
-            # A newer metric has the probability of its sample.
+            # The decision lacks metrics of a newer version, so use the sample's probability.
             ids, others = self._parts.scorer.metric_ids, highest(decision.shares)
             request.decision = decision.limited_to(ids, others)
-        except Exception as error:  # noqa: BLE001 - the file's edge: anything may have written it
+        except Exception as error:  # noqa: BLE001 - another program may have changed the file
             self._parts.incidents.report("spool", error)
             refusal = "unreadable"
         request.entry, request.accepted_at = job, job.accepted
@@ -183,11 +178,11 @@ class Processor(Observer):
 
     async def _ending_of(self, request: Request) -> Ending:
         if request.is_recovered and self._pipeline.remote is None:
-            # Redaction or evaluation may crash this process, so the try is counted first.
+            # Count the attempt first, because the evaluation may crash this process.
             await self._within_patience(self._outbox.begin(request.entry))
         try:
             sample = self._parts.referenced(request.judged_sample())
-        except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
+        except Exception as error:  # noqa: BLE001 - it reads the application's objects
             origin = "redaction" if isinstance(error, RedactionError) else "capture"
             self._parts.incidents.report(origin, error)
             return Ending.dropped(f"{origin}_failed")
@@ -205,10 +200,10 @@ class Processor(Observer):
         request.entry = entry
         entry.then = self._pipeline.delivery.jobs(evaluation, request.accepted_at)
         if self._outbox.is_durable:
-            # Store the results before the sinks get them.
+            # Store the results before sinks receive them.
             count = "" if request.by_feedback else ending.entry
             if not await self._within_patience(self._outbox.done(entry, count, entry.then)):
-                # Another process claimed the sample, and publishes the results.
+                # Another process claimed the sample and will deliver the results.
                 return Ending.dropped("spooled")
         self._observers.tell("evaluated", request, evaluation)
         return ending
@@ -235,7 +230,7 @@ class Processor(Observer):
             start=time.time_ns(),
             end=0,
         )
-        # Feedback requests metrics that were not sampled.
+        # Workers do not evaluate metrics that feedback requests.
         if self._pipeline.remote is None or request.by_feedback:
             return self._parts.telemetry.judged(await self._filled(blank, decision))
         request.is_shipped = True
@@ -243,7 +238,7 @@ class Processor(Observer):
             blank, decision, request.accepted_at
         )
         if isinstance(result, Evaluation):
-            # The worker published the result, but the held span and the sinks here still need it.
+            # The held span and the sinks of this process need the result, too.
             return self._parts.telemetry.judged(result)
         if result.reason == BROKER_DOWN and request.entry is not None:
             request.entry.is_left = True
@@ -255,15 +250,15 @@ class Processor(Observer):
         began, log = time.monotonic_ns(), CallLog()
         with self._parts.call_context(log):
             scored = await _score(self._parts, blank.sample, decision.chosen)
-        # The wall clock may be adjusted meanwhile; the duration must stay correct.
+        # The system may adjust the wall clock meanwhile.
         end = blank.start + time.monotonic_ns() - began
         return replace(blank, outcomes=OutcomeTable(by_rates(scored, decision)), end=end, log=log)
 
 
 async def evaluate_inline(parts: Parts, sample: Sample, chosen: Container[str] | None) -> Outcomes:
-    """Evaluate the chosen metrics, or all, under the same conditions as in the background."""
+    """Evaluate the chosen metrics, or all if `chosen` is None."""
     with suppressed(parts.incidents), parts.call_context():
-        # A metric requested by name reports its missing input.
+        # Metrics requested by name must report missing inputs.
         named = chosen is not None
         outcomes = await _score(parts, parts.referenced(sample), chosen, whole=named)
     kept = {name: one for name, one in outcomes.items() if chosen is None or name in chosen}

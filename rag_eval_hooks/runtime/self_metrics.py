@@ -1,4 +1,4 @@
-"""OpenTelemetry metrics about the pipeline itself, read at collection."""
+"""OpenTelemetry metrics about the pipeline itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rag_eval_hooks.decision import RATE_LIMIT, RATIO, SAMPLED_OUT
 from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 
 _Readings: TypeAlias = Iterable[tuple[int | None, Mapping[str, str]]]
-# Typed without the pipeline, whose attributes mypy does not know yet.
+# Any instead of Pipeline, because mypy does not infer its attributes here.
 _Read: TypeAlias = Callable[[Any], _Readings]
 _INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
     files(__package__).joinpath("instruments.toml").read_text("utf-8")
@@ -25,7 +25,7 @@ _INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
 
 
 def observe(meter: Meter, pipeline: Any) -> None:
-    """Create the instruments. They report nothing once the pipeline is garbage-collected."""
+    """Create the instruments. They stop reporting after garbage collection of the pipeline."""
     reference, limit = weakref.ref(pipeline), ValueLimit()
 
     def observations(read: _Read, _: CallbackOptions) -> Sequence[Observation]:
@@ -34,7 +34,7 @@ def observe(meter: Meter, pipeline: Any) -> None:
         try:
             alive.ready()
             readings = [(value, limit.apply(given)) for value, given in read(alive)]
-        except Exception as error:  # noqa: BLE001 - the sink's edge: the user's reader
+        except Exception as error:  # noqa: BLE001 - an exception would break the user's reader
             alive.parts.incidents.report("telemetry metrics", error)
             return ()
         return [Observation(value, given) for value, given in readings if value is not None]
@@ -75,7 +75,7 @@ def _samples(pipeline: Any) -> _Readings:
 
 def _decisions(pipeline: Any) -> _Readings:
     for entry, count in pipeline.snapshot().decisions.items():
-        # The statistics combine a decision and its reason in one text.
+        # The statistics join decision and reason with a colon.
         kind, _, rule = entry.partition(":")
         decision, reason = "sampled", entry
         if entry == RATE_LIMIT:

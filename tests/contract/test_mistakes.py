@@ -78,15 +78,15 @@ MISTAKES: dict[str, str] = {
     "ran(lambda _: record_contexts(retriever), evals)": "retriever.invoke(question), called",
     "record_contexts([SECRET])": "record_contexts() recorded nothing outside of a run",
     "with evals.interaction(SECRET) as it: [it.answer(SECRET) for _ in range(4)]": "the last call",
-    "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": "the key is omitted",
+    "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": "The key is omitted",
     "[retriever.invoke('', config(evals)) for _ in range(1 + evals.flush())]": "but no model did",
     "evals.submit(question=SECRET, status=SECRET)": "status must be one of ok, error",
     "evals.submit(question=SECRET, metadata=SECRET)": "metadata must be a mapping, not str",
     "evals.shutdown(); evals.submit(sample(answer=SECRET))": "request after shutdown",
-    "it = evals.interaction(SECRET); it.answer(SECRET)": "(write: with evals.interaction(",
+    "it = evals.interaction(SECRET); it.answer(SECRET)": "Write: `with evals.interaction(",
     "with evals.interaction(SECRET) as it: it.contexts([])\nit.answer(SECRET)": "after its with",
-    "with evals.interaction(SECRET) as it: it.contexts([SECRET])": "call it.answer(text), or",
-    "with evals.interaction(SECRET) as it: it.answer(SECRET)": "call it.contexts(documents), or",
+    "with evals.interaction(SECRET) as it: it.contexts([SECRET])": "Call it.answer(text), or",
+    "with evals.interaction(SECRET) as it: it.answer(SECRET)": "Call it.contexts(documents), or",
     "with evals.interaction(SECRET, contxts=SECRET): pass": "did you mean 'contexts'?",
     "with evals.interaction(SECRET, session_id=SECRET): pass": "pass metadata={'session_id': ...}",
     "with evals.interaction(SECRET) as it: it.contexts()": "or [] if retrieval found none",
@@ -97,13 +97,13 @@ MISTAKES: dict[str, str] = {
     "with evals.interaction(SECRET) as it: it.anwser = SECRET": "did you mean 'answer'?",
     "evals.feedback(SECRET)": "Feedback needs a score, a label or a reference",
     "evals.feedback(SECRET, score=SECRET)": "score must be a number, not str",
-    "evals.feedback(SECRET, score=1)": "feedback for an unknown id (pass a trace id or sample id",
+    "evals.feedback(SECRET, score=1)": "feedback for an unknown id. Pass a trace id or sample id",
     "evals.feedback(True, score=1)": "or a sample's sample_id, not bool",
     "evals.shutdown(); evals.feedback(SECRET, score=1)": "feedback after shutdown",
-    "evals.explain(SECRET)": "explain: an unknown id (pass a trace id or sample id",
+    "evals.explain(SECRET)": "explain: the id is unknown. Pass a trace id or sample id",
     "llama_index.enable(evals); ask.invoke(SECRET); llama_index.disable()": "For LangChain, write",
     "with evals.interaction(SECRET, contexts=[SECRET]): pass": "as it: it.contexts(...)",
-    "asyncio.run(evaluate(evals))": "evaluate() blocks the running event loop (write: await",
+    "asyncio.run(evaluate(evals))": "evaluate() blocks the running event loop. Write: await",
 }
 
 
@@ -176,7 +176,7 @@ ERRORS: dict[str, str] = {
     "RagEval(half, sinks=[AlertSink('http://x', 'own.hafl<0.5')])": "did you mean 'own.half'",
     "RagEval(half, sinks=[AlertSink('http://x', 'own.half<3')])": "3.0, but must be a number from",
     "setup_tracing('my-app')": "endpoint is 'my-app'.* to name the service, pass service_name=",
-    "RagEval(evals.config)": r"write RagEval\(config=",
+    "RagEval(evals.config)": r"Write RagEval\(config=",
     "setattr(evals.config, 'sample_rate', 1)": r"Write: RagEval\(sample_rate=...\)",
     "LangChainJudge(ChatPromptTemplate(['{a} {b}']) | ask)": "must be the chat model itself",
     "evals.flush('5')": "timeout must be a number of seconds, not str. It is '5'",
@@ -481,7 +481,7 @@ SINKS: dict[str, str] = {
     "evaluation.scores['hafl']": "no score of 'hafl'; did you mean 'own.half'?) raised at",
     "evaluation.scores[evaluation.sample.answer]": "sink store: NoOutcome raised at",
     "setattr(evaluation, evaluation.sample.answer, 1)": "sink store: FrozenInstanceError raised at",
-    "evals.flush()": "flush() inside a sink or metric waits for itself (remove it, at",
+    "evals.flush()": "flush() inside a sink or metric waits for itself. Remove it. Called at",
 }
 
 
@@ -561,7 +561,7 @@ def test_failure_of_a_first_judge_is_logged_once(caplog: pytest.LogCaptureFixtur
             outcomes = made.evaluate(question="When?", contexts=[text], answer=text)
             assert isinstance(outcomes["ragas.faithfulness"], Score)
     (line,) = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
-    words = "judge callable:refusing failed (judge_failed: callable:refusing: KeyError at"
+    words = "judge callable:refusing failed. judge_failed: callable:refusing: KeyError at"
     assert f"{words} {__file__}" in line
 
 
@@ -580,9 +580,9 @@ def test_question_with_two_references_is_warned_of_with_its_rows(
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [
-        ("retrieval", "(metrics such as retrieval.hit_rate have no value"),
-        (Criterion("is short", name="short"), "an LLM judge (metrics such as criterion.short"),
-        ("graphrag.semantic_similarity_percentage", "set embedder=... (metrics such as graphrag"),
+        ("retrieval", "Metrics such as retrieval.hit_rate have no value"),
+        (Criterion("is short", name="short"), "an LLM judge. Metrics such as criterion.short"),
+        ("graphrag.semantic_similarity_percentage", "set embedder=... Metrics such as graphrag"),
         (unsure, ""),
     ],
 )

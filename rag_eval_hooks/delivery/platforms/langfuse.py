@@ -1,4 +1,4 @@
-"""`LangfuseSink` sends scores to Langfuse through its public API."""
+"""A sink that sends scores to Langfuse through its public API."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rag_eval_hooks.result import Evaluation
 
 
 class LangfuseSink(PlatformSink):
-    """Writes each score with the ids of its trace and RAG span. One request has several samples.
+    """Sends scores to Langfuse, with the ids of the trace and the RAG span.
 
-    Ids derive from span, name and identifier, so a repeated score replaces the first. Langfuse
-    accepts scores before their spans.
+    A repeated score replaces the first score, because the score's id depends only on span, metric
+    and judge. Langfuse accepts a score before its span.
 
     Args:
         url: URL of Langfuse, such as `https://cloud.langfuse.com`.
         public_key: The project's public key.
-        secret_key: The project's secret key; never printed.
+        secret_key: The project's secret key. Logs never show the key.
         content: Whether comments may quote texts. None uses `capture_content`.
 
     Raises:
@@ -34,7 +34,9 @@ class LangfuseSink(PlatformSink):
         self, url: str, *, public_key: str, secret_key: str, content: bool | None = None
     ) -> None:
         if "@" in urlsplit(url).netloc:
-            raise ConfigError("url", url, "a URL without credentials; pass the keys as arguments")
+            raise ConfigError(
+                "url", url, "a URL without credentials. Pass `public_key` and `secret_key`"
+            )
         super().__init__(
             "langfuse",
             url,
@@ -44,13 +46,13 @@ class LangfuseSink(PlatformSink):
         )
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Send all scores in one request. Langfuse's reply names rejected scores."""
+        """Send all scores in one request. Return an error for each sample with a rejected score."""
         scores = [(n, one, name) for n, one in enumerate(payloads) for name in one.scores]
         body = [self._score(one, name) for _, one, name in scores]
         try:
             answer = self.call("POST", "api/public/scores", json=body)
         except SpanUnknown:
-            # Langfuse needs no span, so the address is wrong.
+            # Langfuse accepts scores without spans, so a 404 means a wrong URL.
             raise Rejected("HTTP 404") from None
         if not answer.get("rejected"):
             return {}

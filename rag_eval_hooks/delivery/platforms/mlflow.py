@@ -1,4 +1,4 @@
-"""`MlflowSink` sends scores to MLflow as assessments, through its REST API."""
+"""A sink that sends scores to MLflow as assessments, through its REST API."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rag_eval_hooks.threads import DaemonExecutor
 _TRACES: Final = "api/3.0/mlflow/traces"
 _SPAN: Final = "rag_eval.span_id"
 _LABEL: Final = "rag_eval.label"
-_REQUESTS: Final = 96  # maximum number of requests per batch: one per trace, and one per score
+_REQUESTS: Final = 96  # maximum number of samples per batch, and of threads
 _Key: TypeAlias = tuple[str, str, str | None]
 
 
 class MlflowSink(PlatformSink):
-    """Writes each score as feedback on the trace, with one request per score.
+    """Sends scores to MLflow as feedback on the trace, with one request per score.
 
-    MLflow assigns its own assessment ids, so the sink reads the trace first. The sink updates an
-    assessment with the same name, source and span, or else adds an assessment.
+    The sink reads each trace first, because MLflow assigns the assessment ids. If the trace has an
+    assessment with the same name, source and span, the sink updates the assessment.
 
     Args:
         url: URL of the tracking server, such as `http://localhost:5000`.
-        token: The server's token, if required; never printed.
+        token: The server's token, or None. Logs never show the token.
         content: Whether rationales may quote texts. None uses `capture_content`.
     """
 
@@ -42,7 +42,7 @@ class MlflowSink(PlatformSink):
         calls = [self._threads.submit(self._send, evaluation) for evaluation in payloads]
         errors = {number: call.exception() for number, call in enumerate(calls)}
         return {
-            # Any other exception is an unexpected response.
+            # Any other exception comes from an unexpected response.
             number: error if isinstance(error, SendError) else Rejected(type(error).__name__)
             for number, error in errors.items()
             if error is not None
@@ -68,7 +68,7 @@ class MlflowSink(PlatformSink):
     def _assessment(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
         sample, score = evaluation.sample, evaluation.scores[name]
         now = datetime.fromtimestamp(evaluation.end / 1e9, UTC).isoformat().replace("+00:00", "Z")
-        # MLflow's metadata values are text.
+        # MLflow accepts only text as metadata values.
         metadata = {
             key: value if isinstance(value, str) else json.dumps(value)
             for key, value in self.metadata(evaluation, name).items()

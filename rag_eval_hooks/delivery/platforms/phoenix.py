@@ -1,4 +1,4 @@
-"""`PhoenixSink` sends scores to Arize Phoenix as annotations, through its REST API."""
+"""A sink that sends scores to Arize Phoenix as annotations, through its REST API."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rag_eval_hooks.result import Evaluation
 
 
 class PhoenixSink(PlatformSink):
-    """Writes each score as an annotation of the RAG span. One request has several samples.
+    """Sends scores to Phoenix as annotations of the RAG span. One request contains several samples.
 
-    Phoenix has one annotation per span, name and identifier, so a repeated score replaces the
-    first. If Phoenix lacks the span, the sink retries. After the last attempt, Phoenix keeps the
-    annotation for ten minutes until the span arrives.
+    A repeated score replaces the first score, because Phoenix keeps one annotation per span, name
+    and identifier. If Phoenix does not have the span, the sink retries. After the last attempt,
+    Phoenix keeps the annotation for ten minutes and waits for the span.
 
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.
-        api_key: The server's key, if required; never printed.
+        api_key: The server's key, or None. Logs never show the key.
         content: Whether explanations may quote texts. None uses `capture_content`.
     """
 
@@ -29,7 +29,10 @@ class PhoenixSink(PlatformSink):
         super().__init__("phoenix", url, content, key=api_key)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Post the annotations. If Phoenix lacks one span, it rejects all and names the span."""
+        """Post the annotations. Return an error for each sample whose span is missing.
+
+        If one span is missing, Phoenix rejects the whole request.
+        """
         try:
             self._post(payloads, sync=True)
         except SpanUnknown as error:
@@ -48,7 +51,7 @@ class PhoenixSink(PlatformSink):
 
     def _post(self, batch: Sequence[Evaluation], *, sync: bool) -> None:
         annotations = [self._annotation(one, name) for one in batch for name in one.scores]
-        # Only with `sync` does the response say whether the spans exist.
+        # The response names missing spans only with `sync`.
         params = {"sync": "true" if sync else "false"}
         self.call("POST", "v1/span_annotations", params=params, json={"data": annotations})
 

@@ -1,4 +1,4 @@
-"""Base class of platform sinks: HTTP client, and conversion of scores."""
+"""The base class of platform sinks."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ class PlatformSink(Destination):
     """Sends scores to a platform's JSON API, in the background. A subclass implements `send`.
 
     With a spool, scores stay on disk until the platform accepts them. The spool stores a hash of
-    the URL, and scores are sent only to this URL. Credentials in the URL become a header.
+    the URL, and a sink with another URL does not send these scores. A user and password in the URL
+    become a header.
 
     Args:
         name: Name of the platform in counts and logs.
         url: Base URL.
         content: Whether explanations may quote the application's texts. None uses the setting
-            `capture_content`.
+        `capture_content`.
         key: Bearer key, or None.
         auth: User and password, or None.
         headers: Headers of every request.
@@ -53,7 +54,7 @@ class PlatformSink(Destination):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         try:
-            # At start-up, not at the first score.
+            # Fail at start-up, not at the first score.
             import_module("httpx")
         except ImportError as error:
             raise missing_extra(f"The {name} sink", "platforms") from error
@@ -67,18 +68,22 @@ class PlatformSink(Destination):
         self._process = self._no_span = 0
 
     def claim(self, user: Callable[[], Any], *, content: bool) -> None:
-        """Reserve the sink until its dispatcher is closed or garbage-collected."""
+        """Raise `ConfigError` if another open `RagEval` uses the sink."""
         current = self._user() if self._process == os.getpid() else None
         if current is not None and not current.is_closed and current is not user():
-            raise ConfigError("sinks", self.name, "a separate sink for each RagEval")
+            raise ConfigError(
+                "sinks",
+                self.name,
+                "a sink that no other open RagEval uses. Create one sink per RagEval",
+            )
         self._user, self._process = user, os.getpid()
         self._content = content if self._wants_content is None else self._wants_content
         self._no_span = 0
 
     def books(self) -> Mapping[str, int]:
-        """Return counts of samples. `no_span` counts samples without a recorded span.
+        """Return the sink's sample counts. `no_span` counts samples without a recorded span.
 
-        With a spool, `spooled` is the number of samples on disk that any process may send.
+        With a spool, `spooled` is the number of samples that wait on disk for any process.
         """
         counts = {"sent": 0, "lost": 0, **self.counts}
         taken = counts.pop("taken", 0)
@@ -103,17 +108,17 @@ class PlatformSink(Destination):
             timeout=timeout,
             headers={"accept-encoding": own_requests.ENCODINGS, **self._headers},
             event_hooks={"response": [_limit_reply]},
-            # A new connection takes longer than most requests.
+            # Opening a connection takes longer than most requests.
             limits=httpx.Limits(max_keepalive_connections=_CONNECTIONS),
         )
 
     def call(self, method: str, path: str, **request: Any) -> Any:
-        """Return the response's JSON, or None without a body. Thread-safe.
+        """Send a request and return the response's JSON, or None without a body. Thread-safe.
 
         Raises:
             RetryLater: The server is unreachable, busy (408, 425, 429), or failed (5xx).
             SpanUnknown: The status is 404.
-            Rejected: Any other error status.
+            Rejected: The server returned another error status.
         """
         import httpx
 
@@ -150,7 +155,6 @@ class PlatformSink(Destination):
 
 
 def identifier(score: Score) -> str:
-    """Return the name of a score's judge. Span, metric and judge identify a repeated score."""
     return score.annotator or semconv.TRACER_NAME
 
 
