@@ -50,4 +50,4 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(f"{__name__}.{module}"), name)
     except ModuleNotFoundError as error:
-        raise ImportError(f'{name} needs {needs}: pip install "{needs}"') from error
+        raise ImportError(f'{name} needs {needs}. Run: pip install "{needs}"') from error

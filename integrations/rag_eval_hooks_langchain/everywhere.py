@@ -62,7 +62,7 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
     """
     handler, before = RagEvalCallbackHandler(evals, **options), AMBIENT.everywhere
     if isinstance(before, RagEvalCallbackHandler) and before.evals is not evals:
-        advice = "only one RagEval per process can be enabled"
+        advice = "pass the same RagEval to every call"
         evals.incidents.mistake("enable() replaces another RagEval", advice)
         before.evals.recorder.enabled.clear()
     disable()
@@ -124,8 +124,9 @@ def record_contexts(documents: Any) -> bool:
     for scope in scopes:
         scope.contexts(documents)
     if run_id is None and not scopes:
-        told = f"record_contexts() recorded nothing outside of a run, at {place_of_caller()}. "
-        warn_once(f"{told}Call it in a step of a chain, or inside evals.interaction(question).")
+        problem = f"record_contexts() recorded nothing at {place_of_caller()}, outside of a run."
+        advice = "Call record_contexts() in a step of a chain, or in evals.interaction(question)."
+        warn_once(f"{problem} {advice}")
     return bool(scopes)
 
 

@@ -88,8 +88,8 @@ class NotIgnored:
     def __get__(self, handler: object, owner: type) -> bool:
         is_asked = "langchain" in str(sys._getframe(1).f_globals.get("__name__"))
         if handler is None and is_asked and (place := place_of_caller()):
-            told = f"{owner.__name__} was passed as a class and captures nothing, at {place}. "
-            warn_once(f"{told}Write: callbacks=[{owner.__name__}(evals)]")
+            problem = f"The class {owner.__name__}, passed at {place}, captures nothing."
+            warn_once(f"{problem} Pass an object: callbacks=[{owner.__name__}(evals)]")
         return handler is None
 
 

@@ -63,7 +63,7 @@ def enable(
     checked(evals)
     for registration in _registrations():
         if registration.evals is not evals:
-            advice = "only one RagEval per process can be enabled"
+            advice = "pass the same RagEval to every call"
             evals.incidents.mistake("enable() replaces another RagEval", advice)
             registration.evals.recorder.enabled.clear()
         elif registration.options == (choices, watch_streams):

@@ -76,7 +76,7 @@ MISTAKES: dict[str, str] = {
     "evals.submit({'question': SECRET, 'contexts': [], 'anwser': SECRET})": "metadata 'anwser'",
     "evals.submit(question=SECRET, contexts=retriever)": "retriever.invoke(question), called",
     "ran(lambda _: record_contexts(retriever), evals)": "retriever.invoke(question), called",
-    "record_contexts([SECRET])": "record_contexts() recorded nothing outside of a run",
+    "record_contexts([SECRET])": "record_contexts() recorded nothing at",
     "with evals.interaction(SECRET) as it: [it.answer(SECRET) for _ in range(4)]": "the last call",
     "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": "The key is omitted",
     "[retriever.invoke('', config(evals)) for _ in range(1 + evals.flush())]": "but no model did",
@@ -309,8 +309,8 @@ def test_handler_class_as_a_callback_is_warned_of_once(caplog: pytest.LogCapture
     for _ in range(2):
         RunnableLambda(str).invoke("q", told)
     (line,) = [one.getMessage() for one in caplog.records]
-    assert f"passed as a class and captures nothing, at {__file__}:" in line
-    assert line.endswith("Write: callbacks=[Handler(evals)]")
+    assert f"The class Handler, passed at {__file__}:" in line
+    assert line.endswith("Pass an object: callbacks=[Handler(evals)]")
 
 
 @pytest.mark.parametrize("is_reached", [False, True])
