@@ -57,10 +57,9 @@ def _as_list(redact: RedactSpec) -> list[Any]:
 
 
 def _expanded(name: str) -> tuple[str, ...]:
-    known = {"none": (), "all": _ALL, **{each: (each,) for each in _FINDERS}}
-    if name not in known:
+    if name not in ("none", "all", *_FINDERS):
         raise ConfigError("redact", name, REDACTIONS)
-    return known[name]
+    return {"none": (), "all": _ALL}.get(name, (name,))
 
 
 def _finder(name: str, config: RagEvalConfig) -> Finder:

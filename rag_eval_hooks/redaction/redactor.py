@@ -42,23 +42,22 @@ def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
 
     Overlapping matches become one match of the earlier rule's kind.
     """
-    ranked = [(match, rank) for rank, matches in enumerate(by_rule) for match in matches]
-    ranked.sort(key=lambda each: (each[0].start, each[1]))
-    merged: list[tuple[Match, int]] = []
-    for match, rank in ranked:
-        if merged and match.start < merged[-1][0].end:
-            merged[-1] = _union(merged[-1], (match, rank))
-        elif match.start < match.end:
-            merged.append((match, rank))
-    return [replace(m, value=m.value or text[m.start : m.end]) for m, _ in merged]
+    ranked = [(rank, match) for rank, matches in enumerate(by_rule) for match in matches]
+    merged: list[tuple[int, Match]] = []
+    for rank, match in sorted(ranked, key=lambda each: (each[1].start, each[0])):
+        if merged and match.start < merged[-1][1].end:
+            other = merged.pop()
+            rank, match = _union(*sorted((other, (rank, match)), key=lambda each: each[0]))
+        if match.start < match.end:
+            merged.append((rank, match))
+    return [replace(m, value=m.value or text[m.start : m.end]) for _, m in merged]
 
 
-def _union(first: tuple[Match, int], second: tuple[Match, int]) -> tuple[Match, int]:
-    (winner, rank), (other, _) = sorted((first, second), key=lambda each: each[1])
+def _union(first: tuple[int, Match], second: tuple[int, Match]) -> tuple[int, Match]:
+    (rank, winner), (_, other) = first, second
     start, end = min(winner.start, other.start), max(winner.end, other.end)
-    if (start, end) == (winner.start, winner.end):
-        return winner, rank
-    return Match(start, end, winner.kind), rank
+    value = winner.value if (start, end) == (winner.start, winner.end) else ""
+    return rank, Match(start, end, winner.kind, value)
 
 
 MARGIN: Final = 400
@@ -116,13 +115,10 @@ class Session:
             redacted = self._by_rules(text)
             for function in self._functions:
                 before, redacted = redacted, function(field, redacted)
+                advice = f"Its arguments are (field, text); return the text.{place_of(function)}"
                 if redacted == field != before:
-                    told = "A redaction function returned the field's name, not the text"
-                    raise InputError(
-                        f"{told}; its arguments are (field, text).{place_of(function)}"
-                    )
+                    raise InputError(f"A redaction function returned the field's name. {advice}")
                 if not isinstance(redacted, str):
-                    advice = f"Return the text.{place_of(function)}"
                     raise wrong_type("the result of a redaction function", "str", redacted, advice)
         except Exception as error:  # noqa: BLE001 - user code: nothing leaves unredacted
             # A key of metadata may be content.
@@ -147,10 +143,8 @@ class Session:
         """Redact texts and keys in any value. A number becomes text only if redacted."""
         if value is None or isinstance(value, bool):
             return value
-        if isinstance(value, CutText):
-            return self.cut_text(field, value)
         if isinstance(value, str):
-            return self.text(field, value)
+            return (self.cut_text if isinstance(value, CutText) else self.text)(field, value)
         if isinstance(value, Mapping | list | tuple | set | frozenset):
             return self._nested(field, value, depth)
         # Numbers can be card numbers. Other objects are written as text.
@@ -216,16 +210,9 @@ class Redactor:
         self.rules = tuple(rules)
         self._functions = tuple(functions)
         self._ids_key = ids_key
-        self._inactive = None if self.active else self._new_session()
-
-    @property
-    def active(self) -> bool:
-        return bool(self.rules or self._functions or self._ids_key)
+        self.active = bool(rules or functions or ids_key)
 
     def session(self) -> Session:
-        return self._inactive or self._new_session()
-
-    def _new_session(self) -> Session:
         return Session(self.rules, self._functions, self._ids_key)
 
     def holds(self, text: str) -> bool:
@@ -240,20 +227,18 @@ class Redactor:
         if not self.active:
             return sample
         by = session or self.session()
-        contexts = None
-        if sample.contexts is not None:
-            contexts = tuple(_context(by, n, c) for n, c in enumerate(sample.contexts))
-        texts = ("question", "answer", "reference", "question_id", "metadata")
-        redacted = {name: by.value(name, getattr(sample, name)) for name in texts}
+        contexts = [_context(by, f"contexts[{n}]", c) for n, c in enumerate(sample.contexts or ())]
+        fields = ("question", "answer", "reference", "question_id", "metadata")
+        listed = ("reference_ids", "tags", "truncated")
+        redacted = {name: by.value(name, getattr(sample, name)) for name in fields + listed}
+        # The ids of chunks are redacted the same way, so that both stay equal.
+        redacted |= {name: tuple(redacted[name]) for name in listed if redacted[name] is not None}
         return replace(
             sample,
             **redacted,
-            contexts=contexts,
-            reference_ids=_ids(by, sample.reference_ids),
+            contexts=sample.contexts and tuple(contexts),
             session_id=by.identity("session_id", sample.session_id),
             user_id=by.identity("user_id", sample.user_id),
-            tags=tuple(by.value("tags", list(map(str, sample.tags)))),
-            truncated=tuple(by.value("truncated", sample.truncated)),
         )
 
     def again(self, sample: Sample) -> Sample:
@@ -267,15 +252,7 @@ class Redactor:
         return self.sample(sample, session)
 
 
-def _ids(by: Session, ids: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    # The ids of chunks are redacted the same way, so that both stay equal.
-    return None if ids is None else tuple(by.value("reference_ids", list(ids)))
-
-
-def _context(by: Session, index: int, context: Context) -> Context:
-    field = f"contexts[{index}]"
-    redacted = {
-        name: by.value(f"{field}.{name}", getattr(context, name))
-        for name in ("text", "id", "metadata")
-    }
+def _context(by: Session, field: str, context: Context) -> Context:
+    names = ("text", "id", "metadata")
+    redacted = {name: by.value(f"{field}.{name}", getattr(context, name)) for name in names}
     return replace(context, **redacted)

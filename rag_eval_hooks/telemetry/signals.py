@@ -57,11 +57,9 @@ _USER_FEEDBACK: Final = "user_feedback"
 class EvaluationSpans:
     """Writes spans `evaluation <workflow>`, each with one link to the RAG span.
 
-    Without a recorded RAG span, no span is written. In the mode `late`, the span is below the RAG
-    span, if its scores arrive late. In the mode `child`, every evaluation span is below its RAG
-    span. In the mode `trace`, every evaluation span is in a separate trace. `off` writes no span. A
-    span below the RAG span has the request's end time, so that the trace is not longer than its
-    request.
+    Without a recorded RAG span, or in the mode `off`, no span is written. In the mode `trace`, the
+    spans form separate traces. In the modes `late` and `child`, they are below the RAG span and
+    have the request's end time, so that the trace is not longer than its request.
     """
 
     def __init__(self, provider: TracerProvider | None, *, mode: str, content: bool) -> None:
@@ -233,9 +231,8 @@ class EventEmitter:
 class FeedbackSpanSink:
     """Records feedback as a span and a log event, if the request's RAG span was recorded.
 
-    The RAG span has ended and accepts no attributes. A span `evaluation user_feedback` in a
-    separate trace therefore links to the RAG span. The log event has the RAG span's context. The
-    reference is in neither, because it is text of the application.
+    The span `evaluation user_feedback` has a trace of its own, because the RAG span has ended.
+    The reference is in neither, because it is text of the application.
     """
 
     def __init__(
