@@ -58,16 +58,14 @@ def fitting(span: object, attributes: Attributes) -> Attributes:
     """
     room = attribute_room(span)
     left = _MAX_OURS if room is None else min(room, _MAX_OURS)
-    if len(attributes) <= left:
-        return attributes
     old = getattr(span, "attributes", None) or {}
-    chosen = {key: value for key, value in attributes.items() if key in old}
     new = [key for key in attributes if key not in old]
     if len(new) <= left:
         return attributes
-    chosen |= {key: attributes[key] for key in new[: max(0, left - 1)]}
+    omitted = set(new[max(0, left - 1) :])
+    chosen = {key: value for key, value in attributes.items() if key not in omitted}
     if left:
-        chosen[semconv.EVAL_OMITTED] = len(new) - (left - 1)
+        chosen[semconv.EVAL_OMITTED] = len(omitted)
     return chosen
 
 

@@ -12,6 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.sample import Sample
@@ -22,11 +23,11 @@ __all__ = ["SpanHolder", "around", "context_of", "rag_span_of", "recorded_span"]
 
 
 class SpanHolder:
-    """Holds at most `max_held` spans, each for at most `hold_timeout` seconds. Thread-safe."""
+    """Holds each span for at most `hold_timeout` seconds. Thread-safe."""
 
-    def __init__(self, *, hold_timeout: float, max_held: int, incidents: Incidents) -> None:
+    def __init__(self, hold_timeout: float, incidents: Incidents) -> None:
         self._hold_timeout = hold_timeout
-        self._max_held = max_held
+        self._max_held = limits.HELD_SPANS
         self._incidents = incidents
         self._closed = False
         self.forked()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from rag_eval_hooks import semconv
@@ -12,7 +13,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.explanation import explain, one_line
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.score import UNIT, NotScored, Outcomes, Scale, Score
+from rag_eval_hooks.score import UNIT, NotScored, Scale, Score
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, present
 
 __all__ = ["ScoreAttributes", "Thresholds", "check_limit"]
@@ -55,25 +56,23 @@ class Thresholds:
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance
 
-    def verdicts(self, outcomes: Outcomes) -> dict[str, bool]:
-        return {
-            name: self.missed_by(name, outcome) <= 0.0
-            for name in self._limits
-            if isinstance(outcome := outcomes.get(name), Score)
-        }
+    def judged(self, evaluation: Evaluation) -> Evaluation:
+        """Return the evaluation with its verdicts.
 
-    def passed(self, outcomes: Outcomes, verdicts: Mapping[str, bool]) -> bool | None:
-        """Return whether the sample passes, or None if unknown.
-
-        A sample fails if one metric fails. The result is unknown if a metric with a threshold lacks
-        a score that was possible, or if no metric with a threshold has a score.
+        A sample fails if one metric fails. Whether it passes is unknown if a metric with a
+        threshold lacks a score that was possible, or if no metric with a threshold has a score.
         """
-        if not all(verdicts.values()):
-            return False
-        unscored = (outcomes.get(name) for name in self._limits if name not in verdicts)
-        if any(isinstance(one, NotScored) and one.is_missing for one in unscored):
-            return None
-        return True if verdicts else None
+        outcomes = {name: evaluation.outcomes.get(name) for name in self._limits}
+        verdicts = {
+            name: self.missed_by(name, outcome) <= 0.0
+            for name, outcome in outcomes.items()
+            if isinstance(outcome, Score)
+        }
+        missing = any(isinstance(one, NotScored) and one.is_missing for one in outcomes.values())
+        passed = None if missing or not verdicts else True
+        return replace(
+            evaluation, verdicts=verdicts, passed=passed if all(verdicts.values()) else False
+        )
 
 
 def check_limit(setting: str, metric_id: str, limit: float, scales: Mapping[str, Scale]) -> None:

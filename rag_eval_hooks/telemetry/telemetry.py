@@ -12,7 +12,6 @@ from opentelemetry.metrics import Meter, MeterProvider
 from opentelemetry.trace import Span, SpanContext, TracerProvider
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents, warn_once
 from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request
@@ -51,20 +50,16 @@ class Telemetry(Observer):
     ) -> None:
         # Tests often need no scores.
         self._is_told = has_sinks or bool(tracer or meter or logger) or "pytest" in sys.modules
-        self._thresholds = thresholds
+        self.judged = thresholds.judged
         self._incidents = incidents
         self._holds = config.hold_timeout > 0
-        self.holder = SpanHolder(
-            hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=incidents
-        )
+        self.holder = SpanHolder(config.hold_timeout, incidents)
         self._attributes = ScoreAttributes(thresholds, content=config.capture_content)
-        # Judge calls need a parent span of their duration.
-        late_with_calls = config.trace_judge and config.evaluation_span == "late"
-        self._spans = EvaluationSpans(
-            tracer,
-            mode="trace" if late_with_calls else config.evaluation_span,
-            content=config.capture_content,
-        )
+        mode = config.evaluation_span
+        if config.trace_judge and mode == "late":
+            # Judge calls need a parent span of their duration.
+            mode = "trace"
+        self._spans = EvaluationSpans(tracer, mode=mode, content=config.capture_content)
         self._events = EventEmitter(logger)
         self._told = ScoreAttributes(thresholds, content=config.capture_event_content)
         self.calls = MetricRecorder(meter, judge=judge, incidents=incidents)
@@ -80,11 +75,6 @@ class Telemetry(Observer):
     def forked(self) -> None:
         self.calls.forked()
         self.holder.forked()
-
-    def judged(self, evaluation: Evaluation) -> Evaluation:
-        verdicts = self._thresholds.verdicts(evaluation.outcomes)
-        passed = self._thresholds.passed(evaluation.outcomes, verdicts)
-        return replace(evaluation, verdicts=verdicts, passed=passed)
 
     def accepted(self, request: Request) -> None:
         if request.span is not None and self._holds:

@@ -36,11 +36,7 @@ def attributes(
     outcomes: dict[str, Outcome], limits: dict[str, float] | None = None, *, content: bool = False
 ) -> Attributes:
     thresholds = Thresholds(limits or {}, ALL_METRICS)
-    verdicts = thresholds.verdicts(outcomes)
-    passed = thresholds.passed(outcomes, verdicts)
-    done = Evaluation(
-        sample=Sample(question="q"), outcomes=outcomes, verdicts=verdicts, passed=passed
-    )
+    done = thresholds.judged(Evaluation(sample=Sample(question="q"), outcomes=outcomes))
     return ScoreAttributes(thresholds, content=content).of(done)
 
 
