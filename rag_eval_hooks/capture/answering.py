@@ -11,7 +11,7 @@ from rag_eval_hooks.capture.rows import texts_in
 from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctive
 
 _PREFIX = 160
-"""A prompt quotes an output if the prompt contains this many leading characters of the output."""
+"""Number of leading characters that a prompt must contain to quote an output."""
 _MAX_CALLS = 200
 """Maximum number of recent model calls whose outputs are searched for in later prompts."""
 _MIN_OUTPUT = 3
@@ -19,24 +19,22 @@ _MIN_OUTPUT = 3
 
 _MAX_QUERIES = 8
 _LABEL_ENDS = (":", "\uff1a", ">", "\n")
-"""Ends of labels before an answer, such as `Answer:` and `</think>`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweringCalls:
-    # Prompts of the answering calls, then prompts of the quoted calls.
+    # prompts of the answering calls, then prompts of the calls that they quote
     calls: Sequence[Run]
     prompts: Sequence[str]
-    # The same prompts without model texts of earlier turns.
+    # the same prompts without the model's texts from earlier turns
     fresh: Sequence[str]
-    # Prompts of all other successful calls outside retrievers and rerankers.
+    # prompts of all other successful calls outside retrievers and rerankers
     others: Sequence[str]
 
 
 def answering_calls(
     interaction: Interaction, answer: str, retrieved: Sequence[str]
 ) -> AnsweringCalls:
-    """Return the calls that produced the answer, and the calls that they quote, in order."""
     calls = [run for run in interaction.models if run.prompt]
     calls = [r for r in calls if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))]
     folded = {text: fold(text) for text in {text for run in calls for text in run.prompt}}
@@ -60,14 +58,13 @@ class _Quotes:
         self._outputs = {call: _outputs(call) for call in list(prompts)[-_MAX_CALLS:]}
 
     def calls_behind(self, answering: Sequence[Run]) -> list[Run]:
-        """Return the answering calls and, recursively, the calls that they quote or belong to."""
         made = self._with_siblings(answering)
         waiting = list(made)
         while waiting:
             call = waiting.pop(0)
             for one in self._with_siblings(self._quoted_by(call)):
                 if one not in made:
-                    # A refined answer comes before its refinement.
+                    # A refined answer comes before the call that refined the answer.
                     made.insert(made.index(call) if _are_alike(one, call) else len(made), one)
                     waiting.append(one)
         return made
@@ -91,15 +88,15 @@ class _Quotes:
     def _place(self, said: str, call: Run, reader: Run) -> int:
         """Return the position at which a prompt quotes an output, or -1.
 
-        Words in the call's own instructions, such as a fixed refusal, are not quotes. A short
-        answer from a document also appears in its call's prompt.
+        Words in the call's own instructions, such as a fixed refusal, are no quotes. A short answer
+        from a document also appears in the prompt of its call.
         """
         prompt = self._prompts[reader]
         if is_distinctive(said):
             said = said[:_PREFIX]
             place = prompt.find(said)
         else:
-            # Cheap, because most prompts do not contain it.
+            # A cheap test first, because most prompts do not contain the output.
             place = contains_word(self._bare_prompt(reader), said) if said in prompt else -1
         is_own = place >= 0 and said in self._prompts[call] and said in self._bare_prompt(call)
         return -1 if is_own else place
@@ -145,10 +142,10 @@ def _without(text: str, parts: Sequence[str]) -> str:
 
 
 def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
-    """Return the calls whose text is the answer or a part of the answer, else the last call.
+    """Return the calls whose text is part of the answer, or else the last call.
 
-    Failed attempts may have given the same reply. If the answer repeats a reply n times, return the
-    last n calls with this reply.
+    Failed attempts may have returned the same reply. If the answer repeats a reply n times, return
+    the last n calls with this reply.
     """
     outputs = {call: fold(call.text or "") for call in prompts}
     if answer:
@@ -186,7 +183,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     if interaction.asked:
         return _used_input(interaction, asked)
     if left := _left_in_state(interaction, asked):
-        # With several texts the question is unknown, and a query is not a question.
+        # With several texts, the question is unknown. A query is not a question.
         return left[0] if len(left) == 1 else "", "input"
     return next(iter(asked), ""), "query"
 
@@ -202,7 +199,6 @@ def _outer_retrievers(interaction: Interaction) -> list[Run]:
 
 
 def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, str]:
-    """Return the input text that reached a retriever or a model, else the longest text."""
     if used := _used(interaction, interaction.asked, asked):
         return max(used, key=len), "prompt"
     longest = max(interaction.asked, key=len)
@@ -224,7 +220,6 @@ def _used(interaction: Interaction, texts: Iterable[str], asked: Sequence[str]) 
 
 
 def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
-    """Return the state texts that a retriever or prompt received, else all state texts."""
     if not interaction.kept:
         return []
     lists = interaction.lists_of(Origin.DOCUMENTS)
@@ -235,7 +230,7 @@ def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
 
 
 def condensed_question(interaction: Interaction, question: str) -> str | None:
-    """Return the only query if a model derived it from the question."""
+    """Return the only query, if a model derived the query from the question."""
     asked = _outer_retrievers(interaction)
     query = next((run.query for run in asked if run.query), "")
     is_alone = all(run.query in (query, "", None) for run in asked)
@@ -258,14 +253,13 @@ def answer_of(interaction: Interaction) -> str | None:
 
 
 def _said(interaction: Interaction) -> str | None:
-    """Return the root's text that contains a model's reply or the end of a reply."""
     root = interaction.root
     calls = [run for run in interaction.models if (run.text or "").strip()]
     if root.text and any(holds_reply(root.text, c) or root.text in (c.text or "") for c in calls):
         return root.text
     texts = [text for text in interaction.candidates if text.strip()]
     said = [(c, text) for c in reversed(calls) for text in texts if _is_last_part(text, c)]
-    # A reply may be given out both whole and without its label.
+    # The root may return a reply with its label and also without the label.
     labeled = (text for c, text in said if any(holds_reply(one, c) for one in texts))
     if (parsed := next(labeled, None)) is not None:
         return parsed

@@ -46,7 +46,6 @@ _FRAMEWORK_KEY = re.compile(
 """Metadata keys that LangChain, LangGraph and their servers set."""
 _MOST_IDS = 1000
 Golden: TypeAlias = Callable[[Sample], Sample]
-"""Adds the golden reference to a sample whose question is a golden question."""
 
 
 class Assembler:
@@ -60,10 +59,10 @@ class Assembler:
         self._max_chars = config.max_text_chars
         self._redactor = redactor
         self._incidents = incidents
-        # A reference must be redacted with its sample. Without redaction it is added later.
+        # Redact a reference with its sample. Without redaction, add the reference later.
         self._with_golden = with_golden if redactor.active else None
         self.redacts = redactor.active
-        # With redaction, read more of each text than is kept, so that a value at the limit is
+        # Redaction reads more of each text than the sample keeps. A value at the limit is then
         # recognized.
         self.text_chars = config.max_text_chars + MARGIN * redactor.active
 
@@ -77,7 +76,11 @@ class Assembler:
         trace_id: str | None = None,
         span_id: str | None = None,
     ) -> Sample:
-        """Return the redacted sample of a finished request, or raise `RedactionError`."""
+        """Return the redacted sample of a finished request.
+
+        Raises:
+            RedactionError: Redaction failed.
+        """
         texts = SampleTexts(self._max_chars, session, redacts=self.redacts)
         root, given = interaction.root, interaction.metadata
         answer = answer_of(interaction)
@@ -114,7 +117,11 @@ class Assembler:
         return self._redactor.sample(self._golden(sample), session)
 
     def reference(self, text: str | None) -> str | None:
-        """Cut a reference that arrives after its sample was redacted, or raise `RedactionError`."""
+        """Cut a reference that arrives after its sample was redacted.
+
+        Raises:
+            RedactionError: Redaction failed.
+        """
         if isinstance(text, str) and self._redactor.holds(text[: self.text_chars]):
             raise RedactionError("the reference contains text to redact")
         return text[: self._max_chars] if isinstance(text, str) else text
@@ -167,10 +174,6 @@ def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dic
 
 
 def _to_come(interaction: Interaction, answer: str | None) -> set[str]:
-    """Return `{"answer"}` if a graph with a thread finished without an answer, else an empty set.
-
-    The graph may be waiting for a person, although no event says so.
-    """
     ended = interaction.status is Status.OK and answer is None and interaction.resumable
     return {"answer"} if ended and interaction.metadata.get("thread_id") is not None else set()
 
@@ -186,9 +189,9 @@ def _response_id(interaction: Interaction, answer: str | None) -> str | None:
 def traits_of_interaction(interaction: Interaction) -> Traits:
     session = session_of(interaction.metadata)
     return Traits(
-        # As in the sample: a root may lack a question that its retriever has.
+        # If the root lacks a question, its retriever has the question, as in the sample.
         question=question_of(interaction)[0],
-        # Once for all rules, because it searches all model texts.
+        # Compute the question once for all rules, because the search reads all model texts.
         answer=functools.cache(lambda: answer_of(interaction)),
         tags=interaction.tags,
         metadata={**interaction.metadata, **({"session_id": session} if session else {})},
@@ -198,7 +201,7 @@ def traits_of_interaction(interaction: Interaction) -> Traits:
 
 
 def _seconds(root: Run) -> float | None:
-    # Two readings of the wall clock, which may have been set back in between.
+    # The wall clock may have been set back between the two readings.
     return None if root.end is None else max(0.0, (root.end - root.start) / 1e9)
 
 
@@ -229,7 +232,7 @@ def interaction_of(sample: Sample) -> Interaction:
 class SampleTexts:
     """Builds the values of a sample's fields, and records the names of cut fields.
 
-    Redaction reads `MARGIN` characters beyond the limit, to recognize a value that crosses it.
+    Redaction reads `MARGIN` characters beyond the limit, to recognize a value at the limit.
     """
 
     def __init__(self, limit: int, session: Session, *, redacts: bool) -> None:
@@ -273,7 +276,7 @@ class SampleTexts:
         )
 
     def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return metadata with its texts cut, without values that are too large."""
+        """Return metadata with cut texts, without values that are too large."""
         kept: dict[str, Any] = {}
         for key, value in values.items():
             name = f"{field}.{key}"
@@ -309,7 +312,7 @@ def _is_small(value: Any, most: int) -> bool:
         return True
     try:
         return len(repr(value)) <= most
-    except Exception:  # noqa: BLE001 - the host's edge: its object is dropped and noted
+    except Exception:  # noqa: BLE001 - the application's object may raise anything
         return False
 
 
@@ -318,14 +321,14 @@ def _likeliest(
 ) -> tuple[Context, ...]:
     """Return the contexts that most likely support the answer, in their order.
 
-    Rare words of the answer count most, then the rank, then the last search of an agent.
+    Rare words of the answer have the highest weight, then the rank, then an agent's last search.
     """
     said, texts = set(words(answer)), [context.text.lower() for context in contexts]
     held = [[word for word in said if word in text] for text in texts]
     times = Counter(word for words_held in held for word in words_held)
-    # Exact sums: equal words weigh the same in any order.
+    # Exact sums, because equal words must have equal weights in any order.
     weights = [math.fsum(1 / times[word] for word in words_held) for words_held in held]
-    # Sources of an answer may join several searches.
+    # An answer may combine the results of several searches.
     searches = [found.contexts for found in lists if found.origin is not Origin.SOURCES]
     ranks = {one.id or one.text: rank for found in searches for rank, one in enumerate(found)}
 

@@ -19,7 +19,6 @@ from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.sample import Status
 
 LeavesOut: TypeAlias = Callable[[str, Sequence[str], Mapping[str, Any]], bool]
-"""Returns whether a request is sampled out, given its sampling key, tags and metadata."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -49,7 +48,7 @@ def _first(known: Mapping[K, V]) -> tuple[K, V] | None:
     try:
         return next(iter(known.items()), None)
     except RuntimeError:
-        # Another thread is changing the map and keeps it small.
+        # Another thread is changing the map and keeps the map small.
         return None
 
 
@@ -62,7 +61,7 @@ class EndedIds:
     def add(self, run_id: Hashable, *, is_root: bool = False) -> None:
         now = time.monotonic()
         remember(self._times, run_id, (now, is_root), _MOST_IDS)
-        # Two per new entry, so that no entry stays forever.
+        # Each new entry removes two old entries, so that no entry stays forever.
         for _ in range(2):
             first = _first(self._times)
             if first is not None and now - first[1][0] >= _REMEMBERED_S:
@@ -104,7 +103,6 @@ class OpenInteractions(dict[Hashable, Interaction]):
 
 
 def _is_left(interaction: Interaction) -> bool:
-    """Return whether the task that started an open request can no longer finish the request."""
     held = interaction.task
     if held is None:
         return False
@@ -113,7 +111,7 @@ def _is_left(interaction: Interaction) -> bool:
             return False
         if held.cancelled() or interaction.root.kind is RunKind.MODEL:
             return True
-        # The call's result may be the reporting object.
+        # The result of the call may be the object that reports the event.
         interaction.task = held = held.get_loop()
     return held.is_closed() or (interaction.id is not None and interaction.id() is None)
 
@@ -126,17 +124,17 @@ class LeftOut:
     tags: tuple[str, ...]
     metadata: Mapping[str, Any]
     opened: int
-    # Ids of the request's runs.
+    # ids of the request's runs
     runs: list[Hashable]
     attempted: bool = False
     status: Status = Status.OK
 
 
 class LeftOutRequests:
-    """Requests that were sampled out at their start. Lock-free.
+    """Remembers requests that were sampled out at their start. Lock-free.
 
     A retriever and a model that are called separately need the same decision. Without a common
-    trace or thread, neither is sampled at its start.
+    trace or thread, sampling waits until their end.
     """
 
     def __init__(self, ttl_ns: int, most: int) -> None:
@@ -180,7 +178,7 @@ class LeftOutRequests:
         tags: tuple[str, ...],
         metadata: Mapping[str, Any],
     ) -> bool:
-        # Runs inside a manual block have no thread and are sampled with it.
+        # Runs inside a manual block have no thread, so the block decides for them.
         if self._decide is None or key is None or kind is RunKind.MANUAL:
             return False
         if not self._decide(key, tags, metadata):
@@ -203,7 +201,7 @@ class LeftOutRequests:
         return True
 
     def ends(self, run_id: Hashable, status: Status) -> Sequence[Hashable] | None:
-        """Record a finished run. If sampled out, return the ids that end with the run."""
+        """Record a finished run. If sampled out, return the ids of the runs that end with it."""
         left = self._runs.get(run_id)
         if left is None:
             return None

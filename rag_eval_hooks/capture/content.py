@@ -15,7 +15,7 @@ from rag_eval_hooks.redaction.redactor import STRUCTURE, Content, CutText
 from rag_eval_hooks.sample import Context
 
 Contents: TypeAlias = dict[str, Content]
-"""Span attributes before JSON encoding, so that redaction can process each part."""
+"""Span attributes before JSON encoding, because redaction must process each part."""
 _CUT: Final = " [...]"
 _SYSTEM: Final = ("system", "developer")
 _FINISH_REASONS: Final = {
@@ -36,7 +36,7 @@ def _written(value: Content, longest: int) -> str | int | float | bool:
         return value
     if isinstance(value, str):
         return str(_shortened(value, longest))
-    # Shorten the texts, then drop items, so that the JSON is valid at any length.
+    # Shorten the texts, then drop items. The JSON stays valid at any length.
     each = longest
     while len(written := _json(value, each)) > longest and each:
         each //= 2
@@ -103,7 +103,7 @@ def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None)
         ]
     for index, document in enumerate(documents):
         prefix, metadata = f"{semconv.RETRIEVAL_DOCUMENTS}.{index}.document", document.metadata
-        # Inside the JSON, the end of a cut text could not be removed.
+        # A text that is cut inside the JSON could not be redacted.
         whole = {key: one for key, one in metadata.items() if not isinstance(one, CutText)}
         fields: dict[str, Any] = {
             "content": document.text,
@@ -124,7 +124,7 @@ def _model_content(run: Run) -> Contents:
 
     Texts without a role, as in a completion model, get the role `user`.
     """
-    # A prompt whose documents a later step rewrote was dropped.
+    # If a later step rewrote the documents of a prompt, the prompt was dropped.
     roles = run.roles if len(run.roles) == len(run.prompt) else ["user"] * len(run.prompt)
     prompt = list(zip(roles, run.prompt, strict=True))
     calls = run.span_content.get("tool_calls", ())

@@ -3,8 +3,8 @@
 A candidate's rank depends on its origin: documents, then texts of tools, of steps, and of earlier
 turns. Texts that a model or the user wrote are no candidates. The contexts are the candidates of
 the highest rank that has a text in an answering prompt, in prompt order. If the answer uses facts
-that only lower ranks state, their candidates join the contexts. If no prompt shows a candidate, the
-structure of the run decides.
+from lower ranks only, the candidates with these facts join the contexts. If no prompt contains a
+candidate, the structure of the run decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rag_eval_hooks.sample import Context
 from rag_eval_hooks.text.folding import has_cjk
 
 _MIN_PROSE = 40
-"""Text before or after a document counts as prose from this width."""
+"""Minimum width of prose before or after a document."""
 _MIN_SHARED = 2
 """Minimum number of words that a text and a question must share."""
 
@@ -43,22 +43,22 @@ class ContextSource(StrEnum):
     PROMPT = "prompt"
     """The answering prompts contain all contexts."""
     SHINGLES = "shingles"
-    """A prompt shows at least three four-word sequences that only this context has."""
+    """A prompt contains at least three four-word sequences that only this context has."""
     STRUCTURE = "structure"
     """The answer names the contexts as its sources."""
     LAST_LIST = "last_list"
-    """No prompt shows a candidate. The contexts are the last step's list."""
+    """No prompt contains a candidate. The contexts are the last step's list."""
     STEP = "step"
     """A guess: a step or tool wrote some of the contexts, or no retriever found anything."""
     EARLIER_TURN = "earlier_turn"
-    """The prompt shows contexts that an earlier turn left in the state."""
+    """The prompt contains contexts that an earlier turn left in the state."""
 
 
 _GUESSES = {Origin.STEP: ContextSource.STEP, Origin.EARLIER: ContextSource.EARLIER_TURN}
 
 
 class Found(NamedTuple):
-    """Contexts in prompt order, and the rule that found them. None without retrieval."""
+    """Contexts in prompt order, and the rule that found the contexts. None without retrieval."""
 
     contexts: tuple[Context, ...] | None
     source: ContextSource | None
@@ -71,7 +71,6 @@ def find_contexts(interaction: Interaction, answer: str | None) -> Found:
 
 
 def has_retrieved(interaction: Interaction, answer: str | None) -> bool:
-    """Return whether a retrieval ran. If no retriever ran, the prompts decide."""
     known = interaction.retrieves
     return _Search(interaction, answer or "").has_retrieved() if known is None else known
 
@@ -86,7 +85,7 @@ class _Search:
         self._texts = Provenance(interaction, answer, self._question, self._documents)
         self._sure_tools, self._unsure_tools = self._texts.tool_texts()
         self._tools = [*self._sure_tools, *self._texts.used(self._unsure_tools, self._sure_tools)]
-        # A retriever found nothing.
+        # The retriever returned no documents.
         found_none = any(f.origin is Origin.DOCUMENTS for f in self._lists)
         self._is_empty = found_none and not self._documents
 
@@ -123,7 +122,6 @@ class _Search:
         return Prompts(texts, fold(self._interaction.root.query or ""), queries)
 
     def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
-        """Add step texts with a document and prose around it, such as a parent document."""
         wider = [
             p
             for p in distinct(self._interaction.lists_of(Origin.STEP))
@@ -135,7 +133,6 @@ class _Search:
         return [*passages, *wider]
 
     def _without_rejected(self, placed: dict[Passage, Location]) -> dict[Passage, Location]:
-        """Drop documents that the last filter removed, even if a grader's prompt shows them."""
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS and f.contexts]
         if not lists or lists[-1].run.kind is not RunKind.CHAIN:
             return placed
@@ -148,7 +145,6 @@ class _Search:
     def _with_lower_ranks(
         self, prompts: Prompts, passages: Sequence[Passage], placed: dict[Passage, Location]
     ) -> Found:
-        """Add candidates of lower ranks if the answer uses facts that only they state."""
         tools: list[Passage] = []
         if passages is self._documents:
             # The text of a named retrieval tool needs no evidence in the answer.
@@ -188,7 +184,7 @@ class _Search:
         missing = [p for p, text in known.items() if text is None]
         shown = Prompts(self._calls.others).place(missing)
         texts = list(merged)
-        # A source that no prompt shows follows the source before it, or comes first.
+        # A source that no prompt contains follows the source before it, or comes first.
         at = min((texts.index(text) for text in known.values() if text), default=len(texts))
         for p, text in known.items():
             if text is not None:
@@ -202,8 +198,8 @@ class _Search:
     def _guesses(self, origin: Origin) -> list[Passage]:
         """Return step texts that may be contexts.
 
-        The answer must use a single text, such as a persona, or the text must cover the question.
-        After an empty retrieval, the answer must use every text.
+        A single text, such as a persona, counts if the answer uses the text or the text covers the
+        question. After an empty retrieval, the answer must use every text.
         """
         passages = self._texts.step_texts(origin)
         used = self._texts.used(passages, ())
@@ -257,7 +253,6 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
 
 
 def _tells_of(p: Passage, asked: set[str]) -> bool:
-    """Return whether a text contains at least half of a question's content words."""
     shared = content_words(p.context.text) & asked
     # In scripts without spaces, the words are pairs of characters.
     least = len(asked) / (10 if any(map(has_cjk, asked)) else 2)

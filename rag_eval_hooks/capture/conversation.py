@@ -43,14 +43,13 @@ def own_entries(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Fits: TypeAlias = Callable[[Interaction], bool]
-"""Returns whether a suspended request is about to resume."""
 
 
 class Suspensions:
     def __init__(self, report: Callable[[Interaction], None], most: int) -> None:
         self._report = report
         self._most = most
-        # By root id, with the conversation. The thread that removes an entry owns it.
+        # by root id, with the conversation; the thread that removes an entry owns the entry
         self._waiting: dict[Hashable, tuple[str, Interaction]] = {}
 
     def add(self, interaction: Interaction) -> None:
@@ -66,8 +65,7 @@ class Suspensions:
             self._report(interaction)
 
     def reduce(self, interaction: Interaction) -> None:
-        """Keep only the parts of a failed attempt that a retry needs."""
-        # Nothing interrupted a successful request with documents.
+        # A request that finished with documents needs no retry.
         is_done = interaction.status is Status.OK and interaction.retrieves
         if self._remove(interaction) and not is_done:
             self.add(_remainder(interaction))
@@ -75,7 +73,7 @@ class Suspensions:
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
         """Continue a conversation's suspended request with an outermost run, if exactly one fits.
 
-        A failed attempt is already counted, so the run only gets its question and documents.
+        A failed attempt already counts as a request. The run only gets its question and documents.
         """
         fitting = self._fitting(conversation, fits)
         interrupted = [one for one in fitting if one.status is Status.INTERRUPTED]
@@ -133,6 +131,6 @@ def _remainder(broken: Interaction) -> Interaction:
     kept = broken.part([run for run in broken.runs if run is broken.root or run in giving])
     for run in kept.runs:
         run.prompt, run.text, run.parent = (), None, None
-    # The sample of the failed request has these runs.
+    # These runs belong to the sample of the failed request.
     kept.runs, kept.prompted = kept.runs[:1], {}
     return kept

@@ -24,12 +24,12 @@ Read: TypeAlias = Callable[[Any], str | None]
 @dataclass(slots=True, eq=False)
 class Message:
     role: str
-    # A text, or a list of content blocks.
+    # a text, or a list of content blocks
     content: Any
     name: str | None = None
-    # Tool calls of a model's reply, each with `id`, `name` and `args`.
+    # tool calls of a model's reply, each with `id`, `name` and `args`
     calls: Sequence[Mapping[str, Any]] = ()
-    # The tool call of a tool message.
+    # the tool call that a tool message answers
     call_id: str | None = None
     artifact: Any = None
     failed: bool = False
@@ -98,7 +98,6 @@ def content_text(content: Any) -> str:
 
 
 def typed_text(content: Any) -> str:
-    """Return the user's text without the text of attached files."""
     if not isinstance(content, list | tuple):
         return content_text(content)
     typed = (not isinstance(one, dict) or one.get("type") in (None, "text") for one in content)

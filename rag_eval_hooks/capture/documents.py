@@ -13,7 +13,6 @@ DOCUMENT_KEYS: Final = (
     *("documents", "docs", "context", "contexts"),
     *("retrieved_documents", "retrieved_docs", "source_documents"),
 )
-"""Keys whose list is a retrieval, even if it is empty or contains texts or mappings."""
 _LEVELS: Final = 4
 _MAX_ITEMS: Final = 1000
 
@@ -41,7 +40,6 @@ def documents_in(
 
 
 def given_documents(value: Any, keys: Collection[str]) -> Lists:
-    """Return lists of documents in a root's input. Rows must be under one of the `keys`."""
     if found := documents_in(value, keys=keys, artifacts=False):
         return found
     tables = ((entries(value) or {}).get(key) for key in keys)
@@ -98,7 +96,7 @@ class _ListSearch(NamedTuple):
         before = given if isinstance(given, list | tuple) else ()
         first = next((item for item in items if item is not None), None)
         if first is None and holds_documents(before):
-            # A step received documents and passes none on.
+            # The step received documents and returns none.
             yield ()
         elif _document(first) is not None:
             if list(map(id, items)) != list(map(id, before)):

@@ -27,9 +27,9 @@ from rag_eval_hooks.sample import Context, Status
 
 _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
-"""Maximum number of requests without retrieved text that are remembered for `explain`."""
+"""Maximum number of requests without retrieved text to remember for `explain`."""
 _MANY = 1000
-"""If more roots are queued, threads that finish roots also process the queue."""
+"""Maximum number of queued roots before finishing threads also process the queue."""
 _PATIENCE_S = 2.0
 """Maximum number of seconds that a thread waits for another thread's sweep."""
 _POLL_S = 0.001
@@ -47,10 +47,10 @@ _NO_CONTEXTS = (
 )
 _UNRETRIEVED = (
     "A request was not evaluated, because capture saw an answer but no retrieved text. If the "
-    "request did retrieve: pass the handler to the outermost call, not to the model. "
-    "enable(evals) also captures searches of a vector store, retrieval_tools= names search tools, "
-    "and record_contexts(documents) records other searches. "
-    "stats().without_retrieval counts such requests; see docs/capture.md, 'I see no sample'."
+    "request did retrieve, pass the handler to the outermost call, not to the model. "
+    "For a vector store, use enable(evals). For search tools, set retrieval_tools=. "
+    "For other searches, call record_contexts(documents). stats().without_retrieval counts "
+    "requests without retrieved text; see docs/capture.md, 'I see no sample'."
 )
 
 
@@ -74,7 +74,7 @@ class Endings:
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
         self._warned: set[str] = set()
         self._passed_over = 0
-        # Whether a passed handler has seen only retrievers. None before its first run.
+        # Whether the handler has seen only retrievers. None before the handler's first run.
         self.lacks_model: bool | None = None
 
     @property
@@ -91,7 +91,7 @@ class Endings:
             self._on_wait()
             self._suspensions.add(interaction)
             return
-        # Only passed handlers receive interrupts, so this may have been an interrupt.
+        # Only passed handlers receive interrupts, so this end may be an interrupt.
         if interaction.resumable and not (is_well and interaction.passed):
             self._suspensions.add(interaction)
         self.add(interaction)
@@ -115,7 +115,7 @@ class Endings:
                 yield False
                 return
             time.sleep(_POLL_S)
-        # Not `acquire`: the application's signal handler may raise right after it.
+        # Not `acquire`, because the application's signal handler may raise right after it.
         with self._lock:
             outer, self._sweeper = self._sweeper, threading.get_ident()
             try:
@@ -129,7 +129,7 @@ class Endings:
                 interaction = self._ended.popleft()
                 try:
                     self._decide(interaction)
-                except Exception as error:  # noqa: BLE001 - the host's edge: nothing is lost uncounted
+                except Exception as error:  # noqa: BLE001 - every lost request must be counted
                     self._incidents.report("capture ending", error)
                     self._on_end(Interaction(otel_context.get_current(), is_readable=False))
 
@@ -157,7 +157,6 @@ class Endings:
             self._pass_over(interaction)
 
     def _note_mistakes(self, interaction: Interaction) -> None:
-        """Count missing calls in a manual block, and options that matched nothing."""
         if interaction.status is not Status.OK:
             return
         for told, place in filter(None, interaction.unmet.values()):
@@ -209,7 +208,6 @@ class Endings:
 
 
 def _mark_unfinished(interaction: Interaction) -> None:
-    """Set the status `closed` if the answering model did not finish. Mark runs without an end."""
     if interaction.status is not Status.OK:
         return
     models = [run for run in interaction.models if run.unfinished]
@@ -222,7 +220,7 @@ def _mark_unfinished(interaction: Interaction) -> None:
 
 
 def _is_closed_early(interaction: Interaction) -> bool:
-    # A background model, for example for a title, may outlast the answer.
+    # A background model, for example for a title, may run longer than the answering model.
     root = interaction.root
     if root.kind is RunKind.MANUAL and root.text is not None:
         return False
@@ -249,8 +247,8 @@ def _replace_rewritten(interaction: Interaction) -> None:
     """Give each document the text that a later step wrote for the document.
 
     A masked text must not reappear in a context, on a span, in metadata or in a postprocessor's
-    prompt. Two stores may use the same id, so a step's text normally replaces only the text that
-    the step received under this id.
+    prompt. Two stores may use the same id. A step's text therefore replaces only the text that the
+    step received under this id.
     """
     for number, found in enumerate(interaction.lists):
         earlier = interaction.lists[:number]
@@ -308,12 +306,11 @@ def _texts_by_id(found: DocumentList) -> dict[str, str]:
 def _earlier_text(
     name: str, latest: str, known: Sequence[Context], given: Mapping[str, str]
 ) -> str | None:
-    """Return the text that a step replaced, or None if the step kept or extended the text."""
     was = given.get(name, latest)
     if was not in latest:
         return was
     texts = [context.text for context in known if context.id == name]
-    # A part of a text may be a preview, if the step's input is unknown.
+    # If the step's input is unknown, a shorter text may be a preview.
     if latest in texts or (name not in given and any(latest in text for text in texts)):
         return None
     return next((text for text in reversed(texts) if text not in latest), None)

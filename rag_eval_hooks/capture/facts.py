@@ -1,4 +1,4 @@
-"""Span attributes about calls, in OpenTelemetry's GenAI conventions."""
+"""Builds span attributes about calls, in OpenTelemetry's GenAI conventions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ def _is_attribute(value: Any) -> bool:
 
 
 def request_facts(holders: Sequence[Any]) -> Facts:
-    """Return temperature and server from the settings of a model call, in order of priority."""
     heat = first(holders, ("temperature", "ls_temperature"))
     is_number = isinstance(heat, int | float) and not isinstance(heat, bool)
     temperature = {semconv.GEN_AI_REQUEST_TEMPERATURE: float(heat)} if is_number else {}
@@ -55,7 +54,6 @@ def _server(url: Any) -> Facts:
 
 
 def reply_facts(holders: Sequence[Any], choices: Iterable[Sequence[Any]]) -> Facts:
-    """Return facts of a reply from its holders, and finish reasons from those of each choice."""
     found = (first(choice, _FINISHES) for choice in choices)
     reasons = (one.value if isinstance(one, Enum) else one for one in found)
     return facts_of(

@@ -50,9 +50,9 @@ class ManualInteraction(PublicNames):
 
     Inside the block, a framework's outermost runs become part of this request. Inside a framework's
     run, or inside a block with the same question, the block joins the outer request. The outer
-    request then gets the contexts and metadata, and the answer if it has none. Inside a block with
-    another question, the request stays separate, because the outer block may belong to a suspended
-    generator.
+    request then gets the contexts and metadata. The outer request gets the answer only if the outer
+    request has no answer. Inside a block with another question, the request stays separate, because
+    the outer block may belong to a suspended generator.
 
     If no span is current when the block opens, the request joins the trace in which the object was
     created. A server may end its span before the response generator runs.
@@ -94,7 +94,7 @@ class ManualInteraction(PublicNames):
     def _read(self, field: str, value: Any, read: Callable[[Any], Any]) -> Any:
         try:
             return None if value is None else read(value)
-        except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
+        except Exception as error:  # noqa: BLE001 - the application may pass any object
             self._incidents.report(f"capture interaction {field}", error)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -102,11 +102,10 @@ class ManualInteraction(PublicNames):
             getattr(self, name)(value)
             return
         if name[0] != "_":
-            self._incidents.mistake(unknown("it has no field", name, _RECORDING))
+            self._incidents.mistake(unknown("the interaction has no field", name, _RECORDING))
         super().__setattr__(name, value)
 
     def _opened(self, method: str) -> Run | None:
-        """Return the request's run. Outside the block, count the call as lost."""
         if self._state:
             advice = "write: `with evals.interaction(question) as it:`"
             if self._state != _OUTSIDE and self._thread != threading.get_ident():
@@ -120,8 +119,9 @@ class ManualInteraction(PublicNames):
 
         Args:
             documents: One document or several: texts, `Context` objects, mappings with a `text`,
-                LangChain documents, or objects that `as_context` reads. Further calls append.
-                Duplicate texts count once. An empty list means that retrieval found nothing.
+                LangChain documents, or objects that `as_context` reads. Further calls append
+                documents. Duplicate texts count once. An empty list means that retrieval found
+                nothing.
         """
         if not documents:
             raise InputError("it.contexts() takes the documents, or [] if retrieval found none.")
@@ -164,7 +164,7 @@ class ManualInteraction(PublicNames):
         try:
             self._open()
         except BaseException as interruption:
-            # A signal handler raised: the block is not entered, so close it here.
+            # A signal handler raised before the block started, so close the block here.
             self._close(interruption)
             raise
         return self
@@ -243,7 +243,8 @@ def enclosing_interactions() -> list[ManualInteraction]:
 def _around(recorder: object) -> list[ManualInteraction]:
     """Return the open blocks around the caller, the innermost first.
 
-    If the innermost is in a generator, only blocks whose frames are on the caller's stack count.
+    If the innermost block is in a generator, only blocks whose frames are on the caller's stack
+    count.
     """
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):
@@ -269,7 +270,6 @@ def _stack() -> Iterator[FrameType]:
 
 
 def _caller_outside() -> FrameType | None:
-    """Return the frame that opens the block, or enters the `contextmanager` that opens it."""
     outside: FrameType | None = None
     for frame in _stack():
         module = frame.f_globals.get("__name__", "")

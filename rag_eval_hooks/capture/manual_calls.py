@@ -18,11 +18,11 @@ _MOST = 1000
 """Maximum number of waiting root runs. Another run evicts the oldest."""
 _MOST_CHARS = 10_000_000
 _REMEMBERED_S = 60
-"""Seconds for which a retrieval waits for a model call whose prompt shows the documents."""
+"""Seconds for which a retrieval waits for a model call whose prompt contains the documents."""
 _PAUSE_S = 5
 """Seconds without another call after which a request is complete."""
 _BEGINNING = 240
-"""A prompt shows a document only if it contains this many of the document's first characters.
+"""Number of a document's first characters that a prompt must contain.
 
 A shorter document must appear whole.
 """
@@ -31,7 +31,7 @@ _MOST_ADDED = 0.2
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
 _ADVICE = (
     "A retriever and a model were called separately, so the request was not captured. Call "
-    "rag_eval_hooks_langchain.enable(evals), or wrap both in evals.interaction(question)."
+    "rag_eval_hooks_langchain.enable(evals), or wrap both calls in evals.interaction(question)."
 )
 
 
@@ -41,7 +41,6 @@ def answers(interaction: Interaction) -> bool:
 
 
 def is_step(interaction: Interaction) -> bool:
-    """Return whether a root is a retrieval, or a tool or chain that only formats documents."""
     root = interaction.root
     if root.kind in _STEPS:
         return True
@@ -62,8 +61,6 @@ def _documents(interaction: Interaction) -> list[str]:
 
 
 class _Call:
-    """A finished root run that is only a part of a request: a retrieval, or model calls."""
-
     def __init__(self, interaction: Interaction, place: Place) -> None:
         self.interaction = interaction
         self.place = place
@@ -89,8 +86,7 @@ class _Call:
         return is_distinctive(text) and text in self.prompt
 
     def find_retrievals(self, known: Sequence[_Call]) -> list[_Call]:
-        """Return the retrievals whose documents the prompts show, by whole texts only."""
-        # A chain may call its retriever without saying where.
+        # A chain may call its retriever without reporting the call.
         began = max((run.start for run in self.models), default=self.root.start)
         givers: dict[str, list[_Call]] = {}
         for one in known:
@@ -165,7 +161,7 @@ class _Request:
         for part in reversed(parts):
             own = part.interaction.part(part.interaction.runs)
             if not (part is answering and is_chain):
-                # The call's root is a step of the joined request.
+                # The root of the call becomes a step of the joined request.
                 own.runs.insert(0, root)
             joined.absorb(own)
         root.query, joined.asked, joined.attempted = query, asked, True
@@ -180,7 +176,6 @@ class _Request:
         return any(_shows(fold(text), document) for document in documents)
 
     def _answering(self) -> _Call:
-        """Return the last call with a text that does not merely check an earlier reply."""
         for place, call in reversed(list(enumerate(self.calls))):
             is_check = not is_distinctive_text(call.text) and any(
                 call.shows(fold(one.text)) for one in self.calls[:place]
@@ -218,14 +213,13 @@ class ManualCalls:
                 self._ended.append(call)
 
     def was_shown(self, interaction: Interaction) -> bool:
-        """Return whether a root's prompts show documents of retrievals outside the root."""
         if interaction.place is None:
             return False
         known = [*self._retrievals, *(one for one in self._ended if one.retrieves)]
         return bool(_Call(interaction, interaction.place).find_retrievals(known))
 
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
-        """Join the finished calls, and report complete requests, or all requests if `at_once`."""
+        """Join the finished calls, and report complete requests. `at_once` reports all requests."""
         while self._ended:
             self._take(self._ended.popleft())
         places = [one.place for one in opened if one.place is not None]
@@ -256,7 +250,7 @@ class ManualCalls:
             return
         try:
             joined = request.joined()
-        except Exception as error:  # noqa: BLE001 - the host's edge: nothing is lost uncounted
+        except Exception as error:  # noqa: BLE001 - every lost request must be counted
             self._incidents.report("calls by hand", error)
             joined = Interaction(otel_context.get_current(), is_readable=False)
         self.joined += sum(answers(one.interaction) for one in request.calls)

@@ -1,4 +1,4 @@
-"""Stores values that integrations report about runs, within one request's text limits."""
+"""Stores the values that integrations report about runs, within the text limits of a request."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ _REPEATED_SHARE = 8
 
 
 class Notes:
-    # Whether to record content that only spans need.
+    # whether to record content that only spans need
     span_content = False
 
     def __init__(self, max_chars: int, max_text_chars: int, incidents: Incidents) -> None:
         self._incidents = incidents
-        # Limit on all texts of one request.
+        # maximum number of characters in all texts of one request
         self._max_chars = max_chars
-        # Limit on the deferred events of one request.
+        # maximum number of deferred events of one request
         self.most_waiting = _WAITING * max_chars
-        # One more than the sample uses, so that truncation is visible.
+        # one more than the sample uses, so that truncation is visible
         self.longest = max_text_chars + 1
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
         """Store a run's event, to be read outside the application's thread.
 
-        The values must not change. A failure is counted and marks the request as incomplete.
+        The values must not change. A failure marks the request as incomplete.
         """
 
         def guarded() -> None:
             try:
                 read(*values)
-            except Exception as error:  # noqa: BLE001 - the host's edge: its objects
+            except Exception as error:  # noqa: BLE001 - the application's objects
                 self._incidents.report(f"capture {event}", error)
                 run.interaction.misses_event(of_root=run.outermost)
 
         run.interaction.pending.append(guarded)
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """Return the part of a text that the limit allows; of an outermost run, never nothing."""
+        """Return the part of a text within the limit. An outermost run always keeps some text."""
         if text is None:
             return None
         if run.outermost:
@@ -56,12 +56,10 @@ class Notes:
         run.query = self.text(run, text)
 
     def asked(self, run: Run, texts: Sequence[str]) -> None:
-        """Record the texts in an outermost run's input, which may include the question."""
         interaction = run.interaction
         interaction.asked = interaction.asked or self._prompt_texts(interaction, texts)
 
     def kept(self, run: Run, texts: Sequence[str]) -> None:
-        """Record state texts of an outermost run that continues without an input."""
         run.interaction.kept = self._prompt_texts(run.interaction, texts)
 
     def prompt(self, run: Run, texts: Sequence[str], roles: Sequence[str] = ()) -> None:
@@ -110,7 +108,7 @@ class Notes:
         interaction = run.interaction
         kept = self._contexts(interaction, contexts)
         if contexts and not kept:
-            # Documents dropped by the limit are unknown; this is not an empty retrieval.
+            # The limit dropped these documents, so this is not an empty retrieval.
             interaction.attempted = True
             return
         forms = {

@@ -13,7 +13,7 @@ from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.sample import Context
 
 Choice: TypeAlias = str | Callable[[Any], Any] | None
-"""Name of a key, or a function of a run's input or output."""
+"""The name of a key, or a function of a run's input or output."""
 
 
 class CaptureKeywords(TypedDict, total=False):
@@ -45,10 +45,10 @@ class CaptureOptions:
         answer: Where the answer is: a key or a function of the outermost call's output.
         root: Name of the call that is a request, instead of the outermost call.
         retrieval_tools: Names of the tools whose text is retrieved text. None means every tool.
-        document_keys: Keys whose list is a retrieval, even an empty list or a list of texts or
+        document_keys: Keys whose list is a retrieval. The list may be empty, or contain texts or
             mappings.
         as_context: Function that converts an application's object to its text or a `Context`. The
-            function returns None for other objects and is not called for dicts.
+            function returns None for other objects and never receives dicts.
 
     Raises:
         ConfigError: An option is invalid.
@@ -66,16 +66,16 @@ class CaptureOptions:
         for name in ("question", "contexts", "answer"):
             value = getattr(self, name)
             if not (value is None or callable(value) or _is_name(value)):
-                raise ConfigError(name, value, "the name of a key, or a callable")
+                raise ConfigError(name, value, "the name of a key, or a function")
         if not (self.root is None or _is_name(self.root)):
-            raise ConfigError("root", self.root, "a run's name")
+            raise ConfigError("root", self.root, "the name of a run")
         for name in ("retrieval_tools", "document_keys"):
             value = getattr(self, name)
             if not (value is None or _are_names(value)):
                 raise ConfigError(name, value, "a list of names")
         if not (self.as_context is None or callable(self.as_context)):
             raise ConfigError(
-                "as_context", self.as_context, "a function from an object to its text"
+                "as_context", self.as_context, "a function that converts an object to its text"
             )
 
     @classmethod
@@ -94,7 +94,7 @@ class CaptureOptions:
         return cls(**given)
 
     def over(self, others: Options) -> Options:
-        """Return these options. `others` supplies the options that are not set."""
+        """Return these options, and take missing options from `others`."""
         values = {field.name: getattr(self, field.name) for field in fields(CaptureOptions)}
         return replace(others, **{name: one for name, one in values.items() if one is not None})
 

@@ -16,9 +16,9 @@ Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 
 
 class OtherInstrumentors:
-    """Finds spans of other instrumentors and notes them on the request.
+    """Finds spans of other instrumentors and notes the spans on the request.
 
-    If `can_wait` is false, the spans cannot wait for scores, so we also write our own span.
+    If `can_wait` is false, the spans cannot wait for scores. We then also write our own span.
     """
 
     can_wait = True
@@ -31,7 +31,7 @@ class OtherInstrumentors:
     def note(self, run: Run, find: Find) -> None:
         """Look for other instrumentors when a run below the framework's root starts.
 
-        Only then has every handler seen the root. Some handlers are visible only at a retrieval.
+        At this point, every handler has seen the root. Some handlers appear only at a retrieval.
         """
         if not self._wanted:
             return
@@ -44,12 +44,12 @@ class OtherInstrumentors:
             active, span = find(top)
             was_active = others is not None and others.active
             interaction.others = self._found(interaction, active or was_active, span, top)
-        except Exception as error:  # noqa: BLE001 - the host's edge: it reads others' objects
+        except Exception as error:  # noqa: BLE001 - other instrumentors' objects may raise anything
             self._incidents.report("other instrumentors", error)
             interaction.others = others or Others()
 
     def _found(self, interaction: Interaction, active: bool, span: Span | None, top: Run) -> Others:
-        # In a manual interaction, their span covers only a part.
+        # In a manual interaction, the other instrumentor's span covers only a part.
         if span is None or top is not interaction.root or not self.can_wait:
             return Others(active)
         if not span.is_recording():

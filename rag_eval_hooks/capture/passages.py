@@ -23,11 +23,11 @@ DOCUMENT_ORIGINS = (Origin.DOCUMENTS, Origin.GIVEN, Origin.SOURCES, Origin.STATE
 MIN_RUNS = 3
 """Minimum number of unique word sequences that identify a text."""
 _MIN_METADATA = 40
-"""Minimum length of a metadata text that a prompt may show instead of the document."""
+"""Minimum length of a metadata text that a prompt may contain instead of the document."""
 _FEW = 16
-"""Up to this number of passages, a plain search is faster than an index of the prompts."""
+"""Maximum number of passages for which a plain search is faster than an index of the prompts."""
 _KEY_WORDS = 3
-"""Number of inner words that the index contains. The outer words may touch other text."""
+"""Number of inner words in the index. The outer words may touch other text."""
 
 
 class Passage:
@@ -47,7 +47,7 @@ class Passage:
 
     @cached_property
     def forms(self) -> list[tuple[Context, str]]:
-        """Normalized texts that show the passage in a prompt, wider texts first."""
+        """Normalized texts that represent the passage in a prompt, wider texts first."""
         values = self.context.metadata.values()
         others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
         others[:0] = [] if self._form is None else [self._form]
@@ -59,7 +59,7 @@ class Passage:
 
 
 class Location(NamedTuple):
-    """Position of an entire passage in a prompt, even if the prompt shows only a part."""
+    """Position of an entire passage in a prompt, even if the prompt contains only a part."""
 
     prompt: int
     start: int
@@ -114,7 +114,6 @@ class Prompts:
         return -1 if at < 0 else prompt.find(text, max(0, at - len(words[0]) - 1))
 
     def _add_parts(self, placed: dict[Passage, Location], passages: Sequence[Passage]) -> None:
-        """Add passages that a prompt shows only in part, the answering prompt first."""
         looked_for = [
             p for p in passages if (placed[p].prompt if p in placed else p.is_distinctive)
         ]
@@ -148,7 +147,7 @@ class Prompts:
     def _rests(self, placed: Mapping[Passage, Location]) -> list[str]:
         """Return the prompts, with one filler word for each text that was found whole.
 
-        A word sequence then cannot span such a text.
+        A word sequence then cannot cross such a text.
         """
         rests = []
         for number, text in enumerate(self.texts):
@@ -196,7 +195,7 @@ def _outermost(placed: Mapping[Passage, Location]) -> dict[Passage, Location]:
 
 
 def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
-    """Return each text once, from the last list that gives it an id, score or metadata."""
+    """Return each text once, from the last list that gives the text an id, score or metadata."""
     found: dict[str, Passage] = {}
     for one in lists:
         listed: dict[str, Passage] = {}

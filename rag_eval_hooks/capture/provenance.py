@@ -75,7 +75,6 @@ class Provenance:
         return not self._was_asked(p) and not self._wrote(p)
 
     def _was_asked(self, p: Passage) -> bool:
-        """Return whether a text is a query, a prompt or a user's text, or was masked by a step."""
         is_alone = len(p.found.contexts) == 1
         question = fold(self._question)
         masked = set[str]().union(*self._interaction.rewritten.values())
@@ -90,7 +89,7 @@ class Provenance:
     @cached_property
     def _queries(self) -> set[str]:
         lists = self._interaction.lists_of(Origin.TEXT)
-        # Older graphs pass a tool's result through a step. The result is still the tool's.
+        # In older graphs, a step passes a tool's result on. The result still belongs to the tool.
         texts = {fold(context.text) for found in lists for context in found.contexts}
         return texts | {fold(run.query) for run in self._interaction.runs if run.query}
 
@@ -119,7 +118,6 @@ class Provenance:
         return bool(p.runs) and 2 * len(shared) >= len(p.runs)
 
     def _is_made_of_others(self, p: Passage) -> bool:
-        """Return whether a text contains a document, or joins texts of several other steps."""
         held = [one for one in self._documents if one.folded and one.folded in p.folded]
         length = sum(len(one.folded) for one in held)
         if any(one.is_distinctive for one in held) or 2 * length > len(p.folded):
@@ -129,7 +127,7 @@ class Provenance:
         others = (one for one in self._written if one.found is not p.found)
         parts = {one.folded for one in others if one.folded in p.folded} - {p.folded}
         lengths = sorted(map(len, parts))
-        # A gap as long as the shortest part may be an unseen text.
+        # A gap of the width of the shortest part may be an unseen text.
         return len(lengths) > 1 and len(p.folded) - sum(lengths) < lengths[0]
 
     @cached_property
@@ -138,7 +136,6 @@ class Provenance:
         return [p for p in distinct(lists) if p.is_distinctive]
 
     def _said_before(self, p: Passage, *, with_arguments: bool = True) -> Iterator[tuple[Run, str]]:
-        """Yield model texts older than a passage, and those from inside the passage's run."""
         run = p.found.run
         for model, text in (*self._replies, *(self._arguments if with_arguments else ())):
             if model.end is None or (run.end is not None and model.end > run.end):
@@ -151,7 +148,6 @@ class Provenance:
             yield model, text
 
     def used(self, passages: Sequence[Passage], surer: Sequence[Passage]) -> list[Passage]:
-        """Return the passages that state facts of the answer which no surer passage states."""
         if not passages or refusal(self._answer):
             return []
         known = set[str]().union(*(content_words(p.context.text) for p in surer))
@@ -171,7 +167,6 @@ class Provenance:
 
 
 def _is_empty(p: Passage) -> bool:
-    """Return whether a tool's text only repeats its arguments or reports ids or a failure."""
     arguments = content_words(p.found.run.query or "")
     if arguments.issuperset(content_words(p.context.text)):
         return True

@@ -30,7 +30,7 @@ class BaseReader:
         self._recorder = recorder
         self._incidents = incidents
         self.options = options
-        # Place in the application that created the handler.
+        # the place in the application that created the handler
         self.place = f"set at {place_of_caller()}" if options != CaptureOptions() else ""
         self._form_of = form_of
         self._forms: dict[type, Form] = {}
@@ -49,7 +49,7 @@ class BaseReader:
     def _converted(self, run: Run, read: Callable[[Any], Any], value: Any) -> Context | None:
         try:
             return converted(read, value)
-        except Exception as error:  # noqa: BLE001 - the host's edge: a function of the application
+        except Exception as error:  # noqa: BLE001 - the application's function may raise anything
             run.interaction.left_out.add("contexts")
             self._incidents.report(f"as_context of an object of type {type(value).__name__}", error)
             return None
@@ -59,7 +59,7 @@ class BaseReader:
         self.later(run, event, read, *[self.copy(run, value) for value in shown])
 
     def later(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Like `defer`, for values that are already copied or immutable."""
+        """Defer an event, like `defer`, whose values are already copied or immutable."""
         self._recorder.defer(run, event, self._read, run, read, values)
 
     def copy(self, run: Run, value: Any) -> Any:
@@ -94,13 +94,13 @@ class BaseReader:
         )
 
     def choose(self, run: Run, name: str, value: Any) -> None:
-        """Call an option that is a function, on this thread, until it returns a text."""
+        """Call an option that is a function, on this thread, until the option returns a text."""
         choice = getattr(self.options_of(run), name)
         if not callable(choice) or isinstance(run.chosen.get(name), str):
             return
         try:
             result = choice(value)
-        except Exception as error:  # noqa: BLE001 - the host's edge: a function of the application
+        except Exception as error:  # noqa: BLE001 - the application's function may raise anything
             result = error
         run.chosen = {**run.chosen, name: result}
 
@@ -141,5 +141,5 @@ class BaseReader:
         if contexts is not None:
             self._recorder.choose(run, contexts)
         elif run.outermost and run.interaction.chosen is None:
-            # A function for one step's output need not fit another step.
+            # A function for the output of one step need not fit the output of another step.
             self._report_choice("contexts", result)

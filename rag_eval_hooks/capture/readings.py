@@ -80,7 +80,6 @@ def question_in_state(state: Any) -> str | None:
 
 
 def texts_in_state(state: Any) -> list[str]:
-    """Return a state's texts and last user messages, which may include the question."""
     values = (entries(state) or {}).values()
     asking = (v for v in values if isinstance(v, str) or _is_conversation(v))
     return list(filter(None, map(question_of, asking)))
@@ -91,7 +90,6 @@ def _is_conversation(value: Any) -> bool:
 
 
 def texts_in_input(value: Any, depth: int = _LEVELS) -> Iterator[str]:
-    """Yield every text in a root's input or output, including texts of messages."""
     parts: Sequence[Any] = ()
     if isinstance(value, str):
         yield from filter(None, [value])
@@ -153,7 +151,7 @@ def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | 
         is_last = message.name or message is messages[-1]
         if message.role == "assistant" and message.text:
             return message.text
-        # A graph turns a bare text into a user message, and an agent's report has a name.
+        # A graph turns a bare text into a user message. An agent's report has a name.
         if message.role == "user" and is_last and said(message.text):
             return message.text
         if message.role == "user" and not message.name:
@@ -168,7 +166,6 @@ def other_answers(value: Any, given: Any) -> tuple[str, ...]:
 
 
 def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ...]:
-    """Return the texts that a step wrote and no later step replaced, without an answer's key."""
     held = entries(final) or {}
     if not values or _first(held, _SURE_KEYS, named_answer):
         return ()
@@ -192,7 +189,7 @@ def as_json(value: Any) -> str | None:
     try:
         return json.dumps(_plain(value), ensure_ascii=False)
     except (TypeError, ValueError):
-        # The value contains an unread object, or a number too long to write.
+        # The value contains an unread object, or a number too long to convert.
         return None
 
 

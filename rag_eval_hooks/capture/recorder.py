@@ -66,13 +66,13 @@ class Recorder(Notes):
         self._ttl_ns = int(limits.INTERACTION_SECONDS * 1e9)
         self._max_open = limits.OPEN_INTERACTIONS
         self.by_hand = ManualCalls(on_end, incidents)
-        # Return the id of the framework's run around the caller.
+        # Each function returns the id of the framework's run around the caller.
         self.locators: set[Callable[[], Hashable | None]] = set()
         self.left_out = LeftOutRequests(self._ttl_ns, self._max_open)
         self.forked()
 
     def forked(self) -> None:
-        # Names of runs seen, by option, expected names and place; None after a match.
+        # Names of runs, by option, expected names and place. None after a match.
         self._names: dict[tuple[str, tuple[str, ...], str], dict[str, None] | None] = {}
         # Whether a run reached a handler, by the handler's place.
         self.handlers: dict[str, bool] = {}
@@ -94,7 +94,6 @@ class Recorder(Notes):
         return self.is_named("No run has the name in the option root,", [root], name, place)
 
     def is_named(self, told: str, wanted: Collection[str], name: str, place: str) -> bool:
-        """Return whether an option contains a name. `report_unmet` reports unmatched options."""
         seen = self._names.setdefault(key := (told, tuple(wanted), place), {})
         if name in wanted:
             self._names[key] = None
@@ -116,7 +115,7 @@ class Recorder(Notes):
 
     def report_unreached(self) -> None:
         for place in [place for place, is_reached in self.handlers.items() if not is_reached]:
-            told = f"No run reached the handler created at {place}; pass it in config="
+            told = f"No run reached the handler created at {place}; pass the handler in config="
             self._incidents.count(
                 told + '{"callbacks": [handler]} of the call, before evals.shutdown()'
             )
@@ -129,7 +128,7 @@ class Recorder(Notes):
     def __len__(self) -> int:
         return len(self._open)
 
-    # Single operations of dictionaries are atomic.
+    # Single operations on dictionaries are atomic.
 
     def get(self, run_id: Hashable) -> Run | None:
         run = self._runs.get(run_id)
@@ -172,17 +171,17 @@ class Recorder(Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Start a run. Without an open run around it, or with `apart`, the run is a root.
+        """Start a run. A run is a root if no open run is around it, or with `apart`.
 
-        Metadata and tags apply to roots. Returns None if the run is known, late, or not captured.
+        Metadata and tags apply to roots. Return None if the run is known, late, or not captured.
         """
-        # Applications may reuse a request's name, so only parts can be late.
+        # Applications may reuse a request's name, so only runs below the root can be late.
         is_late = run_id in self._ended and not (parent_id is None and self._ended.is_root(run_id))
         if run_id in self._runs or is_late or self.left_out.starts(run_id, parent_id, kind):
             return None
         parent = self._runs.get(parent_id) if parent_id is not None else None
-        # Check `_runs` before `_ended`: a concurrent end adds to `_ended` first, so the id is
-        # always in one of them.
+        # Check `_runs` before `_ended`. A concurrent end adds to `_ended` first, so the id is
+        # always in at least one of them.
         if parent_id in self._ended:
             # The run's children are late, too.
             self._remember(run_id)
@@ -279,7 +278,7 @@ class Recorder(Notes):
     def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
         """Record that a run's event was lost. The run's request becomes incomplete.
 
-        If that request is unknown, all open requests become incomplete, and one counts as lost.
+        If the request is unknown, all open requests become incomplete. One request counts as lost.
         """
         run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
         if run is not None:
@@ -298,9 +297,9 @@ class Recorder(Notes):
         run.end = time.time_ns()
         if run.parent is None:
             if run.id in self._waiting and status is not Status.ABANDONED:
-                # The end is noticed late, so the last reported event supplies the time.
+                # Capture notices the end late, so the last reported event supplies the time.
                 run.end = run.interaction.last_event or run.end
-            # The thread that removes the request reports it: a root's end and a sweep may race.
+            # A root's end and a sweep may race. Only the thread that removes the request reports.
             if self._open.pop(run.id, None) is not None:
                 self._waiting.pop(run.id, None)
                 self._report(run.interaction, status)
@@ -321,7 +320,7 @@ class Recorder(Notes):
         self._runs.pop(run_id, None)
 
     def sweep(self, *, at_once: bool = False) -> None:
-        """Report finished requests; with `at_once`, also manual calls that may go on."""
+        """Report finished requests. With `at_once`, also report manual calls that may continue."""
         with self.ended.sweeping() as is_free:
             if not is_free:
                 return
@@ -350,6 +349,6 @@ class Recorder(Notes):
 
     def _cancel(self, interactions: Iterable[Interaction]) -> None:
         for interaction in interactions:
-            # The request's stream may have finished unnoticed.
+            # The request's stream may have finished without an event.
             self.settle(interaction.root)
             self._finish(interaction.root, Status.CANCELLED)

@@ -51,11 +51,11 @@ class Run:
     parent: Run | None
     interaction: Interaction
     start: int
-    # The application, not a framework's run, called this run.
+    # The application called this run, not a framework's run.
     outermost: bool = False
     end: int | None = None
     prompt: tuple[str, ...] = ()
-    # Role of each text of the prompt, if the framework tells.
+    # role of each text of the prompt, if the framework reports roles
     roles: tuple[str, ...] = ()
     text: str | None = None
     text_unknown: bool = False
@@ -64,23 +64,22 @@ class Run:
     facts: Facts = field(default_factory=lambda: _NOTHING)
     error_type: str | None = None
     tool_arguments: Sequence[Any] = ()
-    # Only for the span: `tool_calls`, `arguments`, `result`.
+    # only for the span: `tool_calls`, `arguments`, `result`
     span_content: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    # The framework's name for this step, equal when it runs again after a stop.
+    # the framework's name for this step, equal if the step runs again after a stop
     checkpoint: str | None = None
     # The model calls inside belong together, like the calls of one synthesizer.
     joins: bool = False
-    # Name of the batch of concurrent steps.
+    # name of the batch of concurrent steps
     batch: str | None = None
     unfinished: bool = False
-    # Results of the application's functions for `question`, `contexts` and `answer`.
+    # results of the application's functions for `question`, `contexts` and `answer`
     chosen: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    # Kept for the integration while the interaction is open.
+    # data of the integration, kept while the interaction is open
     state: Any = None
 
     @property
     def earlier(self) -> Collection[int]:
-        """Indices of prompt texts that a model wrote in earlier turns."""
         asked = self._asked_at or 0
         return frozenset(n for n in range(asked) if self.roles[n] == "assistant")
 
@@ -109,13 +108,13 @@ class Run:
 
 
 class Origin(StrEnum):
-    """Where a text comes from. `STEP` and `EARLIER` need a prompt that shows the text."""
+    """Where a text comes from. `STEP` and `EARLIER` count only if a prompt contains the text."""
 
     DOCUMENTS = "documents"
     GIVEN = "given"
     """Documents that the caller passed, perhaps from an earlier turn."""
     TEXT = "text"
-    """A tool's text."""
+    """Text that a tool returned."""
     STEP = "step"
     """Any output text of a step."""
     EARLIER = "earlier"
@@ -134,11 +133,11 @@ class DocumentList:
     run: Run
     contexts: tuple[Context, ...]
     origin: Origin = Origin.DOCUMENTS
-    # Text that the framework shows to a model, by index of the document.
+    # text that the framework shows to a model, by index of the document
     shown: Mapping[int, str] = field(default_factory=dict)
-    # Whether the application named the tool as a retrieval tool. None if it named no tool.
+    # whether the application named the tool as a retrieval tool; None if it named no tool
     named: bool | None = None
-    # Texts of the run's input documents by id, if known.
+    # texts of the run's input documents by id, if known
     given: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -150,12 +149,12 @@ class DocumentList:
 class Others:
     active: bool = False
     span: OtherSpan | None = None
-    # The context of the other root span, if its trace is not sampled.
+    # span context of the other root, if its trace is not sampled
     unrecorded: SpanContext | None = None
 
 
 SAME_LINE = 2
-"""Nearness of two calls in one task, or on one thread below one span."""
+"""Two calls in one task, or on one thread below one span."""
 
 
 def current_task() -> asyncio.Task[Any] | None:
@@ -214,57 +213,57 @@ class Interaction:
     runs: list[Run] = field(default_factory=list)
     lists: list[DocumentList] = field(default_factory=list)
     status: Status = Status.OK
-    # Start of the last root, in nanoseconds since the epoch.
+    # start of the last root, in nanoseconds since the epoch
     opened: int = 0
     chosen: tuple[Context, ...] | None = None
-    # Other texts of the root's output, which may include the answer, and those of its last step.
+    # other texts of the root's output and of its last step, which may include the answer
     candidates: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
-    # The root's output as JSON, if no text is known as the answer.
+    # the root's output as JSON, if no text is known as the answer
     structured: str | None = None
-    # Texts of the root's input, which may include the question.
+    # texts of the root's input, which may include the question
     asked: tuple[str, ...] = ()
-    # The same of the state with which a root without input continues.
+    # texts of the state with which a root without input continues
     kept: tuple[str, ...] = ()
     interrupted: bool = False
     # The framework may retry the request from the point of failure.
     resumable: bool = False
-    # Checkpoints at which the request stopped.
+    # checkpoints at which the request stopped
     stops: set[str] = field(default_factory=set)
     attempted: bool = False
-    # The ids in the framework's configuration were read.
+    # whether capture read the ids in the framework's configuration
     configured: bool = False
-    # False if the start event was lost, so that the request cannot become a sample.
+    # False if the start event was lost. The request then cannot become a sample.
     is_readable: bool = True
-    # Parts of the sample that lack text, by a limit or a lost event.
+    # parts of the sample that lack text, because of a limit or a lost event
     left_out: set[str] = field(default_factory=set)
     step_texts: set[int] = field(default_factory=set)
-    # Replaced texts by document id.
+    # replaced texts by document id
     rewritten: dict[str | None, set[str]] = field(default_factory=dict)
     kept_chars: int = 0
     prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None
-    # Functions that return how a stream's reading ended, or None while it is open.
+    # functions that return how a stream's reading ended, or None for an open stream
     streams: list[Callable[[], Status | None]] = field(default_factory=list)
-    # Task in which the open request started, or the loop of a finished task.
+    # task in which the open request started, or the loop of a finished task
     task: Any = None
-    # The root returned and only streams are open.
+    # whether the root returned and only streams are open
     returned: bool = False
-    # End of the last reading of a stream in nanoseconds since the epoch; 0 if unknown.
+    # end of the last reading of a stream in nanoseconds since the epoch; 0 if unknown
     read_until: int = 0
     place: Place | None = None
-    # The handler was passed to this request, so it is not a step of a larger request.
+    # The handler was passed to this request, so the request is not a step of a larger request.
     passed: bool = False
     # Capture saw the whole framework at the start, so manual calls can be joined.
     is_joinable: bool = False
-    # Message and place by option, if no key matched. None after a match.
+    # message and place by option, if no key matched; None after a match
     unmet: dict[str, tuple[str, str] | None] = field(default_factory=dict)
     # The request's own options override the handler's options.
     options: CaptureOptions | None = None
-    # Weak reference to the framework's run id. Once it is dead, no end event can arrive.
+    # Weak reference to the framework's run id. After its death, no end event can arrive.
     id: Callable[[], object] | None = None
     sampling_key: str | None = None
-    # Events to be read off the request's thread, in order, and copies of their values.
+    # events in order, with copies of their values; another thread reads the events
     pending: deque[Callable[[], None]] = field(default_factory=deque)
     snapshots: Snapshots = field(default_factory=Snapshots)
 

@@ -22,11 +22,11 @@ _ERRORS = frozenset(("error", "errors"))
 _OF_ERRORS = frozenset(("code", "status", "message", "detail"))
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
-"""A text of this width counts by itself, not as a field of a record."""
+"""Width from which a text counts by itself, not as a field of a record."""
 _PASSAGE = 20
 """Width from which a text in a list counts as a passage, not as a name."""
 _MARKS = 6
-"""Width of the quotes, colon and comma around an entry. A number has this width, too."""
+"""Width of the quotes, colon and comma around an entry. A number has the same width."""
 _LEVELS = 8
 _DEEP = 50
 """Maximum depth of nested containers to search for texts."""
@@ -54,7 +54,6 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
 
 
 def _in_values(held: Mapping[str, Any], depth: int) -> Rows:
-    """Yield the texts of values. Records beside a list contain only counts and page numbers."""
     parts = [(part, _record(part)) for part in list(held.values())[:_MAX_ITEMS]]
     found = [rows for part, record in parts if record is None for rows in rows_in(part, depth)]
     yield from found or [(record,) for _, record in parts if record is not None]
@@ -90,7 +89,6 @@ def _in_list(items: Sequence[Any], depth: int, write: Write = repr) -> Rows:
 
 
 def _row(item: Any) -> Context | None:
-    """Return a row with its main text as a context, or None for a message."""
     if isinstance(item, str):
         return Context(text=item)
     held = entries(item)
@@ -125,7 +123,6 @@ def _main_text(held: Mapping[str, Any]) -> str:
 
 
 def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
-    """Return a list of short records as one text per row, or None for other lists."""
     fields = list(map(_fields, items))
     # A list without text is a vector, not a row.
     if not all(f is not None and any(isinstance(v, str) for v in f) for f in fields):
@@ -144,26 +141,25 @@ def is_record(item: Any) -> bool:
 
 
 def _record(item: Any) -> Context | None:
-    """Return a record as text, or None for values that mostly contain long texts or objects."""
     held = _fields(item)
     text = _written(item, repr) if isinstance(held, dict) else None
     return Context(text=text, metadata=scalars(held)) if text and is_distinctive(text) else None
 
 
 def _written(item: Any, write: Write) -> str | None:
-    """Return a row or record as text, or None if at least half of it is long texts."""
+    """Return a row or record as text, or None if long texts make up at least half of the width."""
     whole, long = _widths(item)
     if not whole or 2 * long >= whole:
         return None
     try:
         return write(item)
     except (TypeError, ValueError, RecursionError):
-        # The value contains an unread object, or a number too long to write.
+        # The value contains an unread object, or a number too long to convert.
         return None
 
 
 def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tuple[float, float]:
-    """Return the width of a value as text, and of its long texts: infinite for objects."""
+    """Return the width of a value as text, and of its long texts. Objects have infinite width."""
     if isinstance(value, str):
         size = width(value)
         return size + _MARKS, size if size >= longest else 0
@@ -176,7 +172,7 @@ def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tup
         return _MARKS, inf
     if is_mapping:
         keys = sum(len(key) if isinstance(key, str) else _MARKS for key in held)
-    # A recognizable text in a list is a passage.
+    # A long text in a list is a passage.
     longest, parts = (_LONG_TEXT, held.values()) if is_mapping else (_PASSAGE, held)
     widths = [_widths(part, longest, levels - 1) for part in parts]
     return keys + sum(whole for whole, _ in widths), sum(long for _, long in widths)

@@ -1,8 +1,8 @@
-"""Copies values of a framework, within limits, so that another thread can read the copies later.
+"""Copies values of a framework, within limits. Another thread can read the copies later.
 
 The application's thread makes the copies, without running application code. It copies dicts, lists,
-models and dataclasses, keeps texts and numbers, and does not read other objects. An unchanged value
-gives the same copy, so that readers recognize values that a step passes on.
+models and dataclasses, keeps texts and numbers, and does not read other objects. Equal copies of an
+unchanged value let readers recognize values that a step passes on.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _NODES = 90
 LATE_NODES = 20_000
 """Maximum number of containers per copy in the background."""
 _ENTRIES = 15
-"""A copy may have this many times as many entries as containers."""
+"""Maximum number of entries per container, on average."""
 _DEEP = 12
 """Maximum depth of a copy in the application's thread."""
 LATE_LEVELS = 50
 """Maximum depth of a copy in the background. No reader goes deeper."""
 _LONG = 1_000
-"""Characters of a text with at least this length count once, however many copies share it."""
+"""Characters from which a text counts once, even if several copies share the text."""
 _MOST_KINDS = 2_000
 """Maximum number of classes whose form is remembered."""
 _IMMUTABLE: tuple[type, ...] = (
@@ -58,7 +58,7 @@ _OPAQUE = Opaque()
 class Record:
     kind: type
     held: dict[str, Any]
-    # Names of the fields that the class shows.
+    # names of the fields that the class shows
     shown: frozenset[str]
 
     def __repr__(self) -> str:
@@ -79,7 +79,7 @@ Form: TypeAlias = Callable[["Copier", Any, int], Any]
 class Snapshots:
     made: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     chars: int = 0
-    # Identities of counted long texts.
+    # identities of counted long texts
     long: set[int] = field(default_factory=set)
 
 
@@ -88,17 +88,17 @@ class Copier:
     """Copies the values that a framework passes around."""
 
     snapshots: Snapshots
-    # Returns how to copy a framework's class, or None for other classes.
+    # returns how to copy a framework's class, or None for other classes
     form_of: Callable[[type], Form | None]
-    # Forms of classes that were copied before.
+    # forms of classes that were copied before
     forms: dict[type, Form]
-    # Reads an application's object through the option `as_context`.
+    # reads an application's object through the option `as_context`
     as_context: Callable[[Any], Context | None] | None
-    # Maximum number of characters in the copies of one request.
+    # maximum number of characters in the copies of one request
     most_chars: int
-    # Number of containers that may still be copied.
+    # number of containers that may still be copied
     nodes: int = _NODES
-    # The last copy omits something because of size or depth.
+    # whether the last copy omits something because of size or depth
     is_cut: bool = field(default=False, init=False)
     _entries: int = field(init=False)
     _around: set[int] = field(default_factory=set, init=False)
@@ -181,7 +181,6 @@ class Copier:
         return self.remember(value, tuple(copy) if isinstance(value, tuple) else copy)
 
     def _copy_parts(self, value: Any, copy: Any, parts: Collection[Any], depth: int) -> None:
-        """Count the texts in a shallow copy, and replace the other parts by copies."""
         kinds = set(map(type, parts))
         if str in kinds:
             self._count_texts(parts)

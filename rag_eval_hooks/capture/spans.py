@@ -56,10 +56,7 @@ _MOST_WAITING_CHARS: Final = 2_000_000
 
 
 class _DeferredSpan:
-    """A started RAG span whose content and children are not written yet.
-
-    The span ends only after they are written. Thread-safe.
-    """
+    """A started RAG span. Another thread writes its content and children. Thread-safe."""
 
     def __init__(
         self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents
@@ -91,11 +88,11 @@ class _DeferredSpan:
     def _guarded(self, event: str, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
+        except Exception as error:  # noqa: BLE001 - the application's span processors may raise anything
             self._incidents.report(event, error)
 
     def __getattr__(self, name: str) -> Any:
-        # Such as the limits, and the links and events that count toward them.
+        # For example limits, and the links and events that count toward the limits.
         if name == "_span":
             raise AttributeError(name)
         return getattr(self._span, name)
@@ -118,8 +115,6 @@ class _DeferredSpan:
 
 @dataclass(frozen=True, slots=True)
 class RequestSpan:
-    """The span that represents a request, whichever instrumentor writes it."""
-
     context: SpanContext
     held: HeldSpan | None = None
     recorded: bool = True
@@ -136,7 +131,6 @@ class RequestSpan:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another instrumentor's span is kept open for our scores."""
         return self.held is not None and self.deferred is None
 
     def complete(self) -> None:
@@ -145,7 +139,6 @@ class RequestSpan:
 
 
 def application_span(otel: OtelContext) -> RequestSpan:
-    """Return the application's own span around a request, to use instead of our span."""
     context = trace.get_current_span(otel).get_span_context()
     return RequestSpan(context, recorded=context.trace_flags.sampled)
 
@@ -202,7 +195,7 @@ class SpanWriter:
         return RequestSpan(span.get_span_context(), held, deferred=deferred)
 
     def _defer(self, deferred: _DeferredSpan) -> None:
-        # Spans that the evaluator completed need no writing.
+        # If the evaluator wrote the spans, nothing is left to write.
         with contextlib.suppress(IndexError):
             while self._is_full(deferred) and self._waiting[0].is_complete:
                 self._waiting_chars -= self._waiting.popleft().chars
@@ -211,7 +204,7 @@ class SpanWriter:
                 self._incidents.count("span content omitted")
             deferred.complete(content=False)
             return
-        # Inexact if threads race; `drain` resets the sum.
+        # Inexact if threads race. `drain` resets the sum.
         self._waiting_chars += deferred.chars
         self._waiting.append(deferred)
 
@@ -250,7 +243,7 @@ class SpanWriter:
         if (user := interaction.metadata.get("user_id")) is not None:
             private[semconv.USER_ID] = user if isinstance(user, str) else str(user)
         if content:
-            # As in the sample: a root may lack both, and its inner runs have them.
+            # If the root lacks both, its inner runs have both, as in the sample.
             private |= request_content(question_of(interaction)[0] or None, answer_of(interaction))
         self._set(span, redact(private))
 
@@ -266,7 +259,7 @@ class SpanWriter:
         for run in interaction.runs[1:]:
             if run.kind not in _FORMS:
                 continue
-            # Runs before an interrupt belong to another root without a span.
+            # Runs before an interrupt belong to another root, which has no span.
             around = next((one for one in run.ancestors() if one in otel), interaction.root)
             span = self._start_child(run, otel[around])
             if content:

@@ -1,4 +1,4 @@
-"""Normalizes texts by removing a formatter's escapes and marks, and splits them into words."""
+"""Normalizes texts by removing a formatter's escapes and marks, and splits texts into words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ENOUGH: Final = 400
 _RUN_WORDS: Final = 4
 _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
-"""Width of a wide character. Most words in wide characters have two or three of them."""
+"""Width of a wide character. Most words in wide characters have two or three characters."""
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
 """Database rows printed as a list of tuples or dicts. Even one short value counts as rows."""
@@ -38,7 +38,7 @@ def fold(text: str) -> str:
     if _PLAIN.fullmatch(text) is None or "](" in text:
         text = _decoded_and_unmarked(text)
     text = text.replace("''", "'")
-    # The only printable white space is a blank.
+    # The text contains no white space except blanks.
     if text.isprintable() and "  " not in text:
         return text.strip(" ")
     return " ".join(text.split())
@@ -59,7 +59,7 @@ def _decoded_and_unmarked(text: str) -> str:
 
 
 def _decoded(match: re.Match[str]) -> str:
-    """Decode an escape, even if it was escaped several times."""
+    """Decode an escape, even if a formatter escaped the text several times."""
     codes = match[1] or match[2] or match[3]
     if codes is not None:
         code = int(codes, 16)
@@ -71,7 +71,6 @@ def _decoded(match: re.Match[str]) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the lower-case words of a text. Each wide character is a word."""
     return _WORD.findall(_lowered(text))
 
 
