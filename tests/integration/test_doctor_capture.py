@@ -138,7 +138,11 @@ def test_the_page_names_rule_and_remedy(
     limit = min(map(len, texts)) - 1
     done = captured(tmp_path, f"{module}:chain", question, "--set", f"max_text_chars={limit}")
     assert done.code == 0
-    shown = ["prompt: their texts are in the prompt", "contexts[0].text", "input: in the input"]
+    shown = [
+        "prompt: the prompt of the answering model contains",
+        "contexts[0].text",
+        "input: in the input",
+    ]
     shown += [question, f"contexts: {len(texts)}", 'contexts="KEY"', "record_contexts"]
     assert [text for text in shown if text not in done.out] == []
     assert captured(tmp_path, f"{module}:chain", question, "--set", "redact=all").code == 0

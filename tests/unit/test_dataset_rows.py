@@ -118,7 +118,7 @@ def test_lines_before_a_cut_line_are_rows_and_the_cut_line_is_named(
 
 def test_a_row_that_is_no_sample_is_named(tmp_path: Path) -> None:
     cases: list[tuple[Any, str]] = [
-        ({"prompt": Q}, "columns: prompt. Use --map question"),
+        ({"prompt": Q}, "Columns: prompt. Use --map question"),
         ({"question": " "}, "No column has a question"),
         ({"question": Q, "contexts": 7}, "contexts must be texts or objects with a text, not int"),
         ({"question": Q, "answer": {"deep": 1}}, "answer must be str, not dict"),
