@@ -123,27 +123,28 @@ class RagEvalConfig(BaseSettings):
 
     metrics: Names = setting(
         (),
-        "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`. `-` before a name removes it. "
+        "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`. A name after `-` is excluded. "
         "The default is every `ragas` metric whose inputs the sample has.",
         "names of suites or metrics",
     )
     judge: Annotated[str, AfterValidator(JUDGES.check)] = setting(
         "heuristic",
-        "`heuristic`: rules and a small trained model decide, without network access. "
-        "`nli:<model>`: rules and an entailment model on this machine decide. `openai:<model>`: "
-        "a language model decides. "
-        "`openai-decisions:<model>` and `systemone:<model or url>`: a [decision model]"
-        "(decision-models.md), which answers typed questions with probabilities, decides.",
+        "Model that judges answers. `heuristic`: rules and a small trained model, without network "
+        "access. `nli:<model>`: rules and an entailment model on this machine. `openai:<model>`, "
+        "`azure:<deployment>` and `ollama:<model>`: an LLM. `openai-decisions:<model>` and "
+        "`systemone:<model or url>`: a [decision model](decision-models.md).",
         JUDGES.wanted,
     )
     judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
-    judge_api_key: Secret = setting(None, "API key of the judge's endpoint. It is never printed.")
-    judge_headers: SecretByName = setting(
-        {}, "HTTP headers of judge calls, such as a gateway's key. They are never printed."
+    judge_api_key: Secret = setting(
+        None, "API key of the judge's endpoint. The key is never printed."
     )
-    judge_timeout: Seconds = setting(30.0, "Timeout of one judge call in seconds.")
+    judge_headers: SecretByName = setting(
+        {}, "HTTP headers of judge calls, such as a gateway's key. Values are never printed."
+    )
+    judge_timeout: Seconds = setting(30.0, "Timeout of one judge call, in seconds.")
     judge_concurrency: Count = setting(
-        16, "Maximum number of samples in evaluation at once, and also of judge calls at once."
+        16, "Maximum number of samples in evaluation at once, and of judge calls in flight."
     )
     judge_prices: Path = setting(
         None, "TOML file with token prices, which override the prices in the extra `openai`."
@@ -171,10 +172,10 @@ class RagEvalConfig(BaseSettings):
         None, "JSONL or CSV file with golden questions. See [feedback](feedback.md)."
     )
     question_checks: Path = setting(None, "TOML file with question checks, by `question_id`.")
-    sample_rate: Rate = setting(1.0, "Fraction of requests to evaluate. The trace id decides.")
+    sample_rate: Rate = setting(1.0, "Fraction of requests to evaluate.")
     metric_rates: dict[str, Rate] = setting(
         {},
-        "Sample rate by suite or metric. It overrides `sample_rate`.",
+        "Sample rates of suites or metrics. These rates override `sample_rate`.",
         "a table that gives suite or metric ids a number from 0 to 1 each",
     )
     rules: tuple[RuleSettings, ...] = setting(
@@ -201,7 +202,9 @@ class RagEvalConfig(BaseSettings):
         "numbers, 0 or more, for {calls,tokens,cost}_per_{hour,day} and calls_per_second; "
         "and path, the path of a file",
     )
-    sample_timeout: Seconds = setting(120.0, "Timeout for judging one sample, in seconds.")
+    sample_timeout: Seconds = setting(
+        120.0, "Timeout of all judge calls for one sample, in seconds."
+    )
     queue_size: Count = setting(
         1000, "Maximum number of queued samples. Further samples are dropped and counted."
     )
@@ -225,9 +228,9 @@ class RagEvalConfig(BaseSettings):
     )
     evaluation_span: Literal["late", "child", "trace", "off"] = setting(
         "late",
-        "Separate span with all results. `late`: written if scores arrive after the RAG span has "
-        "ended. `child`: always written, below the RAG span. `trace`: always written, in a "
-        "separate trace. `off`: never written.",
+        "When to write a separate span with all results. `late`: if scores arrive after the RAG "
+        "span has ended. `child`: always, below the RAG span. `trace`: always, in a separate "
+        "trace. `off`: never.",
     )
     trace_judge: Switch = setting(False, "Write spans of judge calls below the evaluation span.")
     capture_content: Switch = setting(
@@ -248,7 +251,7 @@ class RagEvalConfig(BaseSettings):
     sinks: Names = setting((), "Additional destinations of scores, besides the span.", SINKS.wanted)
     sink_keys: SecretByName = setting(
         {},
-        "API keys of platforms, by sink name. They are never printed.",
+        "API keys of platforms, by sink name. The keys are never printed.",
         ", ".join(f"{name}={form}" for name, form in SINK_KEYS.items()),
     )
     spool: Path = setting(
@@ -266,11 +269,11 @@ class RagEvalConfig(BaseSettings):
     )
     redact_regions: Annotated[tuple[_Region, ...], ONE_OR_MORE] = setting(
         (),
-        "Countries whose phone numbers are removed even if they have no country code.",
+        "Countries whose national phone numbers, without a country code, are removed, too.",
         "country codes of two capital letters, such as 'DE'",
     )
     redact_ids_key: Secret = setting(
-        None, "Key that hashes ids of users and sessions. It is never printed."
+        None, "Key that hashes ids of users and sessions. The key is never printed."
     )
 
     def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:
