@@ -2,7 +2,7 @@
 
     python -m benchmarks.callback_times
 
-The figures are CPU time of the calling thread, not wall time.
+All figures are CPU time of the calling thread.
 """
 
 from __future__ import annotations

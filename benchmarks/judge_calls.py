@@ -2,16 +2,15 @@
 
     python -m benchmarks.judge_calls [--samples 50] [--speed 500] [--json FILE]
 
-The first table uses a truthful judge in the same process. It counts calls, characters of the
-prompts, and characters of the replies per sample. `with_shape` counts the prompts' characters if
-each prompt describes the reply's form. `failed` counts metrics over all samples.
+The first table uses a truthful judge in the same process. The table counts calls, prompt characters
+and reply characters per sample. `with_shape` counts prompt characters if each prompt describes the
+reply's form. `failed` counts metrics over all samples.
 
 A line below the table shows the share of context characters that a prompt cache serves. The cache
 knows a prompt's beginning after the first reply.
 
 The last table compares judges on the eight metrics that a decision model can decide. `samples per
-minute` applies to a server that replies after 100 ms. `bytes` adds the JSON around the
-`characters`.
+minute` assumes a server that replies after 100 ms. `bytes` adds the JSON around the `characters`.
 """
 
 from __future__ import annotations

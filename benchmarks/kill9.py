@@ -5,8 +5,8 @@
 Several application processes share a spool, a JSONL file, a platform and a judge server on
 loopback. The benchmark repeatedly kills one process with `kill -9` and restarts the process. At the
 end, one process scores the remaining samples. Then the benchmark compares the files with the
-samples that the applications saw accepted. A killed process may lose the samples of its last 50 ms,
-or of a few hundred milliseconds on an overloaded machine.
+samples that each application logged as accepted. A killed process may lose the samples of its last
+50 ms, or of a few hundred milliseconds on an overloaded machine.
 """
 
 from __future__ import annotations
@@ -153,12 +153,8 @@ def _kill(app: subprocess.Popen[bytes]) -> None:
 
 
 def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]) -> dict[str, Any]:
-    """Compare the accepted samples with the results file and the spool.
-
-    `lost_stored` counts lost samples on disk, or older than a sample on disk. `results.read` drops
-    the `repeated` lines, and kills left the `broken` lines. `at_least_once` counts the calls of a
-    sink function.
-    """
+    # `lost_stored` counts lost samples on disk, or older than a sample on disk. Kills leave the
+    # `broken` lines, and `results.read` drops the `repeated` lines.
     told = [line.split() for line in (folder / "told").read_text().splitlines()]
     found: dict[str, set[str]] = {}
     texts = (folder / "results.jsonl").read_text().splitlines()

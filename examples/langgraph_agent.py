@@ -3,8 +3,8 @@
     pip install ".[langchain,openai]" langchain langgraph langchain-openai    # in a clone
     python examples/langgraph_agent.py
 
-Without OPENAI_API_KEY, a scripted model answers. Its answer states a wrong time, and the score
-shows that.
+Without OPENAI_API_KEY, a scripted model answers. Its answer states a wrong time and gets a low
+score.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     pip install ".[llama-index,openai]" llama-index-llms-openai    # in a clone
     python examples/llama_index_agent.py
 
-Without OPENAI_API_KEY, a scripted model answers. Its answer states a wrong time, and the score
-shows that.
+Without OPENAI_API_KEY, a scripted model answers. Its answer states a wrong time and gets a low
+score.
 """
 
 from __future__ import annotations

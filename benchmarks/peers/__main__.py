@@ -1,8 +1,8 @@
 """Measure other libraries in their own environments. Print tables, and write the rows as JSON.
 
-`--page` also writes docs/benchmarks.md from these rows and from those of `make bench`.
-
     python -m benchmarks.peers [--only PEER ...] [--rounds 40] [--samples 40] [--page]
+
+`--page` also writes docs/benchmarks.md from these rows and from the rows of `make bench`.
 """
 
 from __future__ import annotations

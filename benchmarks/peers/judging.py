@@ -1,8 +1,9 @@
-"""Score the faithfulness of samples with one library and a judge server, eight at a time.
-
-The benchmark runs in the library's environment. Imports are not measured.
+"""Score the faithfulness of samples with one library and a judge server.
 
     python -m benchmarks.peers.judging rag-eval-hooks http://127.0.0.1:8000/v1 < samples.json
+
+The module runs in the library's environment, and scores eight samples at a time. The measured time
+excludes imports.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Measure the CPU that our handler and another library's handler add, in its environment.
+"""Measure the CPU that our handler and another library's handler add to a request.
 
-python -m benchmarks.peers.request_path openinference [--rounds 40]
+    python -m benchmarks.peers.request_path openinference [--rounds 40]
+
+The module runs in the other library's environment.
 """
 
 from __future__ import annotations

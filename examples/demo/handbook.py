@@ -1,8 +1,8 @@
 """Passages about an invented ferry line, questions, and the answers of a scripted model.
 
 The passages answer most questions, but not all. Some scripted answers are wrong on purpose.
-`mistake` names the mistake: a changed number, an invented sentence, a negation, or an answer to
-another question.
+`mistake` names the kind of mistake: a changed number, an invented sentence, a negation, or an
+answer to another question.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Captures LangGraph: steps, turns of a conversation, resumed threads, documents in a state.
 
-A cached node does not run. A resumed run starts in the middle of a graph. Its documents may come
-from another process and exist only in the checkpoint. At each model call, this module therefore
+A cached node does not run. A resumed run starts in the middle of a graph, perhaps in another
+process. The documents are then only in the state. At each model call, this module therefore
 searches the state for documents.
 """
 
@@ -145,16 +145,9 @@ def _nodes(interaction: Interaction) -> set[str | None]:
 def unseen_documents(
     call: Run, keys: Collection[str], longest: int
 ) -> tuple[Run, Origin, Lists] | None:
-    """Return the documents in a model call's state that no step added. Return them once per step.
-
-    Without a thread, every document in the state comes from this run. With a thread, a document may
-    come from an earlier turn. Such a document is a context only if the answering call shows it.
-
-    Args:
-        call: A model call. A call outside a graph's steps has no documents.
-        keys: State keys whose list is a list of documents.
-        longest: Maximum number of characters kept per text.
-    """
+    # Return the documents of a step's state once. Without a thread, every document in the state
+    # comes from this run. With a thread, a document may come from an earlier turn. Such a document
+    # is a context only if the answering call shows it.
     step = next((run for run in call.ancestors() if run.checkpoint), None)
     if step is None or not (given := state_of(step).given) or state_of(step).is_searched:
         return None

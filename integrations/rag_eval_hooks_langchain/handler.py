@@ -308,7 +308,6 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     @_run_edge
     def on_custom_event(self, name: str, data: Any, *, run_id: Any, **_: Any) -> None:
-        """Record documents that the application sent in a `rag_eval.contexts` event."""
         run = self._recorder.get(key_of(run_id)) if name == CONTEXTS_EVENT else None
         if run is None:
             return

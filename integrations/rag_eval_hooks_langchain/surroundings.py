@@ -1,4 +1,4 @@
-"""Finds the caller's run, handlers and config in LangChain, and registers handlers."""
+"""Finds the run, the handlers and the config of the calling code, and registers handlers."""
 
 from __future__ import annotations
 
@@ -62,12 +62,9 @@ def note_belonging(run: Run, metadata: Mapping[str, Any]) -> None:
 
 
 class InlineUnlessWithheld:
-    """The handler attribute `run_inline`. If true, no event needs a worker thread.
-
-    But langchain-core's async `on_llm_start` calls inline handlers *instead of* all other handlers.
-    There, the attribute is true only if another handler is inline, too.
-    """
-
+    # With an inline handler, no event needs a worker thread. But langchain-core's async
+    # `on_llm_start` calls inline handlers *instead of* all other handlers. There, the attribute is
+    # true only if another handler is inline, too.
     def __get__(self, handler: Any, owner: type | None = None) -> bool:
         asking = sys._getframe(1)
         if asking.f_code.co_name in ("<listcomp>", "<genexpr>") and asking.f_back is not None:
@@ -83,8 +80,7 @@ class InlineUnlessWithheld:
 
 
 class NotIgnored:
-    """A handler attribute `ignore_*`, always false. Reading it from the class logs a warning."""
-
+    # The attribute is always false on an object. Reading it from the class logs a warning.
     def __get__(self, handler: object, owner: type) -> bool:
         is_asked = "langchain" in str(sys._getframe(1).f_globals.get("__name__"))
         if handler is None and is_asked and (place := place_of_caller()):
@@ -109,7 +105,7 @@ AMBIENT = _Ambient()
 
 @functools.cache
 def ask_ambient() -> None:
-    """Make LangChain read `AMBIENT` for a handler. LangChain cannot unregister a hook."""
+    # LangChain cannot unregister a hook.
     register_configure_hook(cast("ContextVar[Any]", AMBIENT), inheritable=True)
 
 

@@ -1,4 +1,4 @@
-"""Copies LangChain's and LangGraph's objects, and reads their span attributes."""
+"""Copies objects of LangChain and LangGraph, and extracts span attributes."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class SuiteEvaluator(BaseEvaluator):
             query: The question.
             response: The answer.
             contexts: Texts of the contexts.
-            **kwargs: `reference`, the expected answer. Other keywords are ignored.
+            **kwargs: The expected answer as `reference`. Other keywords are ignored.
         """
         texts = list(contexts or ())
         result = EvaluationResult(query=query or "", response=response, contexts=texts)

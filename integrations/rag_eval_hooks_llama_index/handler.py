@@ -93,7 +93,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._recorder.enabled[self._place] = ("langchain_core", _OTHER)
 
     def disable(self) -> None:
-        """Remove the handler. Open requests time out. Idempotent."""
+        """Remove the handler. Open requests become `abandoned` at their time limit. Idempotent."""
         root = get_dispatcher()
         root.span_handlers = [one for one in root.span_handlers if one is not self]
         root.event_handlers = [one for one in root.event_handlers if one is not self]
@@ -242,7 +242,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             getattr(self, method)(event)
 
     def model_called(self, event: Any) -> None:
-        """Record a model call. A model's call inside another model's call is not counted."""
+        # A model's call inside another model's call is the same call.
         try:
             run = self._model_run(event.span_id)
             if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):

@@ -1,4 +1,4 @@
-"""Reads copies of LlamaIndex's spans and events, outside the application's thread."""
+"""Reads copies of LlamaIndex's spans and events on a background thread."""
 
 from __future__ import annotations
 
@@ -91,15 +91,6 @@ class Reader(BaseReader):
             self._note(run, [one for one in contexts if asked not in one.text], origin)
 
     def result(self, run: Run, result: Any, given: Any, role: Role, *, streams: bool) -> None:
-        """Record the documents and the answer in a call's result.
-
-        Args:
-            run: The run of the call.
-            result: A copy of the result.
-            given: Arguments of a postprocessor, by name.
-            role: The call's role.
-            streams: Whether the application still has to read the answer.
-        """
         if run.parent is None and _is_no_question(run):
             run.interaction.lists = []
             return

@@ -162,8 +162,6 @@ def _method_of(span_id: str) -> str:
 
 
 class SpanParents:
-    """Finds the parent run of a span, through open spans and open streams."""
-
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         # Spans of offline tools, of steps that outlive their workflow, and without a start.
@@ -267,11 +265,8 @@ def _is_offline(call: Call) -> bool:
 
 
 def openinference_span(root: Run) -> tuple[bool, Span | None]:
-    """Return whether OpenInference writes spans, and its span of a root.
-
-    OpenInference registers its handler with LlamaIndex's root dispatcher. The map of open spans is
-    private. Without the map, scores appear only on the evaluation span.
-    """
+    # OpenInference's map of open spans is private. Without the map, scores appear only on the
+    # evaluation span.
     for handler in get_dispatcher().span_handlers:
         if type(handler).__module__.startswith("openinference.instrumentation.llama_index."):
             spans: Any = getattr(handler, "open_spans", {})

@@ -40,10 +40,6 @@ def current_stream() -> Run | None:
 
 
 def follow_stream(recorder: Recorder, run: Run, given: Any, *, watches: bool) -> bool:
-    """Return whether a run's result is a stream. Keep an outermost run open until the stream ends.
-
-    With `watches`, a recording generator replaces the generator of an outermost streaming response.
-    """
     if not _is_subclass(given.__class__, _STREAMED):
         return False
     if isinstance(given, StreamingAgentChatResponse):

@@ -1,4 +1,4 @@
-"""Copies LlamaIndex's objects within limits, and reads their span attributes."""
+"""Copies objects of LlamaIndex within limits, and extracts span attributes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ class NodeContext(Context):
 
     @property
     def shown(self) -> str:
-        """The node's text as a prompt shows the node."""
         mode = MetadataMode.LLM
         return self.text if self.node is None else str(self.node.get_content(metadata_mode=mode))
 

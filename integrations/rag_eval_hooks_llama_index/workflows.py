@@ -28,8 +28,7 @@ def live_fields(event: Any) -> dict[str, Any]:
 
 
 class _Kept:
-    """Keeps a live value where LlamaIndex expects the value's serialized form."""
-
+    # Keeps a live value where LlamaIndex expects the value's serialized form.
     def __init__(self, value: Any) -> None:
         self.value = value
 
