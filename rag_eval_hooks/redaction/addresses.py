@@ -76,8 +76,6 @@ def ip_addresses(text: str) -> Iterator[Match]:
 
 
 def _is_address(text: str) -> bool:
-    if text.count(":") == 1:
-        return False
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -162,15 +162,14 @@ class ScoreAttributes:
 
     def _row(self, evaluation: Evaluation, name: str) -> Mapping[str, Any]:
         score, passes = evaluation.scores[name], evaluation.verdicts.get(name)
+        is_rescaled = self._thresholds.scales.get(name, UNIT) != UNIT
         is_own_rate = score.probability != evaluation.probability
         return {
             "score": score.value,
             "pass": passes,
             "label": score.label,
             "screening": score.screening or None,
-            "normalized": score.normalized
-            if self._thresholds.scales.get(name, UNIT) != UNIT
-            else None,
+            "normalized": score.normalized if is_rescaled else None,
             "sample_rate": score.probability if is_own_rate else None,
             "reason": self._reason(name, score) if passes is False else None,
         }

@@ -235,13 +235,9 @@ class FeedbackSpanSink:
     The reference is in neither, because it is text of the application.
     """
 
-    def __init__(
-        self,
-        provider: TracerProvider | None = None,
-        logger_provider: _logs.LoggerProvider | None = None,
-    ) -> None:
-        self._events = EventEmitter(logger_provider)
-        self._tracer = _tracer(provider)
+    def __init__(self, tracer: TracerProvider | None, logger: _logs.LoggerProvider | None) -> None:
+        self._events = EventEmitter(logger)
+        self._tracer = _tracer(tracer)
 
     def close(self) -> None:
         pass

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import Meter, MeterProvider
-from opentelemetry.trace import Span, SpanContext, TracerProvider
+from opentelemetry.trace import Span, TracerProvider
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config.settings import RagEvalConfig
@@ -87,14 +87,17 @@ class Telemetry(Observer):
             self._is_told = True
             _warn_without_providers()
         attributes = self._attributes.of(evaluation)
+        # Start evaluation spans first, because a RAG span accepts no links after its end.
+        is_early = not (request.is_shipped or self._spans.only_late)
+        spans = self._start(evaluation, attributes) if is_early else []
+        takes = False
+        if request.span is not None:
+            about = {**attributes, **_attributes_of(request, Ending.of(evaluation))}
+            links = [span.get_span_context() for span in spans]
+            takes = self.holder.finish(request.span, about, links)
         if request.is_shipped:
             # The evaluating process sends the other signals.
-            self._finish(request, evaluation, attributes, ())
             return
-        # Start evaluation spans first, because a RAG span accepts no links after its end.
-        spans = [] if self._spans.only_late else self._start(evaluation, attributes)
-        links = [span.get_span_context() for span in spans]
-        takes = self._finish(request, evaluation, attributes, links)
         if self._spans.only_late and not takes:
             spans = self._start(evaluation, attributes)
         self._end(evaluation, spans)
@@ -111,19 +114,6 @@ class Telemetry(Observer):
             self.holder.finish(request.span, attributes)
         else:
             self._end_span(request.span, attributes)
-
-    def _finish(
-        self,
-        request: Request,
-        evaluation: Evaluation,
-        attributes: Attributes,
-        links: Sequence[SpanContext],
-    ) -> bool:
-        """End the held RAG span with the scores. Return whether the span was still held."""
-        if request.span is None:
-            return False
-        ending = _attributes_of(request, Ending.of(evaluation))
-        return self.holder.finish(request.span, {**attributes, **ending}, links)
 
     def _end_span(self, span: HeldSpan, attributes: Attributes) -> None:
         # Another instrumentor's span may be held after its end.
