@@ -43,7 +43,7 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._others = evals.others
         self._incidents = evals.incidents
         self._wait = evals.config.hold_timeout
-        self._others.attach()
+        self._others.processors += 1
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         self._inner.on_start(span, parent_context)

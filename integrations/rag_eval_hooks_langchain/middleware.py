@@ -30,7 +30,7 @@ from rag_eval_hooks_langchain.surroundings import (
 _RunId = Annotated[UUID, UntrackedValue, PrivateStateAttr]
 
 
-class _State(AgentState[Any]):  # type: ignore[misc]
+class _RequestState(AgentState[Any]):  # type: ignore[misc]
     rag_eval_run: NotRequired[_RunId]  # type: ignore[valid-type]
 
 
@@ -39,7 +39,7 @@ class RagEvalMiddlewareClass(ABCMeta):
 
 
 class RagEvalMiddleware(
-    AgentMiddleware[_State, Any, Any],  # type: ignore[misc]
+    AgentMiddleware[_RequestState, Any, Any],  # type: ignore[misc]
     metaclass=RagEvalMiddlewareClass,
 ):
     """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
@@ -49,7 +49,7 @@ class RagEvalMiddleware(
     `RagEvalCallbackHandler`.
     """
 
-    state_schema = _State
+    state_schema = _RequestState
 
     def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
         super().__init__()

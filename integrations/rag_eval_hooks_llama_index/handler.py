@@ -32,8 +32,8 @@ from rag_eval_hooks.suppress import paused
 from rag_eval_hooks_llama_index import vocabulary, workflows
 from rag_eval_hooks_llama_index.reader import Reader
 from rag_eval_hooks_llama_index.spans import (
-    Call,
     Role,
+    SpanCall,
     SpanParents,
     openinference_span,
     start_facts,
@@ -113,7 +113,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         parent_id = event.get("parent_id")
         try:
             self._recorder.handlers[self._place] = True
-            call = Call.of(id_, bound_args, instance, parent_id)
+            call = SpanCall.of(id_, bound_args, instance, parent_id)
             run = self._start(call, event.get("tags"))
             if run is not None and not (call.role is Role.PART and run.parent is not None):
                 self._describe(run, call)
@@ -121,7 +121,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             self._incidents.report("capture enter", error)
             self._parents.lose(id_, parent_id)
 
-    def _start(self, call: Call, tags: Mapping[str, Any] | None) -> Run | None:
+    def _start(self, call: SpanCall, tags: Mapping[str, Any] | None) -> Run | None:
         recorder, kind, parent = self._recorder, call.role.kind, self._parents.of(call)
         if parent is not None:
             outer = recorder.get(parent)
@@ -140,14 +140,14 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
                 run.interaction.add_metadata(metadata)
         return run
 
-    def _may_begin(self, call: Call) -> bool:
+    def _may_begin(self, call: SpanCall) -> bool:
         root = self._reader.options_of(self._recorder.around(None)).root
         if root is not None:
             return self._recorder.is_root(root, call.name, self._reader.place)
         is_step = call.event is not None
         return not self._parents.lost(call.id, call.parent_id, is_step=is_step)
 
-    def _describe(self, run: Run, call: Call) -> None:
+    def _describe(self, run: Run, call: SpanCall) -> None:
         reader, defer, role, given = self._reader, self._reader.defer, call.role, call.arguments
         self._evals.instrumentors.note(run, openinference_span)
         run.facts = start_facts(run, call)
@@ -175,14 +175,14 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         try:
             run = None if self._recorder.leave(id_) else self._recorder.get(id_)
             if run is not None:
-                self._exit(run, Call.of(id_, bound_args, instance), event.get("result"))
+                self._exit(run, SpanCall.of(id_, bound_args, instance), event.get("result"))
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report("capture exit", error)
             self._recorder.lost(id_)
             if (run := self._recorder.get(id_)) is not None:
                 self._recorder.end(run)
 
-    def _exit(self, run: Run, call: Call, result: Any) -> None:
+    def _exit(self, run: Run, call: SpanCall, result: Any) -> None:
         if call.role is Role.PART and run.parent is not None:
             self._recorder.end(run)
             return
@@ -206,7 +206,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             if call.role is Role.WRITER:
                 self._recorder.settle(run)
 
-    def _copy_result(self, run: Run, call: Call, result: Any, *, streams: bool) -> None:
+    def _copy_result(self, run: Run, call: SpanCall, result: Any, *, streams: bool) -> None:
         role = call.role
         if streams:
             # The application may drop the response's generator, which a copy would keep.

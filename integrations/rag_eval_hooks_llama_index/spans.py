@@ -94,7 +94,7 @@ _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
 )
 
 
-class Call(NamedTuple):
+class SpanCall(NamedTuple):
     id: str
     role: Role
     arguments: Mapping[str, Any]
@@ -124,7 +124,7 @@ class Call(NamedTuple):
         return event if isinstance(event, Event) else None
 
 
-def start_facts(run: Run, call: Call) -> Facts:
+def start_facts(run: Run, call: SpanCall) -> Facts:
     role, instance = call.role, call.instance
     if role is Role.MODEL:
         return request_facts([instance])
@@ -178,7 +178,7 @@ class SpanParents:
         runs = (streaming, *streaming.ancestors())
         return next((str(run.id) for run in runs if run.end is None), known)
 
-    def of(self, call: Call) -> str | None:
+    def of(self, call: SpanCall) -> str | None:
         known = call.parent_id if self._recorder.knows(call.parent_id) else None
         if self._is_workflow(known) and _stands_alone(call):
             known = None
@@ -195,7 +195,7 @@ class SpanParents:
         run = None if span_id is None else self._recorder.get(span_id)
         return run is not None and isinstance(run.state, FlowState)
 
-    def ignores(self, call: Call) -> bool:
+    def ignores(self, call: SpanCall) -> bool:
         # An offline tool, such as an evaluator, made the call. Or the call is a step of a cancelled
         # workflow, which old versions continue.
         recorder, parent = self._recorder, call.parent_id
@@ -232,7 +232,7 @@ class SpanParents:
         remember(self._ignored, span_id, None, _MAX_IGNORED)
 
 
-def _stands_alone(call: Call) -> bool:
+def _stands_alone(call: SpanCall) -> bool:
     # In old versions, a workflow's span stays current in the code that started the workflow.
     own_step = call.instance is None or isinstance(call.instance, Workflow)
     return call.role is Role.WORKFLOW or not own_step
@@ -250,7 +250,7 @@ _NEAR = 25
 _GENERATING = "generate only questions based on the below query"
 
 
-def _is_offline(call: Call) -> bool:
+def _is_offline(call: SpanCall) -> bool:
     # A tool may run its calls in tasks, whose stack does not contain the tool. The query or the
     # template then decides.
     query = call.arguments.get("query")

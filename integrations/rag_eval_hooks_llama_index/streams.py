@@ -89,7 +89,7 @@ def _is_over(generator: Any) -> bool:
     return all(frame is None for frame in frames)
 
 
-class _Reading:
+class _WatchedStream:
     # The object refers weakly to the stream's run. Otherwise an unread answer would keep captured
     # texts in memory.
     def __init__(self, run: Run, inner: Any, most: int) -> None:
@@ -148,7 +148,7 @@ class _Reading:
         return status
 
 
-def _read(inner: Any, reading: _Reading) -> Generator[Any, Any, Any]:
+def _read(inner: Any, reading: _WatchedStream) -> Generator[Any, Any, Any]:
     step: Callable[[], Any] = inner.__next__
     try:
         while True:
@@ -170,7 +170,7 @@ def _read(inner: Any, reading: _Reading) -> Generator[Any, Any, Any]:
         raise
 
 
-async def _read_async(inner: Any, reading: _Reading) -> AsyncGenerator[Any, Any]:
+async def _read_async(inner: Any, reading: _WatchedStream) -> AsyncGenerator[Any, Any]:
     step: Callable[[], Awaitable[Any]] = inner.__anext__
     try:
         while True:
@@ -191,7 +191,7 @@ async def _read_async(inner: Any, reading: _Reading) -> AsyncGenerator[Any, Any]
         raise
 
 
-def _watch(response: Any, run: Run, most: int) -> _Reading | None:
+def _watch(response: Any, run: Run, most: int) -> _WatchedStream | None:
     # The stream may be readable several times, or an object of the application with more methods
     # than an iterator. Such a stream cannot be replaced.
     inner = response.response_gen
@@ -200,7 +200,7 @@ def _watch(response: Any, run: Run, most: int) -> _Reading | None:
     if read is None or hasattr(inner, "__dict__"):
         return None
     # Models may be called while the stream is read, and belong to the synthesizer.
-    reading = _Reading(_last_inside(run, lambda inner: inner.joins) or run, inner, most)
+    reading = _WatchedStream(_last_inside(run, lambda inner: inner.joins) or run, inner, most)
     made = read(inner, reading)
     made.__name__ = getattr(inner, "__name__", made.__name__)
     reading.generator = weakref.ref(made)

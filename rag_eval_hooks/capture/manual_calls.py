@@ -60,7 +60,7 @@ def _documents(interaction: Interaction) -> list[str]:
     return [fold(context.text) for found in interaction.lists for context in found.contexts]
 
 
-class _Call:
+class _FinishedCall:
     def __init__(self, interaction: Interaction, place: Place) -> None:
         self.interaction = interaction
         self.place = place
@@ -72,7 +72,7 @@ class _Call:
         self.query = fold(self.root.query or "")
         own = self.root.text
         self.text = (own if own is not None or not self.models else self.models[-1].text) or ""
-        self.retrievals: list[_Call] = []
+        self.retrievals: list[_FinishedCall] = []
 
     @cached_property
     def prompt(self) -> str:
@@ -85,10 +85,10 @@ class _Call:
     def shows(self, text: str) -> bool:
         return is_distinctive(text) and text in self.prompt
 
-    def find_retrievals(self, known: Sequence[_Call]) -> list[_Call]:
+    def find_retrievals(self, known: Sequence[_FinishedCall]) -> list[_FinishedCall]:
         # A chain may call its retriever without reporting the call.
         began = max((run.start for run in self.models), default=self.root.start)
-        givers: dict[str, list[_Call]] = {}
+        givers: dict[str, list[_FinishedCall]] = {}
         for one in known:
             if one.end <= began and self.place.nearness(one.place) >= 0:
                 for text in one.documents:
@@ -96,8 +96,8 @@ class _Call:
         chosen = {self._giver(some) for text, some in givers.items() if _shows(self.prompt, text)}
         return [one for one in known if one in chosen]
 
-    def _giver(self, givers: Sequence[_Call]) -> _Call | None:
-        def certainty(one: _Call) -> tuple[bool, int, int]:
+    def _giver(self, givers: Sequence[_FinishedCall]) -> _FinishedCall | None:
+        def certainty(one: _FinishedCall) -> tuple[bool, int, int]:
             asked = bool(one.query) and one.query in self.prompt
             return asked, self.place.nearness(one.place), one.end
 
@@ -111,20 +111,20 @@ def _shows(prompt: str, document: str) -> bool:
     return is_distinctive(document) and document[:_BEGINNING] in prompt
 
 
-class _Request:
-    def __init__(self, call: _Call) -> None:
+class _CallGroup:
+    def __init__(self, call: _FinishedCall) -> None:
         self.calls = [call]
         self.begun = self.last = time.monotonic()
 
     @property
-    def retrievals(self) -> list[_Call]:
+    def retrievals(self) -> list[_FinishedCall]:
         return list(dict.fromkeys(one for call in self.calls for one in call.retrievals))
 
     @property
-    def parts(self) -> list[_Call]:
+    def parts(self) -> list[_FinishedCall]:
         return [*self.retrievals, *self.calls]
 
-    def takes(self, call: _Call) -> bool:
+    def takes(self, call: _FinishedCall) -> bool:
         nearness = max(call.place.nearness(one.place) for one in self.calls)
         if not set(self.retrievals).isdisjoint(call.retrievals):
             return nearness >= 0
@@ -175,7 +175,7 @@ class _Request:
         documents = (document for one in self.retrievals for document in one.documents)
         return any(_shows(fold(text), document) for document in documents)
 
-    def _answering(self) -> _Call:
+    def _answering(self) -> _FinishedCall:
         for place, call in reversed(list(enumerate(self.calls))):
             is_check = not is_distinctive_text(call.text) and any(
                 call.shows(fold(one.text)) for one in self.calls[:place]
@@ -202,13 +202,13 @@ class ManualCalls:
         self.forked()
 
     def forked(self) -> None:
-        self._ended: deque[_Call] = deque(maxlen=_MOST)
-        self._retrievals: list[_Call] = []
-        self._requests: list[_Request] = []
+        self._ended: deque[_FinishedCall] = deque(maxlen=_MOST)
+        self._retrievals: list[_FinishedCall] = []
+        self._requests: list[_CallGroup] = []
 
     def add(self, interaction: Interaction) -> None:
         if interaction.place is not None:
-            call = _Call(interaction, interaction.place)
+            call = _FinishedCall(interaction, interaction.place)
             if call.retrieves or call.models:
                 self._ended.append(call)
 
@@ -216,7 +216,7 @@ class ManualCalls:
         if interaction.place is None:
             return False
         known = [*self._retrievals, *(one for one in self._ended if one.retrieves)]
-        return bool(_Call(interaction, interaction.place).find_retrievals(known))
+        return bool(_FinishedCall(interaction, interaction.place).find_retrievals(known))
 
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
         """Join the finished calls, and report complete requests. `at_once` reports all requests."""
@@ -228,7 +228,7 @@ class ManualCalls:
             self._finish(request)
         self._retrievals = _remembered(self._retrievals)
 
-    def _take(self, call: _Call) -> None:
+    def _take(self, call: _FinishedCall) -> None:
         if call.retrieves:
             self._retrievals.append(call)
             return
@@ -238,11 +238,11 @@ class ManualCalls:
             request.calls.append(call)
             request.last = time.monotonic()
         elif call.retrievals:
-            self._requests.append(_Request(call))
+            self._requests.append(_CallGroup(call))
             if len(self._requests) > _MOST:
                 self._finish(self._requests.pop(0))
 
-    def _finish(self, request: _Request) -> None:
+    def _finish(self, request: _CallGroup) -> None:
         self._retrievals = [one for one in self._retrievals if one not in request.retrievals]
         if not all(one.interaction.is_joinable for one in request.parts):
             places = ", ".join(self.handlers)
@@ -257,9 +257,9 @@ class ManualCalls:
         self._on_end(joined)
 
 
-def _remembered(calls: Sequence[_Call]) -> list[_Call]:
+def _remembered(calls: Sequence[_FinishedCall]) -> list[_FinishedCall]:
     oldest, left = time.time_ns() - _REMEMBERED_S * 10**9, _MOST_CHARS
-    kept: list[_Call] = []
+    kept: list[_FinishedCall] = []
     for call in reversed(calls[-_MOST:]):
         left -= call.interaction.chars
         if call.end < oldest or left < 0:

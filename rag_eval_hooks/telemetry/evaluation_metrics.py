@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Any, Final, TypeAlias
@@ -113,8 +114,8 @@ class MetricRecorder:
         try:
             # Several samples may share the call, so it has no RAG span.
             self._counters["rag.eval.judge.calls"].add(1, attributes, Context())
-            duration = self._histograms["rag.eval.judge.duration"]
-            duration.record(call.seconds, attributes, Context())
+            durations = self._histograms["rag.eval.judge.duration"]
+            durations.record(call.seconds, attributes, Context())
         except Exception as error:  # noqa: BLE001 - the sink's edge: the user's provider
             self._incidents.report("telemetry metrics", error)
 
@@ -133,11 +134,10 @@ class MetricRecorder:
     def _level(self, of: _Level) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def read(_: CallbackOptions) -> Iterable[Observation]:
             # A caller has one gate per event loop.
-            sums: dict[tuple[tuple[str, str], ...], int] = {}
+            sums: Counter[tuple[tuple[str, str], ...]] = Counter()
             for caller, known in self._gates:
                 for count, about in () if (gate := known()) is None else of(gate):
-                    key = tuple({**self._about(caller), **about}.items())
-                    sums[key] = sums.get(key, 0) + count
+                    sums[tuple({**self._about(caller), **about}.items())] += count
             return [Observation(count, dict(key)) for key, count in sums.items()]
 
         return read

@@ -101,7 +101,7 @@ class OtherSpans:
 
     def __init__(self, hold: Callable[[HeldSpan], None]) -> None:
         self._hold = hold
-        self._processors = 0
+        self.processors = 0
         self.forked()
 
     def forked(self) -> None:
@@ -112,19 +112,16 @@ class OtherSpans:
         self._changed = threading.Condition(self._kept_lock)
         self._kept: dict[OtherSpan, None] = {}
 
-    def attach(self) -> None:
-        self._processors += 1
-
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
         """Add an open span that will receive scores.
 
         When the span ends, `waits` returns whether its scores are still expected.
         """
-        other = OtherSpan(span, waits, self, processed=self._processors > 0)
-        if self._processors:
+        other = OtherSpan(span, waits, self, processed=self.processors > 0)
+        if self.processors:
             oldest = None
             with self._lock:
-                self._spans[_key(other.context)] = other, self._processors
+                self._spans[_key(other.context)] = other, self.processors
                 if len(self._spans) > limits.HELD_SPANS:
                     _, (oldest, _) = self._spans.popitem(last=False)
             if oldest is not None:

@@ -26,11 +26,7 @@ _FIELDS: Final = ("score", "pass", "label", "screening", "normalized", "sample_r
 
 
 class Thresholds:
-    """Compares scores with thresholds, on the scale of each metric.
-
-    If higher values are better, a score passes from its threshold upward. If lower values are
-    better, a score passes up to its threshold.
-    """
+    """Compares scores with thresholds, on the scale of each metric."""
 
     def __init__(self, limits: Mapping[str, float], metrics: Iterable[Metric]) -> None:
         self.scales = {metric.id: metric.scale for metric in metrics}
@@ -48,10 +44,7 @@ class Thresholds:
         return f"{words or metric_id} ({value})"
 
     def missed_by(self, metric_id: str, score: Score) -> float:
-        """Return how far a score misses its threshold, as a fraction of the scale.
-
-        A score that passes gives 0 or less.
-        """
+        """Return by how much of the scale a score misses its threshold: 0 or less if it passes."""
         scale = self.scales[metric_id]
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance
@@ -76,11 +69,7 @@ class Thresholds:
 
 
 def check_limit(setting: str, metric_id: str, limit: float, scales: Mapping[str, Scale]) -> None:
-    """Reject a limit on a metric that is not evaluated, or outside the metric's scale.
-
-    Raises:
-        ConfigError: The limit is invalid.
-    """
+    """Reject a limit on a metric that is not evaluated, or outside the metric's scale."""
     if metric_id not in scales:
         measured = f"`metrics`: {', '.join(sorted(scales))}"
         raise ConfigError.unknown(setting, metric_id, scales, listed=measured)
@@ -133,11 +122,7 @@ class ScoreAttributes:
         }
 
     def _first_to_read(self, evaluation: Evaluation) -> str | None:
-        """Return the result to show first: the worst failure, the groundedness, or the first score.
-
-        Undecided groundedness comes before scores that pass. Without scores, the first undecided
-        metric is shown.
-        """
+        """Return the result to show first: the worst failure, the groundedness, or the first."""
         scores = evaluation.scores
         if failed := [name for name, passes in evaluation.verdicts.items() if not passes]:
             return max(failed, key=lambda name: self._thresholds.missed_by(name, scores[name]))

@@ -69,10 +69,7 @@ class EvaluationSpans:
         self.only_late = mode == "late"
 
     def start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
-        """Start the spans of an evaluation. The first span has the RAG span's attributes.
-
-        A span has up to 20 results, or fewer if the span's own limit is lower.
-        """
+        """Start the spans of an evaluation. The first span has the RAG span's attributes."""
         target = rag_span_of(evaluation.sample)
         if self._mode == "off" or target is None:
             return []
