@@ -27,7 +27,7 @@ from rag_eval_hooks.judges.model_judge import (
     gathered,
 )
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Call, Prompt, Unit
+from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Prompt, PromptKind, Unit
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.text.folding import fold
 
@@ -91,7 +91,7 @@ class LLMJudge(ModelJudge):
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
         """Return the number of calls if every reply is valid."""
         calls = [SPECS[kind].call for kind in wanted & SPECS.keys()]
-        return sum(len(TEMPLATES) if call is Call.GRADE else 1 for call in calls)
+        return sum(len(TEMPLATES) if call is PromptKind.GRADE else 1 for call in calls)
 
     async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
         answers = about_group(asks, group)

@@ -150,7 +150,7 @@ class ListCheck(_Check):
         return list(dict.fromkeys(found))
 
 
-class _FactsCheck(_Check):
+class _EvidenceCheck(_Check):
     facts: Annotated[dict[str, Evidence], Field(min_length=1)]
 
     def _outcome(self, answer: str, reference: str) -> Outcome:
@@ -165,7 +165,7 @@ class _FactsCheck(_Check):
         return sum(held.values()) / len(held)
 
 
-class FactsCheck(_FactsCheck):
+class FactsCheck(_EvidenceCheck):
     value = "fact_score"
     summary = "Share of the expected facts in the answer to {}."
     kind: Literal["facts"]
@@ -176,7 +176,7 @@ class _Correct(_Table):
     lacks: list[_Text] = []
 
 
-class CalculationCheck(_FactsCheck):
+class CalculationCheck(_EvidenceCheck):
     """Checks a calculation's result through facts that a correct answer states or lacks."""
 
     value = "is_correct"

@@ -24,7 +24,7 @@ SYSTEM_TEXTS: Final[Mapping[str, str]] = {
 }
 
 
-class Call(StrEnum):
+class PromptKind(StrEnum):
     DECOMPOSE = "decompose"
     VERIFY = "verify"
     RATE = "rate"
@@ -53,7 +53,7 @@ class Unit(StrEnum):
 class Spec:
     """Definition of the questions for one finding."""
 
-    call: Call
+    call: PromptKind
     element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
     """Model of one element of the reply."""
     shows: tuple[Field, ...]
@@ -78,7 +78,7 @@ class Spec:
     @property
     def splits(self) -> bool:
         """Whether the judge can judge groups of chunks separately."""
-        return self.call is Call.VERIFY and Field.CONTEXTS in self.shows
+        return self.call is PromptKind.VERIFY and Field.CONTEXTS in self.shows
 
     @property
     def is_decision(self) -> bool:
