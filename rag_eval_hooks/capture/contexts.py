@@ -255,7 +255,7 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
 def _tells_of(p: Passage, asked: set[str]) -> bool:
     shared = content_words(p.context.text) & asked
     # In scripts without spaces, the words are pairs of characters.
-    least = len(asked) / (10 if any(map(has_cjk, asked)) else 2)
+    least = len(asked) / (5 if any(map(has_cjk, asked)) else 2)
     return bool(asked) and len(shared) >= max(min(_MIN_SHARED, len(asked)), least)
 
 
