@@ -1,4 +1,4 @@
-"""Creates the Celery applications that send samples and that evaluate samples."""
+"""Configuration of the Celery applications that send and evaluate samples."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ __all__ = ["QUEUE", "TASK", "Fleet", "fleet_of", "visibility_timeout"]
 TASK: Final = "rag_eval_hooks.evaluate"
 QUEUE: Final = "rag_eval"
 _TIMEOUT_S: Final = 10.0
-"""Seconds to wait for a reply of the broker or the result backend."""
+"""Seconds to wait for a reply from the broker or the result backend."""
 _KEEP_S: Final = 86_400
-"""Seconds for which the backend keeps a result that the application has not read."""
+"""Seconds until the backend deletes an unread result."""
 _REDIS: Final = ("redis", "rediss", "sentinel")
 _AMQP: Final = ("amqp", "amqps", "pyamqp")
 
 
 def visibility_timeout(config: RagEvalConfig) -> float:
-    """Return the seconds after which the application sends a sample without a result again.
+    """Return the seconds until the application resends a sample that has no result.
 
-    The timeout exceeds the slowest evaluation. An evaluation takes at most `sample_timeout`, and
-    its sinks at most `SINK_RETRY_SECONDS`.
+    The timeout must exceed the slowest evaluation, including delivery to sinks.
     """
     return config.sample_timeout + limits.SINK_RETRY_SECONDS + _TIMEOUT_S
 
@@ -48,13 +47,13 @@ class Fleet:
             from celery import Celery
         except ImportError as error:
             raise missing_extra('run_on="celery"', "celery") from error
-        # An application with a Redis backend subscribes to the result of each sent task.
+        # With a Redis backend, Celery would subscribe to every sent task's result.
         backend = self.backend if with_backend else "disabled://"
         app = Celery("rag_eval_hooks", backend=backend, set_as_current=False)
         seconds = visibility_timeout(self.config)
         sockets = {"socket_timeout": _TIMEOUT_S, "socket_connect_timeout": _TIMEOUT_S}
         app.conf.update(
-            # Celery prefers its own variables to `broker_url`, and they may name another broker.
+            # Celery's environment variables would override `broker_url`.
             broker_read_url=self.broker,
             broker_write_url=self.broker,
             broker_transport_options=(
@@ -89,7 +88,7 @@ class Fleet:
         return _kind(self.broker) in _AMQP
 
     def priority(self, *, urgent: bool) -> int:
-        # Redis serves 0 first, RabbitMQ 9.
+        # Redis serves priority 0 first, and RabbitMQ serves priority 9 first.
         if self.is_amqp:
             return 9 if urgent else 3
         return 0 if urgent else 6
@@ -117,11 +116,11 @@ def fleet_of(config: RagEvalConfig, app: Celery | None = None) -> Fleet:
         backend = broker
     if _kind(broker) not in (*_REDIS, *_AMQP) or _kind(backend) not in _REDIS:
         wants = (
-            BROKER if app is None else "a broker, and for RabbitMQ also Redis as the result_backend"
+            BROKER if app is None else "a Redis broker, or RabbitMQ with Redis as result_backend"
         )
         raise ConfigError("broker", "**********", wants)
     fleet = Fleet(broker, backend, config)
-    # Report a missing extra at start-up.
+    # Fail at start-up if the extra is not installed.
     fleet.app()
     return fleet
 

@@ -1,4 +1,4 @@
-"""Sends samples from the application, and waits for their results."""
+"""The sender of samples, which also receives their results."""
 
 from __future__ import annotations
 
@@ -22,17 +22,13 @@ __all__ = ["Publisher"]
 
 _POLL_S: Final = 0.1
 _PAUSE_S: Final = 1.0
-"""Seconds between two reads of the result backend."""
 _STORED_S: Final = 2.0
-"""Seconds in which the outbox can store a sample. Then memory can release the sample."""
+"""Seconds until the outbox has stored a sample."""
 _NAMESPACE: Final = uuid.UUID("5a1e8a3c-54d7-4f0b-9c55-5d1f3a0f7e21")
 
 
 class Publisher:
-    """Sends the samples of one process. All coroutines run in one event loop.
-
-    `mark` identifies the redaction settings of the samples.
-    """
+    """Sends one process's samples to workers. All coroutines run in one event loop."""
 
     def __init__(self, fleet: Fleet, incidents: Incidents, mark: str) -> None:
         self._fleet = fleet
@@ -58,14 +54,15 @@ class Publisher:
     async def evaluate(
         self, blank: Evaluation, decision: Decision, accepted: float
     ) -> Evaluation | Ending:
-        """Send a sample and wait for its result, without a timeout.
+        """Send a sample and wait for the result. This call has no timeout.
 
-        After the visibility timeout, send a sample without a result again. The sample's task id is
-        the same in every process, so any process finds an existing result.
+        If the result does not arrive within the visibility timeout, resend the sample. All
+        processes use the same task id for a sample, so a new process finds an existing result.
 
         Returns:
-            The evaluation with its outcomes, or how the sample ended without one. A sample that the
-            broker rejects is `dropped` as `broker`.
+            The evaluation, or the sample's ending if the worker did not evaluate the sample. If the
+                broker
+            rejects the sample, the ending is `dropped` as `broker`.
         """
         sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))
@@ -111,11 +108,11 @@ class Publisher:
                 compression="zlib",
                 priority=self._fleet.priority(urgent=urgent),
                 retry=False,
-                # The text would appear in a message header.
+                # Celery would copy the text to a message header.
                 argsrepr="",
                 kwargsrepr="",
             )
-        except Exception as error:  # noqa: BLE001 - the sink's edge: clients raise anything
+        except Exception as error:  # noqa: BLE001 - clients raise any exception
             self._incidents.report("fleet", error)
             self._failures += 1
             self._retry_at = time.monotonic() + pause_after(self._failures)
@@ -124,13 +121,12 @@ class Publisher:
         return True
 
     async def _poll(self) -> None:
-        """Pass results to the samples that wait for them, until no sample waits."""
         while self._waiting:
             try:
                 found = self._reader.submit(self._read, frozenset(self._waiting))
                 for task_id, meta in await asyncio.wrap_future(found):
                     self._finish(task_id, meta)
-            except Exception as error:  # noqa: BLE001 - the sink's edge: clients raise anything
+            except Exception as error:  # noqa: BLE001 - clients raise any exception
                 self._incidents.report("fleet results", error)
                 await asyncio.sleep(_PAUSE_S)
 
@@ -140,7 +136,7 @@ class Publisher:
         get_many = self._backend.get_many
         found = list(get_many(set(task_ids), interval=_POLL_S, max_iterations=1))
         for task_id, _ in found:
-            # A repeated task must still find the result.
+            # Keep the result for a while, because a resent task must find it.
             key = self._backend.get_key_for_task(task_id)
             self._backend.expire(key, round(self._resend_after))
         return found
@@ -151,7 +147,7 @@ class Publisher:
             return
         try:
             result.set_result(result_from_text(meta["result"]))
-        except Exception as error:  # noqa: BLE001 - a failed task, or one of another version
+        except Exception as error:  # noqa: BLE001 - a failed task, or a task of another version
             self._incidents.report("fleet results", error)
             result.set_result(Ending.dropped("worker_failed"))
 

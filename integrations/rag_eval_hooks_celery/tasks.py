@@ -25,7 +25,7 @@ from rag_eval_hooks_celery.wire import request_from_wire, result_to_text
 __all__ = ["app", "worker_settings"]
 
 _MOST_TRIES: Final = 3
-"""Maximum number of workers that may crash on a sample. The next worker drops the sample."""
+"""Maximum number of workers that may crash on a sample."""
 
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:
@@ -45,7 +45,7 @@ def _evals() -> RagEval:
 
 @app.task(name=TASK, bind=True)
 def evaluate(task: Task[Any, Any], text: str) -> str:
-    """Evaluate a sample, unless its result exists. Return once all sinks have the result."""
+    """Evaluate a sample and wait for the sinks. Return an existing result immediately."""
     task_id = str(task.request.id)
     meta = task.backend.get_task_meta(task_id, cache=False)
     if meta["status"] == states.SUCCESS:
@@ -53,7 +53,7 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
     tries = meta["result"]["tries"] if meta["status"] == states.STARTED else 0
     if not tries:
         return _evaluate(task, text, tries)
-    # The sample may have crashed a worker, so evaluate such samples one at a time.
+    # The sample may have crashed a worker. Evaluate one such sample at a time.
     with _one_suspect:
         if tries >= _MOST_TRIES:
             return result_to_text(Ending.dropped("gave_up"))
@@ -61,25 +61,25 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
 
 
 def _evaluate(task: Task[Any, Any], text: str, tries: int) -> str:
-    # Count the try first, because reading the sample may end this process.
+    # Count the attempt first, because the sample may crash this process.
     task.update_state(state=states.STARTED, meta={"tries": tries + 1})
     try:
         request = request_from_wire(text, choose_redactor(_config, None))
-    except Exception as error:  # noqa: BLE001 - any program may have written it
+    except Exception as error:  # noqa: BLE001 - any program may have sent the message
         _evals().incidents.report("fleet", error)
         is_redaction = isinstance(error, RedactionError)
         reason = "redaction_failed" if is_redaction else "unreadable"
         return result_to_text(Ending.dropped(reason))
     accepted = _evals().take(request)
-    # With a spool, results are on disk, so do not wait for a sink that hangs.
+    # With a spool, results are on disk, so do not wait for a hanging sink.
     patience = limits.SINK_SECONDS if _config.spool else visibility_timeout(_config)
     until = time.monotonic() + patience
     while accepted and not _evals().flush(1.0):
         if time.monotonic() >= until and request.ending is not None:
-            # A sink hangs and counts its own losses.
+            # The hanging sink counts its lost results.
             break
     if request.ending is None or request.ending.is_left:
-        # The worker stops, and another worker evaluates the sample.
+        # This worker shuts down, so another worker must evaluate the sample.
         task.update_state(state=states.STARTED, meta={"tries": tries})
         raise Reject("shutdown", requeue=True)
     return result_to_text(request.ending)
@@ -88,10 +88,10 @@ def _evaluate(task: Task[Any, Any], text: str, tries: int) -> str:
 @signals.worker_init.connect
 def _begin(**_: object) -> None:
     if otlp_endpoint() is not None:
-        # An instrumentor may have set providers.
+        # An instrumentor may already have set providers.
         with contextlib.suppress(RuntimeError, ImportError):
             setup_tracing(service_name="rag-eval-worker")
-    # A wrong setting stops the worker at start-up.
+    # Fail at start-up if a setting is wrong.
     _evals()
 
 

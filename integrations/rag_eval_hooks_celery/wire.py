@@ -15,7 +15,6 @@ from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 __all__ = ["request_from_wire", "result_from_text", "result_to_text", "sample_to_wire"]
 
 _SCHEMA: Final = 1
-"""Version of the messages. A worker reads all versions up to its own."""
 
 
 def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: str) -> str:
@@ -25,7 +24,9 @@ def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: st
 def request_from_wire(text: str, redactor: Redactor) -> Request:
     data = json.loads(text)
     if not 1 <= data["schema"] <= _SCHEMA:
-        raise ValueError(f"Schema {data['schema']!r} is newer than this worker.")
+        raise ValueError(
+            f"The message has schema {data['schema']!r}, but must have 1 to {_SCHEMA}."
+        )
     sample, decision = sample_of(data)
     request = Request.of(redactor.again(sample) if lacks(redactor, data) else sample)
     request.decision, request.is_final = decision, True
@@ -42,7 +43,7 @@ def result_to_text(ending: Ending) -> str:
 
 
 def result_from_text(text: str) -> dict[str, Any] | Ending:
-    """Return the fields of an evaluation, or how the sample ended without an evaluation."""
+    """Return the fields of an evaluation, or the ending of a sample without an evaluation."""
     data = json.loads(text)
     if "outcomes" not in data:
         return Ending(Column(data["column"]), str(data["reason"]))

@@ -23,7 +23,7 @@ _OPTION, _MARKER = "--rag-eval-report", "rag_eval"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    told = "write a report of all evaluated samples: .html, .md, .json or .txt"
+    told = "Write a report of all evaluated samples to FILE (.html, .md, .json or .txt)."
     parser.getgroup("rag-eval-hooks").addoption(_OPTION, metavar="FILE", help=told)
 
 
@@ -33,8 +33,8 @@ def _results(config: pytest.Config) -> Path | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and start an empty results file that xdist workers share."""
-    told = f"{_MARKER}: set on every test that uses the fixture {_MARKER}"
+    """Register the marker, and create an empty results file for all xdist workers."""
+    told = f"{_MARKER}: the test uses the fixture {_MARKER}"
     config.addinivalue_line("markers", told)
     if (results := _results(config)) and not hasattr(config, "workerinput"):
         results.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the fixture, so that `-m "not rag_eval"` deselects them."""
+    """Mark tests that use the fixture. `-m "not rag_eval"` then deselects these tests."""
     for item in items:
         if _MARKER in getattr(item, "fixturenames", ()):
             item.add_marker(_MARKER)
@@ -59,7 +59,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def rag_eval(request: pytest.FixtureRequest) -> Iterator[ScoresInTests]:
-    """The evaluator of this session, configured by environment variables and the settings file."""
+    """The session's evaluator, configured by environment variables and the settings file."""
     from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
 
     scores = ScoresInTests(_results(request.config))

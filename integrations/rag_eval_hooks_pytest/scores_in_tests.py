@@ -24,9 +24,8 @@ class ScoresInTests(PublicNames):
     """Evaluates samples in a test session and asserts their scores.
 
     Args:
-        results: File to which every evaluation is appended, or None.
-        evals: The evaluator. The default is configured by environment variables and the settings
-            file.
+        results: Results file, or None. The object appends every evaluation.
+        evals: The evaluator. The default reads environment variables and the settings file.
     """
 
     def __init__(self, results: Path | None = None, evals: RagEval | None = None) -> None:
@@ -34,7 +33,7 @@ class ScoresInTests(PublicNames):
         self._sink = None if results is None else JsonlSink(results)
 
     def evaluate(self, sample: Sample | Mapping[str, Any]) -> Outcomes:
-        """Return the outcomes of a sample by metric id."""
+        """Evaluate a sample and return the outcomes by metric id."""
         start, known = time.time_ns(), Sample.of(sample)
         outcomes = self._evals.evaluate(known)
         if self._sink is not None:
@@ -62,7 +61,7 @@ class ScoresInTests(PublicNames):
             ConfigError: A name matches no metric or several, or a limit is outside the scale.
             InputError: A limit is missing or not a number.
         """
-        # The failure is about the sample, not about this function.
+        # Hide this function from pytest's traceback.
         __tracebackhide__ = True
         if not limits:
             raise InputError("assert_scores() needs a limit, such as faithfulness=0.8.")
@@ -85,13 +84,13 @@ def _metric(name: str, outcomes: Mapping[str, Outcome], sample: Sample) -> str:
     if name in outcomes:
         return name
     found = [metric for metric in outcomes if metric.partition(".")[2] == name]
-    # Suites share names; a bare name belongs to RAGAS.
+    # Suites share names. A bare name means the RAGAS metric.
     found = [metric for metric in found if metric.startswith("ragas.")] or found
     if len(found) == 1:
         return found[0]
     for one in ALL_METRICS:
         if name in (one.id, one.id.partition(".")[2]) and (lacks := one.missing(sample)):
-            wants = f"a metric whose inputs the sample has; it lacks {', '.join(lacks)}"
+            wants = f"a metric whose inputs the sample has. The sample has no {', '.join(lacks)}"
             raise ConfigError("assert_scores", name, wants)
     raise ConfigError.unknown("assert_scores", name, found or outcomes)
 
@@ -101,13 +100,13 @@ def _failure(metric: str, outcome: Outcome, limit: float) -> Iterator[str]:
         wants = f"a number from {scale.low:g} to {scale.high:g}"
         raise ConfigError(f"assert_scores: {metric}", limit, wants)
     if isinstance(outcome, NotScored):
-        yield f"{metric}: not scored: {outcome.line}"
+        yield f"{metric} has no score: {outcome.line}"
         return
     is_less_better = slope_of(metric, [outcome])[0] < 0
     if outcome.value <= limit if is_less_better else outcome.value >= limit:
         return
     expected = "at most" if is_less_better else "at least"
-    yield f"{metric} is {outcome.value:.3g}, expected {expected} {limit:g}"
+    yield f"{metric} is {outcome.value:.3g}, but must be {expected} {limit:g}"
     for line in (prose(outcome.explanation, _MOST_TEXT, content=True) or "").splitlines():
         yield f"  {line}"
     for rows in outcome.explanation.values():

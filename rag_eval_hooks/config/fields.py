@@ -17,13 +17,13 @@ from rag_eval_hooks.providers import is_url
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Describes the values that a setting accepts, for errors and documentation."""
+    """Describes a setting's accepted values in errors and documentation."""
 
     text: str
 
 
 def _no_bool(value: object) -> object:
-    """Reject booleans as numbers: pydantic would accept `True` as 1."""
+    """Reject booleans, because pydantic would accept `True` as 1."""
     if isinstance(value, bool):
         raise ValueError
     return value
@@ -70,7 +70,6 @@ Url: TypeAlias = Annotated[Annotated[str, AfterValidator(_url)] | None, Expected
 
 
 def setting(default: Any, description: str, expected: str = "") -> Any:
-    """Return a field. `expected` describes the accepted values if the type does not."""
     return Field(default, description=description, json_schema_extra={"expected": expected})
 
 
@@ -90,7 +89,7 @@ def is_mapping(field: FieldInfo) -> bool:
 
 
 def is_secret(field: FieldInfo, value: object) -> bool:
-    """Return whether an error must mask this setting's value. A plain URL needs no mask."""
+    """Return True if errors must mask the value. A plain URL needs no mask."""
     if SecretStr in types_in(field.annotation):
         return True
     is_plain = isinstance(value, str) and not set("@?;=&#").intersection(value)

@@ -1,4 +1,4 @@
-"""Settings for sampling rules, tail rules and budgets, each a TOML table."""
+"""Settings for sampling rules, tail rules and budgets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-# pydantic rejects the standard library's before Python 3.12.
+# Before Python 3.12, pydantic rejects the standard library's TypedDict.
 from typing_extensions import TypedDict
 
 from rag_eval_hooks.config.fields import Count, Expected, Names, Number, Pattern, Rate
@@ -14,7 +14,7 @@ from rag_eval_hooks.config.fields import Count, Expected, Names, Number, Pattern
 _Scalar: TypeAlias = str | int | float | bool
 _Label: TypeAlias = Annotated[
     Annotated[str, Field(pattern=r"^[\w.-]{1,40}$")] | None,
-    Expected("letters, digits, '_', '.' and '-', at most 40"),
+    Expected("at most 40 characters: letters, digits, '_', '.' and '-'"),
 ]
 _Given: TypeAlias = Annotated[Literal[True] | None, Expected("true")]
 _Texts: TypeAlias = Annotated[Names, Expected("names")]
@@ -118,7 +118,7 @@ _Limit: TypeAlias = Annotated[Number, Field(ge=0)]
 
 
 class Budgets(TypedDict, total=False):
-    """Limits on judge calls, and the path of the file through which processes share them."""
+    """Limits on judge calls, and the path of a file that shares these limits between processes."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 

@@ -283,8 +283,7 @@ class RagEvalConfig(BaseSettings):
             super().__init__(**everything)
         except ValidationError as error:
             raise config_error(type(self), error, everything, origins) from None
-        # Settings derived from this object check again whether a shared key belongs to their
-        # endpoint.
+        # A copy with another judge must not inherit a shared key.
         self.model_fields_set.difference_update(
             name for name, origin in origins.items() if is_shared(origin)
         )
@@ -293,7 +292,7 @@ class RagEvalConfig(BaseSettings):
     def settings_customise_sources(
         cls, settings_cls: Any, init_settings: Any, *_: Any, **__: Any
     ) -> Any:
-        """Read only the output of `merged`: pydantic-settings would merge tables of two sources."""
+        """Ignore other sources, because pydantic-settings would merge tables of two sources."""
         return (init_settings,)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -301,12 +300,12 @@ class RagEvalConfig(BaseSettings):
         super().__setattr__(name, value)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Mask sinks, whose URL may contain a key."""
+        """Mask sinks, because their URLs may contain keys."""
         for name, value in super().__repr_args__():
             yield name, tuple(map(masked, value)) if name == "sinks" else value
 
     def for_judge(self, judge: str) -> RagEvalConfig:
-        """Return the settings for a second judge, without another provider's API key."""
+        """Return the settings with another judge, without another provider's API key."""
         if is_one_provider(judge, self.judge):
             return self.model_copy(update={"judge": judge})
         own: dict[str, Any] = {"judge_base_url": None, "judge_api_key": None}
@@ -317,12 +316,12 @@ class RagEvalConfig(BaseSettings):
 
     @property
     def budget_limits(self) -> dict[str, float]:
-        """Return each limit by unit and period, such as `calls_per_hour`."""
+        """Return the budget's limits by name, such as `calls_per_hour`."""
         given: dict[str, Any] = {**self.budget}
         return {k: v for k, v in given.items() if k not in ("calls_per_second", "path")}
 
 
 def refuse_change(name: str) -> None:
-    """Raise `InputError` if a name that is assigned after construction is a setting."""
+    """Raise `InputError` if the name is a setting."""
     if name in RagEvalConfig.model_fields:
-        raise InputError(f"The settings cannot be changed. Write: RagEval({name}=...).")
+        raise InputError(f"The setting {name} cannot be changed. Write: RagEval({name}=...).")

@@ -1,4 +1,4 @@
-"""Reads environment variables and the settings file. No other module reads either."""
+"""Readers of environment variables and the settings file."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ from rag_eval_hooks.config.fields import expected_by, is_mapping, is_secret, typ
 from rag_eval_hooks.errors import ConfigError, nearest
 
 Origins: TypeAlias = dict[str, str]
-"""Source of each non-default setting, by the setting's name."""
 
 _logger = logging.getLogger("rag_eval_hooks")
 PREFIX: Final = "RAG_EVAL_"
 _OTHER_PREFIX: Final = re.compile(r"RAG_?EVALS?_(HOOKS?_)?(?<!RAG_EVAL_)")
 _FILE_VARIABLE: Final = "RAG_EVAL_CONFIG_FILE"
 _CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-# Kubernetes sets these variables in every pod if a Service's name starts with `rag-eval`.
+# Kubernetes sets such variables if a Service's name starts with `rag-eval`.
 _OF_KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT(_\d+_[A-Z]+(_[A-Z]+)?)?$")
-# Tracers instrument every process through a `sitecustomize` on PYTHONPATH. The child gets its
-# import path separately.
+# Tracers use a `sitecustomize` on PYTHONPATH to instrument every process.
 _NOT_PASSED: Final = ("OTEL_", PREFIX, "PYTHONPATH", "PYTHONSTARTUP", "PYTHONINSPECT")
 _THREAD_VARIABLES: Final = (
     "OMP_NUM_THREADS",
@@ -48,7 +46,6 @@ _ENDPOINT_VARIABLES: Final = {
     "openai-decisions": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "systemone": ("TYPESAFE_BASE_URL", "TYPESAFE_API_KEY"),
 }
-"""Variables of other software with the judge's URL and key, by judge provider."""
 
 
 class _Variables(EnvSettingsSource):
@@ -63,9 +60,10 @@ def merged(
     explicit: Mapping[str, Any],
     file: str | os.PathLike[str] | None = None,
 ) -> tuple[dict[str, Any], Origins]:
-    """Return the values and the origins of all settings, by name.
+    """Return the values and the sources of all settings.
 
-    Arguments override `RAG_EVAL_*` variables, then the file, then the variables of other software.
+    Arguments override `RAG_EVAL_*` variables, which override the file. The variables of other
+    software apply last.
 
     Raises:
         ConfigError: The file cannot be read, or a variable names no setting.
@@ -86,10 +84,10 @@ def merged(
 
 
 def from_text(field: FieldInfo, text: str) -> object:
-    """Parse a setting's text.
+    """Parse a setting's text into a list, a mapping or a table.
 
-    Commas separate a list's items, `name=value` pairs make a mapping, and a table is JSON. Other
-    text is returned unchanged, and the setting's validation rejects it.
+    Commas separate a list's items. `name=value` pairs make a mapping. A table is JSON. Any other
+    text stays unchanged, and validation rejects the text.
     """
     kind, *inner = (typing.get_origin(field.annotation), *typing.get_args(field.annotation))
     if is_mapping(field):
@@ -123,9 +121,9 @@ def unknown_setting(
         return f"{prefix}{each.upper()}" if prefix else each
 
     near = nearest(name, sorted(known))
-    advice = f"did you mean {written(near)}? " if near else ""
+    advice = f"Did you mean {written(near)}? " if near else ""
     place = f" ({source})" if source not in ("", "argument") else ""
-    told = f"{written(name)} is not a setting{place}; {advice}docs/configuration.md lists all."
+    told = f"{written(name)} is not a setting{place}. {advice}See docs/configuration.md."
     return ConfigError(written(name), "an unknown setting", "a setting", told=told)
 
 
@@ -135,7 +133,7 @@ def config_error(
     values: Mapping[str, Any],
     origins: Mapping[str, str],
 ) -> ConfigError:
-    # A misspelled key comes before the key that is missing because of it.
+    # A misspelled key also causes an error about a missing key, so report the misspelled key.
     first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     name, *inner = first["loc"]
     if name not in settings.model_fields:
@@ -154,7 +152,7 @@ def config_error(
     raised = first.get("ctx", {}).get("error", "")
     expected = getattr(raised, "wants", None) or str(raised) or expected_by(field)
     if isinstance(value, str) and is_mapping(field):
-        expected += "; as a string, write name=value pairs separated by commas"
+        expected += ". In a string, separate name=value pairs with commas"
     shown = "**********" if is_secret(field, value) else value
     return ConfigError(path, shown, expected, source=origins[str(name)])
 
@@ -173,14 +171,18 @@ def _check_variables(settings: type[BaseSettings]) -> None:
             raise unknown_setting(name.lower(), known, prefix=PREFIX)
         other = _OTHER_PREFIX.match(variable.upper())
         if other and (meant := variable.upper()[other.end() :]).lower() in known:
-            _logger.warning("%s is not read; did you mean %s%s?", variable, PREFIX, meant)
+            _logger.warning(
+                "The variable %s has no effect. Did you mean %s%s?", variable, PREFIX, meant
+            )
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError("config_file", str(path), f"a readable TOML file ({error})") from None
+        raise ConfigError(
+            "config_file", str(path), f"a readable TOML file. Reading it failed: {error}"
+        ) from None
 
 
 def is_one_provider(judge: str, other: str) -> bool:
@@ -188,7 +190,6 @@ def is_one_provider(judge: str, other: str) -> bool:
 
 
 def endpoint_of(judge: str) -> dict[str, tuple[str, str]]:
-    """Return the URL and key of a judge's provider, each with its variable, by setting."""
     names = ("judge_base_url", "judge_api_key")
     found = zip(names, _endpoint_variables(judge), strict=True)
     return {name: (at, value) for name, at in found if (value := os.environ.get(at))}
@@ -202,14 +203,11 @@ def _endpoint_variables(judge: str) -> tuple[str, str]:
 
 
 def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Return variable and value by setting, from the variables of other software.
-
-    Our own settings decide whether the judge may use a key of other software.
-    """
+    """Read other software's variables. Settings decide whether the judge may use a shared key."""
     judge = str(own.get("judge", ""))
     url, _ = _endpoint_variables(judge)
     shared: dict[str, tuple[str, Any]] = {}
-    # A key is sent only to the endpoint that it was set for.
+    # Send a key only to its own endpoint.
     if url and own.get("judge_base_url") in (None, os.environ.get(url)):
         shared |= endpoint_of(judge)
     content = os.environ.get(_CONTENT_VARIABLE, "").strip().upper()
@@ -231,13 +229,13 @@ def otlp_endpoint() -> str | None:
 
 
 def model_environment() -> dict[str, str]:
-    """Return the environment of a model process, without the variables that start tracers."""
+    """Return a model process's environment, without variables that start tracers."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)
     }
     bounds = dict.fromkeys(_THREAD_VARIABLES, "1")
-    # oneDNN caches code and memory for up to a thousand input shapes. Text lengths vary as much, so
-    # the process would grow for hours. A value set by the user wins.
+    # oneDNN caches memory for a thousand input shapes, so the process would grow for hours. The
+    # user's value takes precedence.
     shapes = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}
     fixed = {"TOKENIZERS_PARALLELISM": "false", "OTEL_SDK_DISABLED": "true"}
     return {**shapes, **inherited, **bounds, **fixed}

@@ -1,4 +1,4 @@
-"""A rate limit on sampled requests, with an estimate of the admitted fraction."""
+"""A rate limit on sampled requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 _SECONDS: Final = {"second": 1.0, "minute": 60.0}
-_REMEMBERED: Final = 60.0  # seconds for which later requests may represent a rejected request
+_REMEMBERED: Final = 60.0  # seconds in which later requests can represent a rejected request
 _PAID: Final = 0.1
 _NOTHING: Final = 0.01
 
@@ -17,9 +17,8 @@ _NOTHING: Final = 0.01
 class RateLimit:
     """Sliding-window limit on samples per `second` and `minute`. Thread-safe, O(1).
 
-    Any interval of a window's length has at most the allowed number of samples. Common libraries
-    have fixed windows, which admit twice the limit across a boundary, or use the wall clock, which
-    may be set back.
+    Common libraries have fixed windows, which admit twice the limit across a boundary. Others use
+    the wall clock, which the system may set back.
     """
 
     def __init__(
@@ -35,7 +34,7 @@ class RateLimit:
         return bool(self._windows)
 
     def admit(self) -> float | None:
-        """Admit a sample if no window is full. Return the result of `AdmittedShare.count`."""
+        """Admit a sample if no window is full. Return the estimated fraction, or None if full."""
         with self._lock:
             now = self._clock()
             admitted = all(
@@ -50,8 +49,8 @@ class RateLimit:
 class AdmittedShare:
     """Estimates the fraction of requests that a limit or a full queue admits. Thread-safe.
 
-    The inverse fractions of admitted requests add up to the number of requests. Each admitted
-    request represents itself and a tenth of the rejected requests that nothing represents yet. In
+    Each admitted request represents itself and a tenth of the rejected requests that no other
+    request represents yet. The inverse fractions thus add up to the number of requests. In
     simulations with bursty load, a one-minute moving average has four times the error.
     """
 
@@ -63,7 +62,7 @@ class AdmittedShare:
     def count(self, *, admitted: bool) -> float | None:
         """Return the fraction for an admitted request, in (0, 1], or None for a rejected request.
 
-        1 means that no request was rejected recently.
+        The fraction is 1 if the limit rejected no request recently.
         """
         with self._lock:
             now = self._clock()

@@ -1,4 +1,4 @@
-"""Sampling rates, rules and tail rules from the settings, and the hash of a sampling key."""
+"""Sampling rates, sampling rules and tail rules from the settings."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from rag_eval_hooks.text.refusals import refusal
 Rules: TypeAlias = Sequence[tuple[RuleSettings, Shares]]
 
 _SALT: Final = b"rag-eval"
-_SEARCHED: Final = 4000  # characters that patterns search, so that long texts delay no request
+_SEARCHED: Final = 4000  # maximum number of characters that a pattern searches
 _QUESTIONS: Final = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 def position(key: str) -> int:
-    """Return a key's position in [0, 2**64), uniformly distributed and the same everywhere."""
-    # Without a salt, decisions would correlate with tracing samplers, which compare trace ids.
+    """Hash a key to [0, 2**64), uniformly and identically in all processes."""
+    # Tracing samplers compare trace ids, too. The salt avoids correlated decisions.
     text = key.encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=_SALT).digest(), "big")
 
 
 class MetricNames:
-    """Names of metrics and suites in settings.
+    """Names of metrics and suites that settings may use.
 
-    A metric that exists but was not chosen is a valid name that selects nothing. One settings file
-    then fits several choices of metrics.
+    A setting may name an existing metric that the user did not choose. The setting then has no
+    effect on that metric.
     """
 
     def __init__(self, chosen: Sequence[Metric], known: Sequence[Metric]) -> None:
@@ -91,7 +91,7 @@ def rules_of(config: RagEvalConfig, names: MetricNames, default: Shares) -> Rule
     for number, settings in enumerate(config.rules, start=1):
         ids = names.ids_of(f"rules[{number - 1}].metrics", settings.metrics or ("all",))
         share = Share(settings.rate, f"rule:{settings.name or number}")
-        # A failed request has no default rate; only the rule's metrics are evaluated.
+        # Failed requests have no default rates.
         others = dict.fromkeys(names.ids, Share(0.0)) if settings.error else default
         rules.append((settings, {**others, **dict.fromkeys(ids, share)}))
     return rules
@@ -99,7 +99,7 @@ def rules_of(config: RagEvalConfig, names: MetricNames, default: Shares) -> Rule
 
 def default_rates(config: RagEvalConfig, names: MetricNames) -> Shares:
     shares = dict.fromkeys(names.ids, Share(config.sample_rate))
-    # Suites first, so that a metric's rate overrides its suite's.
+    # Suites come first, so that a metric's rate overrides the suite's rate.
     for name in sorted(config.metric_rates, key=lambda name: (name != "all", "." in name)):
         share = Share(config.metric_rates[name])
         shares |= dict.fromkeys(names.ids_of("metric_rates", [name]), share)
@@ -108,7 +108,7 @@ def default_rates(config: RagEvalConfig, names: MetricNames) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class TailRule:
-    """A tail rule. Conditions are deterministic, so its rate is its metrics' probability."""
+    """A tail rule. The rate is the metrics' probability, because the conditions are deterministic."""
 
     settings: TailSettings
     ids: Sequence[str]
@@ -151,7 +151,7 @@ def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
 def tail_scorer(
     config: RagEvalConfig, known: Iterable[Metric], incidents: Incidents
 ) -> Scorer | None:
-    """Return a scorer with the heuristic judge, for the metrics in conditions, or None."""
+    """Return a heuristic scorer for the metrics in conditions, or None without such conditions."""
     asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
     if not asked:
         return None
@@ -167,8 +167,8 @@ def tail_scorer(
 
 def _needs_only(made: frozenset[Finding], metric: Metric, incidents: Incidents) -> bool:
     if isinstance(metric, AskedMetric):
-        # The metric may call any service, for every request.
+        # The metric may call an expensive service.
         return False
     lacking = findings_read(metric, *example(), incidents) - made
-    # Without generated questions, a metric may read another finding.
+    # A metric may read another finding if no questions are generated.
     return not (lacking if metric.reads is None else lacking - _QUESTIONS)

@@ -1,4 +1,4 @@
-"""Selects the metrics of a request by rates, rules, tail rules and feedback."""
+"""The selection of metrics for a request."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from rag_eval_hooks.sampling.rules import (
 )
 from rag_eval_hooks.score import Outcome, Outcomes
 
-_REFERENCE: Final = "reference"  # sampling reason of metrics that feedback's reference adds
+_REFERENCE: Final = "reference"  # sampling reason if feedback contains a missing reference
 
 
 class Selection:
-    """Decides which metrics of a request to evaluate. Thread-safe, stateless."""
+    """Chooses the metrics of a request by rates, rules and feedback. Thread-safe."""
 
     def __init__(
         self,
@@ -55,11 +55,12 @@ class Selection:
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
-        """Function that returns whether a starting request is sampled out.
+        """Return a function that samples requests at their start, or None if this is impossible.
 
-        It receives sampling key, tags and metadata. It returns False if a rule compares metadata
-        that the request does not have yet. None if all rates are 1, or if a rule needs the finished
-        request: its question, answer, latency or error, or a tail rule.
+        The function takes sampling key, tags and metadata, and returns True to sample out the
+        request. It returns False if a rule needs metadata that the request does not have yet.
+        Start-time sampling is impossible if all rates are 1, or if a rule needs the finished
+        request.
         """
         rules = [*self._rules, *self._error_rules]
         late = ("question", "answer", "latency_above", "latency_below", "error")
@@ -68,7 +69,7 @@ class Selection:
         if any(getattr(rule, name) is not None for rule, _ in rules for name in late):
             return None
         rates = (self._rates, *(own for _, own in rules))
-        # Without metrics, all requests are offered and none is sampled.
+        # Without metrics, count all requests and sample none.
         if all(not one or highest(one).rate == 1.0 for one in rates):
             return None
         return self._leaves_out
@@ -81,10 +82,10 @@ class Selection:
         return not Decision(position(key), rates).sampled
 
     def decide(self, request: Request) -> Decision | None:
-        """Sample a finished request. None if requests with its status are not evaluated."""
+        """Sample a finished request. Return None if no metric applies to the request's status."""
         try:
             rates = self._rates_of(request, request.traits)
-        except Exception as error:  # noqa: BLE001 - the host's edge: metadata contains its objects
+        except Exception as error:  # noqa: BLE001 - metadata may contain any object
             self._incidents.report("rules", error)
             rates = self._rates_of(request, Traits)
         key = request.sampling_key or request.key
@@ -98,7 +99,6 @@ class Selection:
         return None
 
     def is_open(self, request: Request) -> bool:
-        """Return whether tail rules need the sample before the decision is final."""
         return bool(self._sample_rules) and request.status is Status.OK
 
     async def decide_after_sample(self, sample: Sample, decision: Decision) -> Decision:
@@ -111,10 +111,11 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision, Set[str]] | None:
-        """Return the sample, the metrics that feedback adds, and the ids of those with inputs.
+        """Return the metrics that feedback requests, or None if feedback requests no metric.
 
-        Metrics that a reference adds keep their probability. Metrics that a feedback rule adds have
-        none, because no sampling chose them.
+        The result contains the sample with the reference, the decision, and the ids of metrics
+        whose inputs exist. A metric requested by a feedback rule has no probability. A metric that
+        only needed the reference keeps its probability.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:
@@ -139,7 +140,7 @@ class Selection:
 
 
 def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
-    """Return the outcomes with the inclusion probability and reason of each metric."""
+    """Add each metric's inclusion probability and sampling reason to the outcome."""
     estimated = decision.admission is not None
     admitted, shares = decision.admitted_share, decision.shares
     return {

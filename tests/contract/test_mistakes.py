@@ -233,7 +233,9 @@ def test_variable_of_another_prefix_is_warned_of_where_it_ends_as_a_setting(pref
         patched.setenv(f"{prefix}SAMPLE_RATE", "0.1")
         patched.setenv(f"{prefix}SEED", "7")
         RagEval().shutdown(0)
-    assert seen == [f"{prefix}SAMPLE_RATE is not read; did you mean RAG_EVAL_SAMPLE_RATE?"]
+    assert seen == [
+        f"The variable {prefix}SAMPLE_RATE has no effect. Did you mean RAG_EVAL_SAMPLE_RATE?"
+    ]
 
 
 @given(text=st.text(st.characters(codec="utf-8"), min_size=1))

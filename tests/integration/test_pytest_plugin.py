@@ -65,10 +65,10 @@ def test_a_failure_says_claim_verdict_and_reason(tmp_path: Path, workers: str) -
     done = run_pytest(tmp_path, "-n", workers, *report)
     text = done.stdout + done.stderr
     assert "3 failed, 1 passed" in text
-    assert "ragas.faithfulness is 0, expected at least 0.8" in text
+    assert "ragas.faithfulness is 0, but must be at least 0.8" in text
     assert "claims: 0 of 1 are supported" in text
     assert "09:15" in text
-    assert "ragas.faithfulness: not scored: undefined" in text
+    assert "ragas.faithfulness has no score: undefined" in text
     assert "assert_scores is 'faithful'" in text
     assert "out/report.html: 4 samples" in text
     assert len(list(read(tmp_path / "out" / "report.html.jsonl"))) == 4
