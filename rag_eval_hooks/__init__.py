@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.span_processor import RagEvalSpanProcessor as RagEvalSpanProcessor
     from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
-# Without the names that need an extra, so that `import *` works without extras.
+# Omits names that need an extra, because `import *` must work without extras.
 __all__ = [
     "AskedMetric",
     "CallableJudge",
@@ -87,7 +87,7 @@ __all__ = [
     "setup_tracing",
 ]
 
-# Names that need an extra, or that few applications use, are imported on first use.
+# Imported on first use, to keep the package's import fast.
 _LAZY: Final = {
     "BertScorer": "rag_eval_hooks.judges.hugging_face",
     "CallableJudge": "rag_eval_hooks.judges.llm",

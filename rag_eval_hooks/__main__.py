@@ -1,4 +1,4 @@
-"""`python -m rag_eval_hooks`: the command line."""
+"""Entry point of `python -m rag_eval_hooks`."""
 
 import sys
 

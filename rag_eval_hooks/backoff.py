@@ -9,9 +9,10 @@ _MOST_DOUBLINGS: Final = 10
 
 
 def pause_after(failures: int) -> float:
-    """Return the seconds before the next try: 0.5 after one failure, then doubled up to 15.
+    """Return the seconds to wait before the next attempt.
 
-    The result is random in the upper half of that range, so that processes retry at different
+    The maximum is 0.5 s after one failure, doubles with each failure, and stops at 15 s. The result
+    is random between half of the maximum and the maximum, so that processes retry at different
     times.
     """
     longest = min(_FIRST * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), _LONGEST)

@@ -1,4 +1,4 @@
-"""Request statistics. At any moment, each request counts in exactly one column."""
+"""Request statistics. Each request counts in exactly one column at any moment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rag_eval_hooks.score import Cause
 
 __all__ = ["Books", "Stats"]
 
-_PER_ID: Final = 8  # maximum number of requests that `explain` returns for one id
+_PER_ID: Final = 8  # maximum number of explanations per id
 _BY_REASON: Final = (Column.DROPPED, Column.FAILED)
 _NOTES: Final = ("decisions", "refused", "failures", "feedback")
 
@@ -70,23 +70,23 @@ class Stats:
 
 
 class Books(Observer):
-    """Counts requests by outcome and remembers recent requests for `explain`. Thread-safe.
+    """Counts requests by outcome, and remembers recent requests for `explain`. Thread-safe.
 
-    The lock is a plain `Lock`, which C code acquires and releases. A signal handler of the
-    application may raise at any moment and must not leave the lock held.
+    A signal handler of the application may raise at any moment. Only a plain `Lock`, which C code
+    releases, is certain to be released.
     """
 
     def __init__(self, explained: int = 10_000) -> None:
         self._explained = explained
         self._lock = threading.Lock()
-        # Numbers of accepted items, ascending.
+        # Accepted items and their sequence numbers, ascending.
         self._pending: dict[object, int] = {}
         self._numbered = 0
-        # Locks that `wait` holds, each with its target number.
+        # Locks of `wait` calls, each with the last sequence number to wait for.
         self._waiters: dict[threading.Lock, int] = {}
         self._counts: Counter[tuple[Column, str]] = Counter()
         self._notes: dict[str, Counter[str]] = {name: Counter() for name in _NOTES}
-        # Remembered requests by number, and numbers by id.
+        # Remembered requests by sequence number, and sequence numbers by id.
         self._entries: OrderedDict[int, tuple[Explanation, set[str]]] = OrderedDict()
         self._named: dict[str, dict[int, None]] = {}
 
@@ -126,8 +126,7 @@ class Books(Observer):
                         self._notes["failures"][f"{name}: {one.cause.value}"] += 1
                     self._notes["refused"][BUDGET] += one.cause is Cause.OVER_BUDGET
                 key = ending.column, ending.reason if ending.column in _BY_REASON else ""
-                # No signal handler runs between the two stores. An interrupted outcome is recorded
-                # again and counted once.
+                # One statement, because no signal handler runs between its two stores.
                 self._counts[key], request.is_counted = self._counts[key] + 1, True
             self._end(request)
 
@@ -145,7 +144,7 @@ class Books(Observer):
             return tuple(self._entries[number][0] for number in numbers)
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait for every request accepted before this call. Return False on timeout."""
+        """Wait for all requests accepted before this call. Return False on timeout."""
         turn = threading.Lock()
         turn.acquire()
         with self._lock:
@@ -189,7 +188,6 @@ class Books(Observer):
                 turn.release()
 
     def _explain(self, number: int, request: Request, **changes: Any) -> None:
-        """Remember or update the explanation of a request. Evict the oldest beyond the limit."""
         if not request.key:
             return
         if number not in self._entries:

@@ -1,4 +1,4 @@
-"""Records of calls to the judge, embedder and token scorer, and their usage."""
+"""Records and usage of calls to the judge, embedder and token scorer."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from typing import Final, Self, TypeVar
 K = TypeVar("K")
 
 _MAX_LOGGED: Final = 500
-"""Maximum number of calls in the log. Later calls are only counted."""
 _BYTES_PER_TOKEN: Final = 3
-"""UTF-8 bytes per token in estimates. Real tokens are usually longer, so the budget holds."""
+"""Estimated UTF-8 bytes per token. Real tokens are usually longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Judge calls with their tokens and cost. Metrics share a call in equal parts.
+    """Number, tokens and cost of judge calls. Metrics that share a call share its usage equally.
 
     Attributes:
-        calls: Number of judge requests, including retries. Embedding requests do not count, because
-            many samples share them.
-        input_tokens: Tokens of prompts and embedded texts as the endpoint reported; 0 if
-            unreported.
-        output_tokens: Tokens of replies as the endpoint reported; 0 if unreported.
+        calls: Number of judge requests, including retries, without embedding requests.
+        input_tokens: Reported tokens of prompts and embedded texts, or 0 if unreported.
+        output_tokens: Reported tokens of replies, or 0 if unreported.
         cost: Cost in the price table's currency, or None if the model has no price.
     """
 
@@ -34,7 +31,7 @@ class Usage:
     cost: float | None = None
 
     def __add__(self, other: Self) -> Self:
-        """Return the sum. If one cost is unknown, the sum has the other cost."""
+        """Return the sum of both usages. A call without a known cost adds nothing to the cost."""
         cost = other.cost if self.cost is None else self.cost + (other.cost or 0.0)
         return type(self)(
             self.calls + other.calls,
@@ -44,7 +41,6 @@ class Usage:
         )
 
     def share(self, parts: int) -> Self:
-        """Return one of `parts` equal parts of this usage."""
         if parts == 1:
             return self
         read, written = self.input_tokens / parts, self.output_tokens / parts
@@ -58,7 +54,7 @@ def total_by_key(one: Mapping[K, Usage], other: Mapping[K, Usage]) -> Mapping[K,
 
 
 def tokens(text: str) -> int:
-    """Estimate the number of tokens in a text. The estimate tends to be too high."""
+    """Estimate the number of tokens. The estimate is usually too high."""
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
@@ -72,28 +68,23 @@ class Operation(StrEnum):
 
 class CallOutcome(StrEnum):
     OK = "ok"
-    """A reply arrived, readable or not."""
     RATE_LIMITED = "rate_limited"
     TIMEOUT = "timeout"
     REFUSED = "refused"
-    """The endpoint rejected this call as invalid."""
     ERROR = "error"
     """The endpoint was unreachable, had an internal error, or denied access."""
     CANCELLED = "cancelled"
-    """The evaluation's timeout passed, or the evaluator shut down."""
+    """The evaluation timed out, or the evaluator shut down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A model that receives calls."""
-
     name: str
-    """Kind and model, such as `openai:gpt-4o-mini`."""
     operation: Operation = Operation.CHAT
     provider: str | None = None
-    """Name in OpenTelemetry's GenAI conventions."""
+    """Provider name in OpenTelemetry's GenAI conventions."""
     local: bool = False
-    """Whether the model runs on this machine, in the evaluator."""
+    """True if the model runs on this machine."""
 
     @property
     def model(self) -> str:
@@ -105,7 +96,7 @@ class Caller:
 class Call:
     """One call to a model, including the client's retries. Contains no texts.
 
-    `start` and `end` are nanoseconds since the epoch. Token counts are 0 if unknown. `error` is the
+    `start` and `end` are nanoseconds since the epoch. Unknown token counts are 0. `error` is the
     HTTP status or the exception's type.
     """
 
@@ -126,8 +117,6 @@ class Call:
 
 @dataclass(slots=True)
 class CallLog:
-    """The first 500 calls of one evaluation, ordered by finish time."""
-
     calls: list[Call] = field(default_factory=list)
     omitted: int = 0
 

@@ -1,6 +1,6 @@
-"""Capture model calls of any client through OpenTelemetry's GenAI instrumentations.
+"""Captures model calls of any client through OpenTelemetry's GenAI instrumentations.
 
-Set `OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK=rag_eval_hooks` to select this hook.
+To select this hook, set `OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK=rag_eval_hooks`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from rag_eval_hooks.evals import RagEval, checked
 from rag_eval_hooks.incidents import host_edge
 
 _CAPTURED: Final = ("langchain", "llama")
-"""Words in the names of instrumentations whose frameworks our integrations already capture."""
 _OPERATIONS: Final = ("chat", "text_completion", "generate_content")
 
 
 class RagEvalCompletionHook:
     """Records each completion as a model call.
 
-    Inside `evals.interaction(...)`, the completion belongs to that request, and its reply is the
-    default answer. Elsewhere, a completion is a request only if its prompt shows retrieved text.
-    Retrieved text is a tool result of this turn or a document of a captured retriever.
+    Inside `evals.interaction(...)`, the completion belongs to that request, and the reply is the
+    default answer. Elsewhere, a completion is a request only if its prompt contains retrieved text.
+    Retrieved text is a tool result of the same turn, or a document of a captured retriever.
     """
 
     def __init__(self, evals: RagEval) -> None:
@@ -50,7 +49,7 @@ class RagEvalCompletionHook:
             return
         turn = _this_turn(inputs)
         results = [one for message in turn for part in message.parts if (one := _result(part))]
-        # Only an agent's last completion is a separate request.
+        # An agent's earlier completions belong to the same request.
         root = self._start(RunKind.CHAIN, "completion", None) if results else None
         run = self._start(RunKind.MODEL, "chat", root)
         if run is None:
@@ -96,7 +95,7 @@ class RagEvalCompletionHook:
 
 
 def completion_hook() -> RagEvalCompletionHook:
-    """Return the hook for this process's evaluator. The first call creates the evaluator.
+    """Return this process's hook. The first call creates the evaluator.
 
     Raises:
         ConfigError: A setting is invalid.

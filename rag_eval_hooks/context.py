@@ -12,7 +12,6 @@ from typing import Any, Final
 from rag_eval_hooks.errors import InputError, check_type, holds, wrong_type
 
 READABLE_MAPPING: Final = (dict, MappingProxyType)
-"""Mapping types that are safe to read. Other types may load data or run code."""
 
 _SCORE_KEYS = ("relevance_score", "score", "similarity_score", "_score")
 _TEXT_KEYS = ("text", "page_content", "content")
@@ -24,17 +23,16 @@ _DOCUMENTS: Final = {
     "source_nodes": "response.source_nodes",
     "iloc": "table['text'].tolist()",
 }
-"""Documents of other libraries' objects, by an attribute of the object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One retrieved chunk, as shown to the answering model.
+    """A retrieved chunk, as shown to the answering model.
 
     Attributes:
         text: The chunk's text.
         id: The document's id in its store, or None if unknown.
-        score: The retriever's or reranker's score in its own unit, or None if unknown.
+        score: Score of the retriever or reranker, without normalization, or None if unknown.
         metadata: The document's text, number and boolean metadata.
     """
 
@@ -77,9 +75,9 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
 
     Args:
         values: One document or a sequence of documents. A document is a text, a `Context`, a
-            LangChain document, a LlamaIndex node or `NodeWithScore`, a mapping, or a pair
-            (document, score). A mapping has its text under `text`, `page_content` or `content`, and
-            optionally `id`, `score` and `metadata`.
+        LangChain document, a LlamaIndex node or `NodeWithScore`, a mapping, or a pair
+        (document, score). A mapping has a text under `text`, `page_content` or `content`, and
+        optionally `id`, `score` and `metadata`.
 
     Raises:
         TypeError: A value is not a document.
@@ -88,7 +86,7 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
     if is_document or isinstance(values, str | Context | Mapping):
         return (Context.of(values),)
     if not isinstance(values, Iterable) or hasattr(type(values), "model_fields"):
-        # An object of pydantic yields its fields.
+        # A pydantic object is iterable, but yields its fields.
         raise refusal(values)
     return tuple(_numbered(number, value) for number, value in enumerate(values))
 
@@ -119,7 +117,7 @@ def _of_mapping(value: Mapping[str, Any]) -> Context:
     metadata = scalars(value.get("metadata"))
     score = _number(value.get("score"))
     if score is None and "text" not in value:
-        # Another library's document; our own form marks a score.
+        # Another library's document may have its score in the metadata.
         score = score_in(metadata)
     return _context(text, value.get("id"), score, metadata)
 
@@ -130,7 +128,7 @@ def _context(text: str, found_id: Any, score: float | None, metadata: dict[str, 
 
 
 def _number(value: Any) -> float | None:
-    # Rerankers return NumPy numbers, which share only this method with Python's.
+    # NumPy numbers, which rerankers return, also have this method.
     if value is not None and hasattr(value, "__float__"):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             return float(value)
@@ -138,12 +136,10 @@ def _number(value: Any) -> float | None:
 
 
 def way_to_documents(value: Any) -> str:
-    """Return how to get the documents of a retriever or a result, or empty text."""
     return next((way for name, way in _DOCUMENTS.items() if holds(value, name)), "")
 
 
 def refusal(value: Any) -> InputError:
-    """Return the error for a value that is not a document. The log form omits mapping keys."""
     advice, shown = "", ""
     if isinstance(value, Mapping):
         advice = f"Its text must be under {', '.join(map(repr, _TEXT_KEYS))}."

@@ -1,4 +1,4 @@
-"""Sampling decisions, and the request properties and rates behind them."""
+"""Sampling decisions, and the rates and request properties behind them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rag_eval_hooks.sample import Sample
 
 RATE_LIMIT: Final = "rate_limit"
 RATIO: Final = "ratio"
-"""Sampling reason if a plain rate decides, without a rule."""
 SAMPLED_OUT: Final = "sampled_out"
 _RANGE: Final = 1 << 64
 
@@ -38,24 +37,22 @@ class Traits:
 
 
 class Share(NamedTuple):
-    """Inclusion probability of one metric, 0 to 1, and the rule that set it."""
+    """A metric's inclusion probability, 0 to 1, and the rule that set the probability."""
 
     rate: float
     reason: str = RATIO
 
     def includes(self, position: int) -> bool:
-        """Return whether this rate samples the key. Every higher rate does, too."""
+        """Return True if this rate samples the key. A higher rate samples the same keys, too."""
         return position < round(self.rate * _RANGE)
 
 
 Shares: TypeAlias = Mapping[str, Share]
-"""Inclusion probability by metric id."""
 _NEVER: Final = Share(0.0)
 
 
 def highest(shares: Shares) -> Share:
-    """Return the share that applies to the whole sample."""
-    # Among equal rates, the reasons `rule:...` and `tail:...` sort after the plain `ratio`.
+    # Between equal rates, `rule:...` and `tail:...` take precedence over `ratio`.
     return max(shares.values(), default=_NEVER)
 
 
@@ -65,10 +62,7 @@ class Decision:
     """Hash of the key, from 0 to below 2**64, or -1 if feedback requested the metrics."""
     shares: Shares
     admission: float | None = None
-    """Estimated fraction of recently sampled requests that rate limit and queue admitted.
-
-    None if neither applied.
-    """
+    """Estimated fraction of sampled requests that rate limit and queue admitted, or None."""
 
     @property
     def chosen(self) -> frozenset[str]:
@@ -81,17 +75,17 @@ class Decision:
 
     @property
     def probability(self) -> float:
-        """Inclusion probability of the sample: the highest probability of its metrics."""
+        """The sample's inclusion probability: the highest probability of its metrics."""
         return highest(self.shares).rate * self.admitted_share
 
     @property
     def because(self) -> str:
-        """Source of the deciding rate: `ratio`, a rule or a tail rule."""
+        """The rule that set the sample's rate: `ratio`, a rule or a tail rule."""
         return highest(self.shares).reason
 
     @property
     def reason(self) -> str:
-        """Reason of the decision, or `sampled_out:<rule>` if a rule excluded the sample."""
+        """The sampling reason, or `sampled_out:<rule>` if a rule excluded the sample."""
         if self.sampled:
             return self.because
         return SAMPLED_OUT if self.because == RATIO else f"{SAMPLED_OUT}:{self.because}"
@@ -101,7 +95,6 @@ class Decision:
         return 1.0 if self.admission is None else self.admission
 
     def admitted(self, share: float) -> Decision:
-        """Multiply the probabilities by the fraction of requests that the limits admit."""
         return replace(self, admission=share * self.admitted_share)
 
     def raised(self, ids: Iterable[str], share: Share) -> Decision:
@@ -109,7 +102,6 @@ class Decision:
         return replace(self, shares={**self.shares, **raised})
 
     def limited_to(self, ids: Iterable[str], other: Share = _NEVER) -> Decision:
-        """Keep only these metrics. Metrics without a rate get `other`."""
         return replace(self, shares={name: self.shares.get(name, other) for name in ids})
 
     def to_dict(self) -> dict[str, Any]:

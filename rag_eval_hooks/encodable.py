@@ -1,4 +1,4 @@
-"""Replaces lone surrogates: some models return them, but UTF-8 cannot encode them."""
+"""Replacement of lone surrogates, which UTF-8 cannot encode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of start-up and of inline calls. A captured request never sees these errors."""
+"""Errors of start-up and of inline calls. A captured request never raises these errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ _TEXTS: Final = (
     "result",
     "response",
 )
-"""Attributes and keys with the text in objects of other libraries."""
 
 
 def masked(text: str) -> str:
@@ -43,14 +42,14 @@ def install_command(extra: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Describe a wrong argument's type without showing its value, unless it is a text."""
+    """Describe a value's type. The description contains the value only if the value is a text."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return value if isinstance(value, str) else type(value).__name__
 
 
 class Misplaced:
-    """Attribute that raises when read, for an object passed in the wrong place."""
+    """Descriptor that raises `AttributeError` with advice when the attribute is read."""
 
     def __init__(self, advice: str) -> None:
         self._advice = advice
@@ -60,7 +59,7 @@ class Misplaced:
 
 
 class OnePerProcess:
-    """Base class of objects that copies share."""
+    """Base class of objects whose copies are the object itself."""
 
     def __copy__(self) -> Self:
         return self
@@ -70,21 +69,21 @@ class OnePerProcess:
 
 
 class PublicNames:
-    """Base class whose error about an unknown attribute lists the public names."""
+    """Base class whose error about an unknown attribute suggests public names."""
 
     _advice: ClassVar[str] = ""
 
     def __getattr__(self, name: str) -> Any:
         kind = type(self)
         if name.startswith("_") or name in dir(kind):
-            # A descriptor raised its own error.
+            # A descriptor of the class raised, so raise the same error.
             return object.__getattribute__(self, name)
         told = unknown(f"{kind.__name__} has no", name, [one for one in dir(kind) if one[0] != "_"])
         raise AttributeError(told if told.endswith("?") else f"{told} {self._advice}".rstrip())
 
 
 class RagEvalError(Exception):
-    """Base class of all errors of this package."""
+    """Base class of this package's errors."""
 
 
 class ConfigError(RagEvalError, ValueError):
@@ -92,8 +91,8 @@ class ConfigError(RagEvalError, ValueError):
 
     Attributes:
         field: Name of the setting, as in `RagEvalConfig` or the constructor.
-        got: The rejected value. A URL with credentials or query parameters is masked. The caller
-            masks other secrets.
+        got: The rejected value, without credentials and query parameters of a URL. The caller masks
+            other secrets.
         wants: Description of the accepted values.
     """
 
@@ -113,7 +112,7 @@ class ConfigError(RagEvalError, ValueError):
     def unknown(
         cls, field: str, got: str, known: Iterable[str], *, listed: str = ""
     ) -> ConfigError:
-        """Return the error for an unknown name. `listed` says where the reader finds all names."""
+        """Return the error for an unknown name. `listed` names the place that lists all names."""
         names = sorted(known)
         wants = f"a name listed by {listed}" if listed else f"one of {', '.join(names)}"
         near = nearest(got, names)
@@ -134,8 +133,6 @@ class InputError(RagEvalError, TypeError, ValueError):
 
 
 class NoOutcome(KeyError):
-    """No metric has this name, so there is no outcome or score."""
-
     __str__ = Exception.__str__
 
     def __init__(self, name: object, told: str) -> None:
@@ -144,15 +141,14 @@ class NoOutcome(KeyError):
 
 
 def holds(value: object, name: str) -> bool:
-    """Return whether an object has an attribute, without reading the attribute.
+    """Return True if an object has an attribute. Do not read the attribute.
 
-    Reading may run code, such as a response's property that loads the body.
+    Reading may run code, such as a property that loads a response's body.
     """
     return inspect.getattr_static(value, name, None) is not None
 
 
 def way_to_text(value: object, verb: str = "Pass") -> str:
-    """Return a sentence on where another library's object has its text, or empty text."""
     if isinstance(value, Mapping):
         path = next((f"[{key!r}]" for key in _TEXTS if key in value), None)
     else:
@@ -161,7 +157,7 @@ def way_to_text(value: object, verb: str = "Pass") -> str:
 
 
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
-    """Return the error for an argument of the wrong type, without showing its value."""
+    """Return the error for a wrong type. The log-safe part does not contain the value."""
     if inspect.isawaitable(value):
         advice = "Await it first."
     kind = "str" if isinstance(value, str) else kind_of(value)
@@ -203,14 +199,12 @@ def check_count(field: str, value: object, least: int = 1) -> None:
 
 
 def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise `InputError` for the first unknown name."""
     for name in given:
         if name not in known:
             raise InputError(unknown(what, name, known))
 
 
 def unknown(what: str, name: object, known: Sequence[str]) -> str:
-    """Return a sentence that rejects a name and suggests the most similar name."""
     written = str(name)[:40]
     near = nearest(written, known)
     advice = f"did you mean {near!r}?" if near else f"there are {', '.join(known) or 'none'}."
@@ -218,7 +212,7 @@ def unknown(what: str, name: object, known: Sequence[str]) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    # Only errors need this slow import.
+    # A slow import, which only errors need.
     import difflib
 
     whole = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
@@ -230,20 +224,21 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 def argument_error(
     error: TypeError, method: Callable[..., Any], owner: object, advice: str = ""
 ) -> InputError | None:
-    """Return Python's error about the arguments of a call, or None for an error inside the call."""
+    """Convert Python's error about a call's arguments. Return None for an error inside the call."""
     if error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return None
     name = method.__name__ if method.__name__ != "__init__" else type(owner).__name__
     told = str(error).replace(method.__qualname__, name)
-    # The name of an unexpected keyword may come from a request's body.
+    # An unexpected keyword may come from a request, so logs must not contain the name.
     told, keyword, shown = told.partition(" unexpected keyword argument")
     return InputError(f"{told}{keyword}.{advice}", keyword and f"It is{shown}.")
 
 
 def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
-    """Add a correct call to Python's error about the call's arguments.
+    """Append an example call to Python's error about a call's arguments.
 
-    If `raises` is False, the error goes to `incidents` of the object, and the call returns False.
+    If `raises` is False, the wrapper reports the error to the object's `incidents` and returns
+    False.
     """
 
     def wrapped(method: F) -> F:
@@ -254,7 +249,7 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
             except TypeError as error:
                 if (wrong := argument_error(error, method, self, f" Write: {example}.")) is None:
                     raise
-            # Outside the handler: the first error's traceback keeps the arguments' texts alive.
+            # Raise outside the handler, because the first traceback keeps the arguments alive.
             if raises:
                 raise wrong
             self.incidents.report(method.__name__, wrong)
@@ -266,20 +261,20 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
 
 
 class JudgeError(RagEvalError):
-    """A judge or embedder returned no usable reply. The findings are missing as `judge_failed`."""
+    """A judge or embedder returned no usable reply. Findings are missing as `judge_failed`."""
 
 
 class JudgeTimeout(JudgeError):
-    """A judge or embedder timed out. The findings are missing as `timeout`."""
+    """A judge or embedder timed out. Findings are missing as `timeout`."""
 
 
 class BudgetError(JudgeError):
-    """The budget is spent, so the call was not sent. The findings are missing as `over_budget`."""
+    """The budget is used up, so the client sent no call. Findings are missing as `over_budget`."""
 
 
 class JudgeUnavailable(JudgeError):
-    """The judge failed too often, so no call was sent: `judge_unavailable`."""
+    """The judge failed too often, so the client sent no call. The cause is `judge_unavailable`."""
 
 
 class RedactionError(RagEvalError):
-    """Redaction failed, so the sample is not evaluated. The message names only a type."""
+    """Redaction failed, so the sample is not evaluated. The message contains only a type's name."""

@@ -46,7 +46,6 @@ _LONGEST_EXPORT_S: Final = 30.0
 
 
 def checked(evals: object) -> RagEval:
-    """Return the argument, or raise `ConfigError` if it is not a `RagEval` object."""
     if not isinstance(evals, RagEval):
         raise ConfigError("evals", kind_of(evals), "a RagEval object")
     return evals
@@ -73,12 +72,12 @@ class RagEval(OnePerProcess, PublicNames):
         run_on: `thread`, `celery`, or a Celery application.
         redact: Names from the setting `redact`, redaction rules, and functions `(text) -> text` or
             `(field, text) -> text`.
-        tracer_provider: OpenTelemetry's provider of spans. None means the global provider, here
-            and for `meter_provider` and `logger_provider`.
-        **given: Further settings; see docs/configuration.md.
+        tracer_provider: OpenTelemetry's tracer provider. None means the global provider.
+            `meter_provider` and `logger_provider` work the same way.
+        **given: Further settings. docs/configuration.md lists all settings.
 
     Raises:
-        ConfigError: A setting is invalid. The message has its value and the accepted values.
+        ConfigError: A setting is invalid. The message states the value and the accepted values.
         ImportError: The judge or embedder needs an extra that is not installed.
     """
 
@@ -104,7 +103,7 @@ class RagEval(OnePerProcess, PublicNames):
         logger_provider: LoggerProvider | None = None,
         **given: Unpack[SettingKeywords],
     ) -> None:
-        # Runtime, judges and sinks load with the first object, not with the package.
+        # Import runtime, judges and sinks late, to keep the package's import fast.
         from rag_eval_hooks.runtime.build import Models, parts_of, settings_of
         from rag_eval_hooks.runtime.lifecycle import close_abandoned
         from rag_eval_hooks.runtime.pipeline import Pipeline
@@ -119,7 +118,7 @@ class RagEval(OnePerProcess, PublicNames):
         self.recorder = self._pipeline.recorder
         self.others = self._pipeline.others
         self.instrumentors = self._pipeline.instrumentors
-        # The exit hooks close other objects.
+        # At exit, the exit hooks close the pipeline.
         weakref.finalize(self, close_abandoned, self._pipeline).atexit = False
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -148,12 +147,12 @@ class RagEval(OnePerProcess, PublicNames):
             it.answer(text)
         ```
 
-        Framework calls with our handler in the block become part of the request. They supply
-        contexts and answer if the block does not. The block re-raises every exception, which sets
-        the status. Inside a framework's run, or inside another block with the same question, the
-        block opens no new request.
+        Framework calls with our handler in the block become part of the request. Without
+        `it.contexts` or `it.answer`, these calls supply contexts or answer. An exception sets the
+        request's status and propagates. A block inside a framework's run, or inside a block with
+        the same question, does not start a new request.
 
-        `metadata` takes `session_id`, `user_id`, `question_id`, `reference`, and any other keys.
+        `metadata` accepts `session_id`, `user_id`, `question_id`, `reference` and any other keys.
         `name` is the workflow's name on the span. The handler's options apply to the block's calls.
         """
         from rag_eval_hooks.capture import ManualInteraction
@@ -165,20 +164,16 @@ class RagEval(OnePerProcess, PublicNames):
     def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:
         """Queue a sample for background evaluation. Never blocks or raises.
 
-        The sample is a `Sample`, a mapping that `Sample.of` accepts, or keyword fields. The scores
-        go on a new RAG span below the current span. If the sample has a `trace_id` or `span_id`,
-        the scores go to that trace or span. An unreadable sample is dropped as `capture_failed`.
-        With a spool, an accepted sample is on disk within 50 ms.
+        The sample is a `Sample`, a mapping that `Sample.of` accepts, or keyword fields. The
+        evaluator writes the scores on a new RAG span below the current span. If the sample has a
+        `trace_id` or `span_id`, the scores go to that trace or span. An unreadable sample is
+        dropped as `capture_failed`. With a spool, an accepted sample is on disk within 50 ms.
 
-        Returns whether the sample will be evaluated: False if it was sampled out or dropped.
+        Returns False if the sample is sampled out or dropped.
         """
         return self._pipeline.submit_sample(lambda: self._noted("submit", sample, fields))
 
     def _noted(self, *given: Any) -> Sample:
-        """Return the sample, and warn if a field that a metric needs is missing or misspelled.
-
-        Inline evaluation reports such fields in the outcomes.
-        """
         sample = sample_of(*given)
         if not sample.question.strip():
             self.incidents.mistake("submit: the question is blank", "pass the user's question")
@@ -197,14 +192,15 @@ class RagEval(OnePerProcess, PublicNames):
     ) -> bool:
         """Record feedback on an answer, from a user or the application. Never blocks or raises.
 
-        Sinks that accept feedback receive it, and the answer's trace shows it. Feedback may start
-        an evaluation through a tail rule. A reference starts the metrics that need a reference.
+        Sinks receive the feedback, and the answer's trace shows the feedback. A tail rule may start
+        an evaluation. A reference starts the metrics that need a reference.
 
-        The id is the trace id, the sample's id, or the framework's root run id. If a trace has
-        several answers, the feedback goes to the latest. Returns whether the feedback is queued.
+        The id is a trace id, a sample id, or the framework's root run id. If a trace has several
+        answers, the feedback goes to the latest answer. Returns True if the feedback is queued.
 
-        `stats().feedback` counts feedback on requests of the last hour, at most 1,000, as `joined`.
-        A spool passes other feedback to other processes (`passed_on`); without one, it is `alone`.
+        The evaluator remembers the last 1,000 requests for one hour. `stats().feedback` counts
+        feedback on these requests as `joined`. With a spool, other processes receive other feedback
+        (`passed_on`). Without a spool, sinks receive the feedback `alone`.
         """
         return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference
@@ -218,10 +214,11 @@ class RagEval(OnePerProcess, PublicNames):
         metrics: str | Collection[str] | None = None,
         **fields: Any,
     ) -> Outcomes:
-        """Evaluate a sample now. The scores equal those of background evaluation.
+        """Evaluate a sample now, and return the outcomes by metric id.
 
-        Takes the same samples as `submit`. `metrics` is one metric id, several, or None for all.
-        The call ignores sampling, `stats` and sinks. It blocks; use `aevaluate` in async code.
+        `evaluate` accepts the same samples as `submit`, and returns the same scores as a background
+        evaluation. `metrics` is one metric id, several ids, or None for all metrics. The call
+        ignores sampling, `stats` and sinks. The call blocks, so use `aevaluate` in async code.
 
         Raises:
             InputError: The sample has a wrong type, or a field is unknown or invalid.
@@ -240,7 +237,7 @@ class RagEval(OnePerProcess, PublicNames):
         metrics: str | Collection[str] | None = None,
         **fields: Any,
     ) -> Outcomes:
-        """Evaluate a sample in async code, with the arguments and errors of `evaluate`."""
+        """Evaluate a sample in async code. Arguments and errors are the same as for `evaluate`."""
         chosen, own = self._asked("aevaluate", metrics, sample, fields)
         if self._pipeline.assembler.redacts:
             own = await asyncio.to_thread(self._pipeline.assembler.own, own)
@@ -250,7 +247,7 @@ class RagEval(OnePerProcess, PublicNames):
         self, method: str, metrics: str | Collection[str] | None, sample: Any, fields: Any
     ) -> tuple[frozenset[str] | None, Sample]:
         if call_context().observer is self._parts.telemetry.calls:
-            told = f"{method}() inside a metric or judge evaluates without end. Remove it."
+            told = f"{method}() inside a metric or judge never ends. Remove the call."
             raise InputError(told)
         check_type("metrics", metrics, str | Collection, "ids of metrics, or one id")
         known = self._parts.scorer.metric_ids
@@ -261,23 +258,23 @@ class RagEval(OnePerProcess, PublicNames):
         return None if metrics is None else frozenset(asked), sample_of(method, sample, fields)
 
     def stats(self) -> Stats:
-        """Return a snapshot of the statistics of all requests."""
+        """Return a snapshot of the request statistics."""
         return self._pipeline.stats()
 
     def spooled(self) -> Mapping[str, int]:
         """Return counts of all samples in the spool, from all processes.
 
-        `accepted` is the sum of `scored`, `sampled_out` (by a tail rule), `failed:<cause>`,
-        `dropped:<reason>` and `pending`. `undelivered` counts scores that a platform has not
-        accepted yet. Empty without a readable spool.
+        `accepted` is the sum of `scored`, `sampled_out`, `failed:<cause>`, `dropped:<reason>` and
+        `pending`. `undelivered` counts samples whose scores a platform has not accepted yet. The
+        mapping is empty without a spool, or if the spool is unreadable.
         """
         return self._pipeline.spooled()
 
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
-        """Explain the outcome of recent requests. `str(explanation)` gives one sentence.
+        """Explain the outcome of recent requests. `str(explanation)` is one sentence.
 
-        Accepts the ids of `feedback`, for the last 10,000 requests with retrieved text and the last
-        10,000 without. One id returns at most eight requests.
+        The id is the same as for `feedback`. The evaluator remembers the last 10,000 requests with
+        retrieved text and the last 10,000 requests without. One id returns at most eight requests.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
@@ -285,10 +282,11 @@ class RagEval(OnePerProcess, PublicNames):
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all accepted requests are evaluated and delivered.
 
-        The call waits for a slow sink. It does not wait for results that the spool keeps for a
-        failing sink. At the end it flushes the providers of `setup_tracing`.
+        The call waits for slow sinks, but not for results that stay in the spool. The call then
+        flushes the providers of `setup_tracing`.
 
-        None means one hour. In async code, call it in a thread. Returns whether nothing is pending.
+        A `timeout` of None means one hour. In async code, call `flush` in a thread. Returns False
+        on timeout.
         """
         from rag_eval_hooks.runtime.lifecycle import flush
 
@@ -299,9 +297,9 @@ class RagEval(OnePerProcess, PublicNames):
     def shutdown(self, timeout: float | None = 5.0) -> bool:
         """Finish pending samples within `timeout` seconds, then close. Runs at exit, too.
 
-        Unfinished samples stay in the spool. Without a spool they are dropped as `shutdown`.
-        Samples submitted later are also dropped. At the end the call flushes the providers of
-        `setup_tracing`. Returns whether all pending samples finished.
+        Unfinished samples stay in the spool. Without a spool, unfinished samples are dropped as
+        `shutdown`. Later samples are dropped, too. The call then flushes the providers of
+        `setup_tracing`. Returns False if a pending sample is unfinished.
         """
         from rag_eval_hooks.runtime.lifecycle import shutdown
 
@@ -326,5 +324,5 @@ class RagEval(OnePerProcess, PublicNames):
         self.shutdown()
 
     def take(self, request: Request) -> bool:
-        """Queue a request that another process sampled. Return whether the queue has room."""
+        """Queue a request that another process sampled. Return False if the queue is full."""
         return self._pipeline.submit(request)

@@ -1,4 +1,4 @@
-"""Explanations for people and telemetry: of a request's outcome, and of scores."""
+"""Explanations of outcomes and scores, for people and telemetry."""
 
 from __future__ import annotations
 
@@ -16,26 +16,24 @@ from rag_eval_hooks.errors import NoOutcome, unknown
 from rag_eval_hooks.score import Outcome, Score
 
 GOOD: Final = 0.8
-"""Minimum normalized value of a score that is shown without a reason."""
+"""Normalized value from which a score needs no reason."""
 _ADVICE: Final[Mapping[str, str]] = tomllib.loads(
     files("rag_eval_hooks").joinpath("advice.toml").read_text("utf-8")
 )
 _FORMS: Final = ((1.0, 1000), (0.1, 50), (0.03, 20), (0.01, 5))
-"""Forms of a JSON explanation, longest first: fraction of the text limit, and list length."""
 _DEPTH: Final = 6
 _DROPPED: Final = object()
 _CUT: Final = " [...]"
 _NAMED: Final = 3
-"""Maximum number of failed items in one line."""
 _REASON_CHARS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Explains the outcome of one request. Contains no texts of the request.
+    """The outcome of one request and its reason. Contains no texts of the request.
 
     Attributes:
-        key: Trace id. Without a recorded trace, the id of the sample or root run.
+        key: Trace id, or the id of the sample or root run if there is no trace.
         outcome: `pending`, `scored`, `sampled_out`, `dropped` or `failed`, as in `Stats`.
         reason: Why the request was dropped or failed, as in `Stats`. For a sampled-out request, the
             source of its rate: `ratio`, `rule:<name>` or `tail:<name>`.
@@ -52,7 +50,6 @@ class Explanation:
     probability: float | None = None
 
     def __str__(self) -> str:
-        """Return a one-line sentence."""
         chance = "" if self.probability is None else f"probability {self.probability:g}"
         why = ", ".join(filter(None, (self.reason, chance)))
         advice = _ADVICE.get(self.reason) or _ADVICE.get(self.outcome)
@@ -70,8 +67,8 @@ class _Verdicts(NamedTuple):
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
     """Return an explanation as JSON of at most `limit` characters, or None if empty.
 
-    A longer explanation is shortened and marked with `"cut": true`. Without `content`, only numbers
-    and booleans remain.
+    A shortened explanation contains `"cut": true`. Without `content`, the JSON contains only
+    numbers and booleans.
     """
     for number, (share, items) in enumerate(_FORMS):
         plain = _form(value, int(limit * share) if content else None, items, _DEPTH)
@@ -86,7 +83,6 @@ def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | Non
 
 
 def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
-    """Convert to plain types. Cut texts to `chars` characters, or remove them if None."""
     if isinstance(value, int | None):
         return value
     if isinstance(value, float):
@@ -100,14 +96,14 @@ def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
         listed = [_form(one, chars, items, depth - 1) for one in list(value)[:items]]
         left = [form for form in listed if form is not _DROPPED]
         return left if left or not listed else _DROPPED
-    # A text that cannot be encoded would make the exporter lose the whole batch.
+    # An exporter would drop the whole batch if a text cannot be encoded.
     return _DROPPED if chars is None else encodable(str(value)[:chars])
 
 
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
     """Return an explanation as lines of text, failed verdicts first, or None if empty.
 
-    Text beyond `limit` characters is replaced by `[...]`. Without `content`, the result is JSON.
+    `[...]` replaces text beyond `limit` characters. Without `content`, the result is JSON.
     """
     if not content:
         return explain(explanation, limit, content=False)
@@ -127,9 +123,9 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
 
 
 def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return the first failures in one line, such as `1 of 3 claims are unsupported: claim 2`.
+    """Return the failures in one line, such as `1 of 3 claims are unsupported: claim 2`.
 
-    Returns None without a verdict or a usable reason. Reasons quote texts and need `content`.
+    Return None without a verdict and a reason. Reasons quote texts, so they need `content`.
     """
     if (first := next(_verdicts(explanation), None)) is not None:
         told = _counted(first, content=content)
@@ -141,7 +137,7 @@ def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> st
 
 def _counted(verdicts: _Verdicts, *, content: bool) -> str:
     key, name, items = verdicts
-    # Scores do not count unsure items either.
+    # Scores ignore unsure items, too.
     sure = {n: item for n, item in enumerate(items, start=1) if item[name] is not None}
     bad = [number for number, item in sure.items() if not item[name]]
     if not bad:
@@ -155,7 +151,6 @@ def _counted(verdicts: _Verdicts, *, content: bool) -> str:
 
 
 def _verdicts(explanation: Mapping[str, Any]) -> Iterator[_Verdicts]:
-    """Yield each list of mappings whose first value is the subject and that have a verdict."""
     for key, items in explanation.items():
         if not isinstance(items, list | tuple) or not items:
             continue
@@ -167,7 +162,7 @@ def _verdicts(explanation: Mapping[str, Any]) -> Iterator[_Verdicts]:
 
 def _is_verdict(name: str, items: Sequence[Mapping[str, Any]]) -> bool:
     values = [item.get(name, "") for item in items]
-    # A word distinguishes unsure verdicts from missing values.
+    # Items with the key `verdict` have None for unsure verdicts, not for missing values.
     is_known = any(value is not None for value in values) or "verdict" in items[0]
     return is_known and all(isinstance(value, bool | None) for value in values)
 
@@ -193,7 +188,7 @@ def _fit(text: str, limit: int) -> str:
 
 
 class OutcomeTable(dict[str, Outcome]):
-    """Maps metrics to outcomes, and shows them as lines."""
+    """Mapping from metric id to outcome. The repr shows one line per outcome."""
 
     def __missing__(self, name: object) -> Outcome:
         raise NoOutcome(name, unknown("There is no outcome of", name, list(self)))
@@ -205,7 +200,7 @@ class OutcomeTable(dict[str, Outcome]):
 def outcome_lines(
     outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield one text per outcome: value, name, label and reason. `failed` and bad scores first."""
+    """Yield a text and the outcome per metric, `failed` metrics and low scores first."""
     ranked = sorted(outcomes.items(), key=lambda item: (item[0] not in failed, _rank(item[1])))
     for name, outcome in ranked:
         items = [

@@ -1,4 +1,4 @@
-"""`Feedback` on answers, and normalization of ids."""
+"""`Feedback`, and normalization of ids."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Final
 from rag_eval_hooks.errors import InputError, check_number, check_type, wrong_type
 
 _LONGEST_UUID: Final = len("urn:uuid:{00000000-0000-0000-0000-000000000000}")
-# A match inside a longer word does not count; underscores separate words.
+# Match whole words only. Underscores separate words.
 _DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """A user's or application's feedback on one answer.
+    """Feedback on one answer, from a user or an application.
 
     Attributes:
         score: A number on the caller's own scale, such as 0 to 1 or 1 to 5, or None.
         label: A word such as `thumbs_down`, or None.
         reference: The correct answer, or None.
         time: Time of the feedback in nanoseconds since the epoch.
-        id: Unique id of this feedback. Equality ignores it.
-        sample_id: Id of the sample that the feedback is about, or None if unknown.
+        id: Unique id of this feedback. Equality ignores the id.
+        sample_id: The sample's id, or None if unknown.
         trace_id: 32 hex digits of the RAG span's trace id, or None without a span.
         span_id: 16 hex digits of the RAG span's id, or None without a span.
     """
@@ -51,16 +51,15 @@ class Feedback:
 
     @property
     def is_thumbs_down(self) -> bool:
-        """Whether the score is below 0.5 or the label means thumbs down."""
+        """True if the score is below 0.5 or the label means thumbs down."""
         low = self.score is not None and self.score < 0.5
         return low or (self.label is not None and _DOWN.search(self.label) is not None)
 
 
 def id_of(value: object) -> str:
-    """Normalize a trace id, sample id or run id to lower-case hexadecimal digits without dashes.
+    """Return a trace id, sample id or run id as lower-case hexadecimal digits without dashes.
 
-    Ids of another form, such as an application's sample id, keep their text without white space at
-    the ends.
+    An id in another format, such as an application's sample id, only loses surrounding white space.
     """
     if isinstance(value, uuid.UUID):
         return value.hex
@@ -76,7 +75,7 @@ def id_of(value: object) -> str:
 
 
 def given_id(value: object) -> str:
-    """Normalize an id passed by the application, or raise `InputError`."""
+    """Return an application's id in normalized form, or raise `InputError`."""
     if isinstance(value, bool) or not isinstance(value, int | str | uuid.UUID):
         raise wrong_type("the id", "a trace id, or a sample's sample_id", value)
     return id_of(value)

@@ -1,4 +1,4 @@
-"""Findings about a sample. Judges and embedders make each finding once; all metrics share it."""
+"""Findings about a sample, which all metrics share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Finding(StrEnum):
-    """Kinds of findings. Each kind has a field of the same name in `Findings`."""
+    """Kinds of findings. `Findings` has a field for each kind."""
 
     ANSWER_CLAIMS = "answer_claims"
     REFERENCE_CLAIMS = "reference_claims"
@@ -47,7 +47,7 @@ TOKEN_SCORED: Final = frozenset({Finding.TOKEN_SCORE})
 
 
 class Maker(NamedTuple):
-    """The judge of a finding. `screening` marks a judge that is too weak for decisions."""
+    """The judge of a finding. `screening` means that scores only suggest samples to review."""
 
     name: str
     kind: AnnotatorKind
@@ -59,13 +59,11 @@ class Maker(NamedTuple):
 
 
 CUT: Final = "a limit cut the text"
-"""Reason for an unsure verdict: a limit may have cut the statement."""
 UNREAD: Final = "the judge gave no readable verdict"
-"""Reason for an unsure verdict: the judge's reply for this item is unreadable."""
 
 
 class ClaimVerdict(StrEnum):
-    """Whether the contexts support one claim."""
+    """Verdict on one claim: whether the contexts support the claim."""
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
@@ -78,17 +76,17 @@ class ClaimVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Whether and how the chunks support one claim.
+    """How the chunks support one claim.
 
     Attributes:
-        by_chunk: One flag per chunk. True if this chunk alone supports the claim.
-        together: Whether only several chunks together support the claim.
-        verdict: Default: `supported` if one or several chunks support the claim, else `not_stated`.
+        by_chunk: One flag per chunk, True if the chunk alone supports the claim.
+        together: True if no single chunk supports the claim, but several chunks together do.
+        verdict: The default is `supported` if any chunks support the claim, else `not_stated`.
         quote: Words of a chunk that decide the verdict, or empty.
         probability: Calibrated probability in [0, 1] that the claim is supported, or None.
         warning: Reason to distrust the verdict, or empty.
-        judge: Name of the judge if the sample has several, else empty.
-        sent_on: Probability that a cascade asks its second judge about such a verdict.
+        judge: Name of the judge if the sample has several judges, else empty.
+        sent_on: Probability that a cascade asks the second judge, or None.
         partly: Numbers of the chunks that state part of the claim. Equality ignores this field.
     """
 
@@ -109,7 +107,7 @@ class Support:
         verdict = ClaimVerdict(self.verdict or default)
         if (verdict is ClaimVerdict.SUPPORTED) != supported:
             stated = "some chunk" if supported else "no chunk"
-            raise ValueError(f"verdict is {verdict.value!r}, but {stated} supports the claim.")
+            raise ValueError(f"The verdict is {verdict.value!r}, but {stated} supports the claim.")
         _check_probability(self.probability)
         object.__setattr__(self, "verdict", verdict)
 
@@ -119,15 +117,15 @@ class Support:
 
     @property
     def sure(self) -> bool:
-        """Whether the judge could decide."""
+        """True if the judge reached a verdict."""
         return self.verdict is not ClaimVerdict.UNSURE
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A yes-or-no verdict with its reason. The other fields are those of `Support`.
+    """A yes-or-no verdict and its reason. `Support` explains the other fields.
 
-    If `sure` is False, the judge could not decide, and `holds` has no meaning.
+    If `sure` is False, ignore `holds`.
     """
 
     holds: bool
@@ -144,14 +142,14 @@ class Verdict:
 
 def _check_probability(value: float | None) -> None:
     if value is not None and not 0.0 <= value <= 1.0:
-        raise ValueError(f"probability must lie in [0, 1], not be {value!r}.")
+        raise ValueError(f"The probability is {value!r}, but must be from 0 to 1.")
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRelevance:
-    """Usefulness of one chunk for the question, with a rating from 0 to 100.
+    """Verdict on whether one chunk helps to answer the question, with a rating from 0 to 100.
 
-    If `sure` is False, the judge could not decide, and `useful` and `rating` have no meaning.
+    If `sure` is False, ignore `useful` and `rating`.
     """
 
     useful: bool
@@ -162,7 +160,7 @@ class ChunkRelevance:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Three different questions that the answer would answer, or none if the answer states nothing.
+    """Three questions that the answer would answer. An answer without statements has no questions.
 
     `noncommittal` is True if the answer evades the question.
     """
@@ -173,7 +171,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """Two flags: whether the answer, and the reference, state nothing that can be checked."""
+    """Flags for `answer` and `reference`. A flag is True if the text states nothing checkable."""
 
     answer: bool
     reference: bool = False
@@ -189,7 +187,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class GEval:
-    """Ratings of an answer against the reference by three criteria, each 0 to 100."""
+    """Ratings of the answer against the reference, each from 0 to 100."""
 
     correctness: float
     completeness: float
@@ -199,7 +197,7 @@ class GEval:
 
 @dataclass(frozen=True, slots=True)
 class TokenScore:
-    """BERTScore of the answer against the reference, each number at most 1."""
+    """BERTScore of the answer against the reference. Each number is at most 1."""
 
     precision: float
     recall: float
@@ -208,21 +206,21 @@ class TokenScore:
 
 _NOT_ASKED = NotScored(Cause.MISSING_INPUT, "the finding was not requested")
 Made: TypeAlias = T | NotScored
-"""Value of a finding, or why the finding is absent."""
+"""A finding's value, or the reason for a missing finding."""
 Pair: TypeAlias = tuple[int | None, int | None]
-"""Ratings by two independent prompt templates. An invalid rating is None."""
+"""Ratings from two prompts. An invalid rating is None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """All findings about one sample. Read a finding with `made`.
+    """All findings about one sample. `made` returns a finding's value.
 
-    Lists of verdicts have the order of their items. Support and agreement have a verdict per claim,
-    relevance per chunk, `entities_found` per entity and `question_similarity` per generated
-    question. Cosines are in [-1, 1]. `direct_relevance` is 0, 0.25, 0.5, 0.75 or 1. Rubric ratings
-    go from 1 to 5. Pairs of ratings go from 0 to 4 (`accuracy_ratings`) or 2, with at least one
-    valid. `docs/metrics.md` defines each finding. `usage`, `warnings` and `by`, the judges of a
-    sample with several, are by finding.
+    A list of verdicts has the same order as its items: support and agreement by claim, relevance by
+    chunk, `entities_found` by entity, and `question_similarity` by generated question. Cosines are
+    in [-1, 1]. `direct_relevance` is 0, 0.25, 0.5, 0.75 or 1. Ratings by rubric are in [1, 5].
+    `accuracy_ratings` are in [0, 4], and other pairs of ratings are in [0, 2]. A pair has at least
+    one valid rating. `by` names the judges if a sample has several judges. docs/metrics.md defines
+    each finding.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED
@@ -262,7 +260,6 @@ class Findings:
 
     @classmethod
     def absent(cls, kinds: frozenset[Finding], why: NotScored) -> Findings:
-        """Return findings that are absent for one reason."""
         absent: dict[str, Any] = dict.fromkeys(kinds, why)
         return cls(**absent)
 
@@ -281,7 +278,7 @@ _NAMES: Final = tuple(kind.value for kind in Finding)
 
 
 def made(finding: Made[T]) -> T:
-    """Return a finding's value, or raise `Unavailable` with the cause of its absence."""
+    """Return a finding's value. Raise `Unavailable` if the finding is missing."""
     if isinstance(finding, NotScored):
         raise Unavailable(finding)
     return finding

@@ -1,4 +1,4 @@
-"""Counts caught exceptions and logs the first of each kind, without texts of requests."""
+"""Counters of caught exceptions, which log the first exception of each kind."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SAFE_MESSAGE: Final = re.compile(
     r"|SQLite objects created in a thread can only be used in that same thread"
     r"|no running event loop|asyncio\.run\(\) cannot be called from a running event loop"
 )
-"""Python's messages that contain types and names from the code, but no values."""
+"""Python's messages that contain no values, only types and names from the code."""
 
 
 class Incidents:
@@ -56,48 +56,48 @@ class Incidents:
         self.forked()
 
     def forked(self) -> None:
-        """Reset the counts in a forked child. Another thread may have held the lock at the fork."""
+        """Reset the counts in a forked child, because another thread may have held the lock."""
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def report(self, origin: str, error: BaseException) -> None:
-        """Count a caught exception. Log type and place of the first of its kind.
+        """Count a caught exception. Log the type and place of the first exception of each kind.
 
         The log omits the exception's message, which may quote a request. `origin` is the component
         that raised the exception, such as `sink MyStore`.
 
         Raises:
-            BaseException: `error` itself, if it is a `KeyboardInterrupt` or if the application's
-                signal handler raised it. Celery and RQ implement time limits this way. Such an
-                exception belongs to the application.
+            BaseException: The exception is a `KeyboardInterrupt`, or the application's signal
+                handler
+            raised the exception. Celery and RQ implement time limits with such exceptions.
         """
         if _is_from_signal_handler(error):
             raise error
-        # The first sentence of an argument error is its kind; it contains no content.
+        # The first sentence of an argument error contains no content.
         kind = stated_in(error).partition(". ")[0] or type(error).__name__
         if self._is_first(f"{origin}: {kind.rstrip('.')}"):
             _warn(f"{origin}: {_story(error)}")
             if origin.startswith(_USERS):
-                # Only at DEBUG: the traceback's message and lines may contain content.
+                # At DEBUG level only, because a traceback may contain content.
                 _logger.debug("%s raised", origin, exc_info=error)
 
     def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
-        """Count failures without an exception in this process. Log the first of each kind.
+        """Count a failure without an exception. Log the first failure of each kind.
 
-        Neither `kind`, the component and failure in words, nor `detail`, which the log line
-        appends, may contain texts of requests.
+        `kind` names the component and the failure. The log line appends `detail`. Neither text may
+        quote a request.
         """
         if times and self._is_first(kind, times):
             _warn(f"{_ended(kind)} {_capitalized(detail)}" if detail else kind)
 
     def mistake(self, kind: str, advice: str = "") -> None:
-        """Count a wrong call by the application. Log fix and place of the first call."""
+        """Count a wrong call by the application. Log advice and place of the first such call."""
         place = place_of_caller()
         called = place and f"Called at {place}"
         self.count(kind, detail=" ".join(filter(None, (advice and _ended(advice), called))))
 
     def waits_for_itself(self, call: str) -> bool:
-        """Return whether a sink or metric would wait for itself, and log the call."""
+        """Log a call inside a sink or metric, which would wait for itself. Return True if so."""
         is_inside = is_work_of(self)
         if is_inside:
             self.mistake(f"{call} inside a sink or metric waits for itself", "remove it")
@@ -107,7 +107,7 @@ class Incidents:
         """Log a call that blocks the application's event loop."""
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
-            # Cells of a notebook run in a loop that nothing else needs.
+            # Blocking the loop of a notebook is harmless.
             if not is_work_of(self) and "ipykernel" not in sys.modules:
                 advice = f"write: await {instead}"
                 self.mistake(f"{call} blocks the running event loop", advice)
@@ -168,29 +168,28 @@ def _code_of(handler: Any) -> CodeType | None:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether our code raised the exception. Other messages may quote a request."""
+    """Return True if our code raised the exception. Other exceptions may quote a request."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return not frames or _is_our_frame(frames[-1])
 
 
 def stated_in(error: BaseException) -> str:
-    """Return the part of our own error's message that is safe to log, or empty text."""
+    """Return the log-safe part of our own error's message, or empty text."""
     if isinstance(error, InputError) and is_ours(error):
         return error.stated
     return str(error) if isinstance(error, RedactionError) and is_ours(error) else ""
 
 
 def in_words(who: str, error: BaseException) -> str:
-    """Describe an exception that the application's code raised, with file and line."""
     place = place_in_application(error)
     told = stated_in(error).rstrip(".") or f"{who} raised {named(error)}"
     return f"{told} at {place}" if place else told
 
 
 def named(error: BaseException) -> str:
-    """Describe an exception by its type, and by a message that cannot quote a request."""
+    """Describe an exception without quoting a request."""
     told = ""
-    # It runs methods of the application's objects.
+    # `_safe_message` runs methods of the application's objects, which may raise.
     with contextlib.suppress(Exception):
         told = _safe_message(error)
     return f"{type(error).__name__} {told}".rstrip()
@@ -203,7 +202,7 @@ def _safe_message(error: BaseException) -> str:
     key = error.args[0] if isinstance(error, KeyError) and error.args else None
     name = getattr(error, "name", key)
     if isinstance(error, KeyError | AttributeError | NameError):
-        # A name that the code computes may be a text.
+        # A computed name may be a text of the application.
         if not isinstance(name, str) or name not in written:
             return ""
         return f"({error})" if isinstance(error, NoOutcome) else f"{name!r}{_near(error, name)}"
@@ -237,7 +236,7 @@ def place_in_application(error: BaseException) -> str:
 
 
 def place_of_caller() -> str:
-    """Return file and line of the application's call, or empty text in our own threads."""
+    """Return file and line of the application's call, or empty text on our own threads."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
         if not (_is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):
@@ -246,7 +245,6 @@ def place_of_caller() -> str:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Return a sentence with file and line of a function, or empty text if unknown."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""
 
@@ -260,13 +258,13 @@ def _is_stdlib(file: str) -> bool:
 
 
 def host_edge(method: F) -> F:
-    """Wrap a framework's callback: count its exceptions in `_incidents`, and do not raise them."""
+    """Wrap a framework's callback. Count exceptions in `_incidents` instead of raising."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the host's edge
+        except Exception as error:  # noqa: BLE001 - a callback must not raise into the framework
             wrong = argument_error(error, method, self) if isinstance(error, TypeError) else None
             self._incidents.report(f"capture {method.__name__}", wrong or error)
             return None
@@ -275,15 +273,15 @@ def host_edge(method: F) -> F:
 
 
 class ExitError(Exception):
-    """The user's code called `sys.exit` or raised `KeyboardInterrupt`."""
+    pass
 
 
 async def without_exit(call: Awaitable[T]) -> T:
-    """Await the user's code, and convert its attempt to end the process.
+    """Await the user's code. Convert an attempt to exit the process.
 
     Raises:
-        ExitError: The code raised `SystemExit` or `KeyboardInterrupt`. Either would stop the event
-            loop and all other evaluations.
+        ExitError: The code raised `SystemExit` or `KeyboardInterrupt`, which would stop the event
+        loop.
     """
     try:
         return await call

@@ -1,4 +1,4 @@
-"""Zero-code capture through `opentelemetry-instrument`, as the instrumentor `rag_eval_hooks`."""
+"""Zero-code capture through `opentelemetry-instrument`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from rag_eval_hooks.telemetry.tracing import flush_providers, global_providers
 _logger = logging.getLogger("rag_eval_hooks")
 
 _FRAMEWORKS = ("rag_eval_hooks_langchain", "rag_eval_hooks_llama_index")
-"""Integrations whose `enable` captures every run of the process."""
 _PROVIDERS = ("tracer_provider", "meter_provider", "logger_provider")
 
 
@@ -33,12 +32,12 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     RAG_EVAL_SAMPLE_RATE=0.1 opentelemetry-instrument python app.py
     ```
 
-    The instrumentor logs its errors instead of raising them, because an exception would stop all
-    other instrumentors. Span processors that exist at start-up hold RAG spans for their scores.
-    SIGTERM, without another handler, and the shutdown of Chainlit finish pending evaluations.
+    The instrumentor logs errors, because an exception would stop all other instrumentors. Span
+    processors that exist at start-up hold RAG spans until the scores arrive. Pending evaluations
+    finish at SIGTERM, unless the application handles SIGTERM, and when Chainlit shuts down.
 
-    The class is a singleton. Its attribute `evals` is the evaluator, or None before instrumentation
-    or if no supported framework is installed.
+    The class is a singleton. The attribute `evals` is the evaluator, or None before
+    instrumentation. Without a supported framework, `evals` stays None.
     """
 
     evals: RagEval | None = None
@@ -52,19 +51,20 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         try:
             self._start({name: kwargs.get(name) for name in _PROVIDERS})
         except (ConfigError, ImportError) as error:
-            # The text names setting, value and accepted values, with secrets masked, or the missing
-            # extra.
+            # The error's text contains no secrets.
             _logger.error("rag_eval_hooks is off: %s", error)
-        except Exception as error:  # noqa: BLE001 - the host's edge
+        except Exception as error:  # noqa: BLE001 - an exception would stop all instrumentors
             _logger.error("rag_eval_hooks is off: %s", type(error).__name__)
 
     def _start(self, providers: dict[str, Any]) -> None:
-        # A completion hook may have created the evaluator.
+        # The completion hook may already have created the evaluator.
         is_used = self.evals is not None
         evals = self.evals or RagEval(**providers)
         self._enabled = tuple(filter(None, (_enable(name, evals) for name in _FRAMEWORKS)))
         if not self._enabled and not is_used:
-            _logger.warning("rag_eval_hooks is off, because no supported framework is installed")
+            _logger.warning(
+                "rag_eval_hooks is off. Install a supported framework: LangChain or LlamaIndex"
+            )
             evals.shutdown(0)
             return
         self.evals = evals
@@ -83,20 +83,18 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
 
 def _enable(package: str, evals: RagEval) -> ModuleType | None:
-    """Capture a framework's runs. Return None if the framework is not installed."""
     try:
         module = import_module(package)
         module.enable(evals)
         return module
     except ImportError:
         return None
-    except Exception as error:  # noqa: BLE001 - the host's edge: the other framework must go on
+    except Exception as error:  # noqa: BLE001 - the other framework must still work
         _logger.error("%s is off: %s", package, type(error).__name__)
         return None
 
 
 def _let_spans_wait(provider: object, evals: RagEval) -> bool:
-    """Hold other instrumentors' RAG spans for scores. Return False if the SDK forbids this."""
     try:
         from rag_eval_hooks.span_processor import wrap_processors
     except ImportError:
@@ -107,9 +105,9 @@ def _let_spans_wait(provider: object, evals: RagEval) -> bool:
 def finish_at_sigterm(evals: RagEval) -> bool:
     """Finish evaluations and flush the global providers before SIGTERM ends the process.
 
-    After a graceful shutdown, servers such as uvicorn raise the signal again. The process then ends
-    without exit hooks and loses its last spans. Evaluator and providers get `exit_timeout` seconds
-    each. Returns False if the application handles SIGTERM, or outside the main thread.
+    After a graceful shutdown, uvicorn raises SIGTERM again, and the process ends without exit
+    hooks. The evaluator and each provider get `exit_timeout` seconds. Return False if the
+    application handles SIGTERM, or outside the main thread.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -128,7 +126,7 @@ def finish_at_sigterm(evals: RagEval) -> bool:
 
 
 def _finish_with_chainlit(evals: RagEval) -> None:
-    """Finish evaluations when a Chainlit application shuts down, unless it has its own hook.
+    """Finish evaluations when a Chainlit application without its own hook shuts down.
 
     Chainlit exits through `os._exit`, which skips signal handlers and exit hooks.
     """

@@ -1,4 +1,4 @@
-"""Limits for the HTTP requests that this package sends: no INFO logs, bounded replies."""
+"""Limits and logging of the HTTP requests that this package sends."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 LONGEST_REPLY: Final = 4_000_000
-"""Maximum bytes of a decoded reply. An endless reply would exhaust the memory."""
+"""Maximum size of a decoded reply, in bytes."""
 ENCODINGS: Final = "gzip, deflate"
-"""Accepted encodings. In another encoding, a chunk may decode to gigabytes."""
+"""Accepted encodings. With another encoding, a small chunk may decode to gigabytes."""
 _LOGGERS: Final = ("httpx", "httpx2", "openai._base_client")
 _is_own: ContextVar[bool] = ContextVar("rag_eval_hooks_own_request", default=False)
 
 
 class ReplyTooLongError(Exception):
-    """The reply exceeds the limit, or an encoding hides the reply's length."""
+    pass
 
 
 @contextmanager
@@ -37,10 +37,10 @@ def _is_of_the_application(record: logging.LogRecord) -> bool:
 
 
 def check_encoding(response: Any) -> None:
-    """Reject a reply whose encoding does not bound the decoded size.
+    """Reject a reply whose encoding does not limit the decoded size.
 
     Raises:
-        ReplyTooLongError: The reply has two encodings, or an encoding that was not requested.
+        ReplyTooLongError: The reply has two encodings, or an encoding outside `ENCODINGS`.
     """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("gzip", "deflate", "identity", ""):

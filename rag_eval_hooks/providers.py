@@ -1,7 +1,6 @@
 """Names of judges, embedders, token scorers and sinks in settings.
 
 To add a name, add a row here and a case in `judges/__init__.py` or `delivery/dispatch.py`.
-Settings, errors and the command line's help read these tables.
 """
 
 from __future__ import annotations
@@ -18,16 +17,15 @@ _URL: Final = ":<url>"
 
 @dataclass(frozen=True, slots=True)
 class NameTable:
-    """Names that a setting accepts, each with a pattern for the text after the name.
+    """The names that a setting accepts, with a pattern for the text after each name.
 
-    `:<model>` is mandatory text, `[:<model>]` is optional text, and an empty pattern allows no
-    text.
+    `:<model>` requires a text, `[:<model>]` permits a text, and an empty pattern forbids a text.
     """
 
     setting: str
     rows: Mapping[str, str]
     hint: str = ""
-    """Advice for a value that resembles no name, in which `{}` is the text after the colon."""
+    """Advice for an unknown value. `{}` stands for the text after the colon."""
 
     @property
     def wanted(self) -> str:
@@ -39,17 +37,17 @@ class NameTable:
         return value
 
     def parts(self, value: str) -> tuple[str, str]:
-        """Split a value into a known name and the text after the name.
+        """Split a value into a name and the text after the name.
 
         Raises:
-            ConfigError: The name is unknown, or the text after the name does not match the pattern.
+            ConfigError: The name is unknown, or the text does not match the pattern.
         """
         name, colon, behind = value.partition(":")
         rest, behind = self.rows.get(name), behind.strip()
         if rest is None or not (behind if rest.startswith(":") else rest or not colon):
             raise ConfigError(self.setting, value, self.wanted + self._hint(value))
         if rest == _URL and not is_url(behind):
-            # The error must not repeat a URL with credentials.
+            # The error must not contain the URL's credentials.
             shown = f"{name}:**********" if "@" in value else value
             wants = f"'{name}{rest}' with a URL without credentials or parameters"
             raise ConfigError(self.setting, shown, wants)
@@ -66,10 +64,7 @@ class NameTable:
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is an HTTP URL without credentials or query parameters.
-
-    Errors and logs show URLs, so a key in a URL would leak.
-    """
+    """Return True if a text is an HTTP URL without secrets, because errors and logs show URLs."""
     try:
         parts = urlsplit(text)
         is_plain = parts.username is None and not parts.query and parts.port != 0
@@ -101,4 +96,3 @@ SINK_KEYS: Final = {
     "mlflow": "<token>",
     "langfuse": "<public key>:<secret key>",
 }
-"""Example keys of each platform. Errors show these keys."""

@@ -1,4 +1,4 @@
-"""`Request`: the record of one request from capture or submission to its outcome."""
+"""`Request`, the record of one request from capture to outcome."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rag_eval_hooks.score import Cause, NotScored
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
 BROKER_DOWN: Final = "broker"
-"""Drop reason if the Celery broker does not accept the sample."""
+"""Drop reason if the Celery broker is unavailable."""
 BUDGET: Final = "budget"
-"""Reason if the budget leaves a metric or sample without a score."""
+"""Reason for a missing score if the budget is used up."""
 PARTIAL: Final = "partial"
-"""Failure reason if the judge failed and only metrics without a judge have scores."""
+"""Failure reason if the judge failed, and only metrics without a judge have scores."""
 
 
 class EndableSpan(Protocol):
-    """Our own span, or a substitute for another instrumentor's span."""
+    """A span of ours, or a substitute for another instrumentor's span."""
 
     def is_recording(self) -> bool: ...
 
@@ -41,29 +41,28 @@ class EndableSpan(Protocol):
 
 @dataclass(slots=True, eq=False)
 class HeldSpan:
-    """The RAG span of a finished request, held until the scores arrive. Never the current span."""
+    """A finished request's RAG span, which waits for scores. Never the current span."""
 
     span: EndableSpan
     end_time: int
-    """End of the request, in nanoseconds since the epoch."""
+    """Nanoseconds since the epoch."""
     deadline: float = 0.0
     """Monotonic time in seconds at which the span ends without scores."""
 
 
 class Column(StrEnum):
-    """Columns of `Stats`. Each request ends in one column."""
+    """Outcomes of a request. Each value is a column of `Stats`."""
 
     SCORED = "scored"
     SAMPLED_OUT = "sampled_out"
     DROPPED = "dropped"
     FAILED = "failed"
     SHIPPED = "shipped"
-    """A worker on another machine evaluates the request and counts its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Outcome of a request: a column of `Stats`, and the evaluation or the reason."""
+    """A request's outcome, with the evaluation or the reason."""
 
     column: Column
     reason: str = ""
@@ -83,10 +82,10 @@ class Ending:
         causes = [one.cause for one in evaluation.outcomes.values() if isinstance(one, NotScored)]
         if Cause.OVER_BUDGET in causes:
             return cls(Column.DROPPED, BUDGET, evaluation)
-        # A metric that was sampled out does not explain why the sampled metrics lack a score.
+        # Ignore metrics that were sampled out, because sampled metrics have another cause.
         chosen = [cause for cause in causes if cause is not Cause.SAMPLED_OUT]
         failures = [cause for cause in chosen if cause.is_failure]
-        # Without any outcome, the sample lacks the inputs of every metric.
+        # Without outcomes, every metric lacks an input.
         cause = next(iter(failures or chosen), Cause.MISSING_INPUT)
         return cls(Column.FAILED, cause.value, evaluation)
 
@@ -110,47 +109,45 @@ class Ending:
 class Request:
     """One captured request or submitted sample.
 
-    After queueing, only the worker thread changes the request.
+    After queueing, only the worker's thread changes the request.
     """
 
     key: str
-    """Text that the sampler hashes: the trace id or another unique id."""
+    """Trace id or another unique id, which the sampler hashes."""
     build: Callable[[], Sample] | None
-    """Builds the sample once. Runs outside the application's thread."""
+    """Builds the sample once, outside the application's thread."""
     status: Status = Status.OK
     size: int = 0
-    """Characters that the request keeps in memory until it has an outcome."""
+    """Characters that the request keeps in memory."""
     ids: tuple[str, ...] = ()
-    """Ids under which `feedback` and `explain` find the request."""
+    """Ids that `feedback` and `explain` accept for the request."""
     trace_id: str | None = None
     span_id: str | None = None
     span: HeldSpan | None = None
     traits: Callable[[], Traits] = Traits
     accepted_at: float = field(default_factory=time.time)
     decision: Decision | None = None
-    """None before sampling, or if requests of this status are not evaluated."""
+    """None before sampling, or if no metric applies to the request's status."""
     is_final: bool = False
-    """Whether another process or feedback made the decision."""
+    """True if another process or feedback made the decision."""
     by_feedback: bool = False
     is_shipped: bool = False
-    """Whether a worker on another machine evaluates the request."""
     accepted: bool = False
     ending: Ending | None = None
     is_counted: bool = False
-    """Whether the statistics contain the outcome."""
     evaluated: frozenset[str] = frozenset()
-    """Metrics that feedback must not request again."""
+    """Ids of metrics that feedback must not request again."""
     is_recovered: bool = False
-    """Whether another process left the request in the spool."""
+    """True if the request comes from the spool."""
     entry: Any = None
     sampling_key: str | None = None
-    """Replaces `key` for the sampler if the request was sampled at its start."""
+    """Key for the sampler if the request was sampled at its start, else None."""
     _sample: Sample | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of(cls, sample: Sample, build: Callable[[], Sample] | None = None) -> Request:
-        """Return a request for a sample. `build` makes the sample to evaluate, if it differs."""
+        """Return a request for a sample. `build` returns the sample to evaluate."""
         names = (sample.trace_id, sample.sample_id)
         return cls(
             key=id_of(sample.trace_id or sample.sample_id),
@@ -169,12 +166,12 @@ class Request:
                 if self.build is None:
                     raise LookupError("the sample was released")
                 self._sample = self.build()
-                # `build` and its error may keep all of the framework's objects alive.
+                # `build` and its exception may keep many objects of the framework alive.
                 self.build, self.traits = None, Traits
             return self._sample
 
     def judged_sample(self) -> Sample:
-        """Return the sample to evaluate. A failed request has no answer."""
+        """Return the sample to evaluate, without the answer of a failed request."""
         sample = self.sample()
         return replace(sample, answer=None) if sample.status is Status.ERROR else sample
 
@@ -188,22 +185,22 @@ class Request:
 
 
 class Observer:
-    """Base class for objects that follow every request.
+    """Base class of objects that follow every request.
 
-    For each request, the calls are `accepted`, `begun`, `evaluated` and `settled`, in this order. A
-    rejected request gets only `settled`. `accepted` runs in the application's thread, `begun` and
-    `evaluated` in the worker's, and `settled` in either. None may block.
+    A request calls `accepted`, `begun`, `evaluated` and `settled`, in this order. A rejected
+    request calls only `settled`. `accepted` runs on the application's thread, and `begun` and
+    `evaluated` run on the worker's thread. `settled` runs on either thread. No method may block.
     """
 
     def accepted(self, request: Request) -> None: ...
 
     def begun(self, request: Request) -> None:
-        """Handle a request whose sample now exists, before the evaluation."""
+        """Handle the start of the evaluation."""
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None: ...
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Handle the final outcome.
+        """Handle the outcome.
 
-        A second call follows only if the application's signal handler interrupted the first.
+        If the application's signal handler raises, the same request calls `settled` a second time.
         """

@@ -30,18 +30,18 @@ class _Scores(dict[str, Score]):
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Result of evaluating one sample.
+    """The result of evaluating one sample.
 
     Attributes:
-        sample: The evaluated sample. Its trace and span ids name the RAG span, if any.
-        outcomes: Outcome of each metric, by metric id.
+        sample: The evaluated sample. `trace_id` and `span_id` name the RAG span.
+        outcomes: Outcomes by metric id.
         probability: Inclusion probability of the sample, or None without random sampling.
-        start: Start of the evaluation in nanoseconds since the epoch; 0 if unknown. `end` has the
-            same unit.
-        reason: Why the sample was selected, in one word.
-        verdicts: Pass or fail of each scored metric that has a threshold.
-        passed: Pass or fail of the sample, or None if unknown.
-        log: Judge calls of the evaluation, if recorded.
+        start: Start of the evaluation in nanoseconds since the epoch, or 0 if unknown.
+        end: End of the evaluation, in the same unit.
+        reason: Sampling reason, in one word.
+        verdicts: Whether each metric with a threshold passed, by metric id.
+        passed: Whether the sample passed all thresholds, or None if unknown.
+        log: Judge calls of the evaluation. Empty unless `trace_judge` is on.
     """
 
     sample: Sample
@@ -56,7 +56,7 @@ class Evaluation:
 
     @property
     def time(self) -> datetime | None:
-        """Start of the request in UTC. If unknown, the evaluation's time is the estimate."""
+        """Start of the request in UTC, or start of the evaluation if unknown."""
         ended = self.sample.ended_at or self.start
         return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
 
@@ -82,7 +82,7 @@ class Evaluation:
 
     @property
     def lacks_judge(self) -> bool:
-        """Whether the judge failed and only metrics without a judge have scores."""
+        """True if the judge failed, and only metrics without a judge have scores."""
         causes = {outcome.cause for outcome in self.unscored.values()}
         if causes.isdisjoint(_OF_JUDGE):
             return False
@@ -90,10 +90,9 @@ class Evaluation:
 
     @property
     def status(self) -> EvalStatus:
-        """Status as on the RAG span: `partial` if scores are missing, `error` if all are missing.
+        """Status of the RAG span: `partial` if some scores are missing, `error` without scores.
 
-        An undecided metric counts as missing. A metric without inputs or with an undefined value
-        does not.
+        An unsure judge causes a missing score. Missing inputs and undefined values do not.
         """
         if not self.unscored:
             return EvalStatus.OK
@@ -101,7 +100,7 @@ class Evaluation:
         return EvalStatus.PARTIAL if is_part else EvalStatus.ERROR
 
     def label(self, metric_id: str) -> str | None:
-        """Return the score's own label, or else pass or fail by the metric's threshold."""
+        """Return the score's label, or pass or fail by the metric's threshold."""
         score = self.scores[metric_id]
         if score.label is None and metric_id in self.verdicts:
             return "pass" if self.verdicts[metric_id] else "fail"

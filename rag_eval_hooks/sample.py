@@ -1,4 +1,4 @@
-"""`Sample`: one question with its retrieved contexts and its answer."""
+"""`Sample`: one question with retrieved contexts and an answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PARTS = ("question", "contexts", "answer", "prompt")
 
 
 class Status(StrEnum):
-    """How a request ended. Only `OK` is scored. Sampling rules may also select `ERROR`."""
+    """How a request ended. Only `OK` is scored, except if a sampling rule selects `ERROR`."""
 
     OK = "ok"
     ERROR = "error"
@@ -43,9 +43,9 @@ class Status(StrEnum):
     CLOSED = "closed"
     """The reader closed the stream early, so the answer is incomplete."""
     ABANDONED = "abandoned"
-    """The request did not finish within the time limit."""
+    """The request did not finish within ten minutes."""
     INTERRUPTED = "interrupted"
-    """The request waited for a person's input, which did not arrive within the time limit."""
+    """The request waited for human input, which did not arrive within ten minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,16 @@ class Sample:
 
     Attributes:
         contexts: Retrieved chunks in the order in which the answering model saw them. None if no
-            retrieval ran; empty if retrieval found nothing. The constructor also accepts texts and
-            documents.
+            retrieval ran, and empty if retrieval found nothing. The constructor also accepts texts
+            and documents.
         answer: The answer that the user received, or None.
         reference: The known correct answer, or None.
         reference_ids: Ids of the chunks known to be relevant, or None.
         question_id: The question's id in a set of known questions.
         error_type: Qualified class name of the exception if `status` is `ERROR`.
         latency: Duration of the request in seconds, or None if unknown.
-        truncated: Names of incomplete texts, such as `contexts[2].text`. `question`, `contexts`,
-            `answer` and `prompt` mark a part that a limit cut or that a lost event left incomplete.
+        truncated: Names of incomplete texts, such as `contexts[2].text`. A limit cut the text, or
+            capture lost an event.
         context_source: Rule that selected the contexts: `recorded` or `chosen` (by the
             application), `prompt`, `shingles`, `structure`, `last_list`, `step` or `earlier_turn`.
             None without retrieval. docs/capture.md explains each rule.
@@ -72,8 +72,8 @@ class Sample:
         trace_id: 32 hex digits of the RAG span's trace id, or None without a span.
         span_id: 16 hex digits of the RAG span's id, or None without a span.
         workflow: Name of the pipeline, as on its RAG span.
-        response_id: The model's id of the reply that became the answer, or None. Equality ignores
-            `response_id`, `ended_at` and `sample_id`.
+        response_id: Id of the model's reply, or None. Equality ignores `response_id`, `ended_at`
+            and `sample_id`.
         ended_at: Time at which the request finished, in nanoseconds since the epoch, or None.
         sample_id: Unique id of this sample.
     """
@@ -130,7 +130,7 @@ class Sample:
         return own + sum(len(context.text) for context in self.contexts or ())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the sample as plain types. Fields with their default value are omitted."""
+        """Return the sample as plain types, without fields that have their default value."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain["status"] = None if self.status is Status.OK else self.status.value
         plain["metadata"] = dict(self.metadata)
@@ -143,7 +143,7 @@ class Sample:
 
     @classmethod
     def of(cls, value: Sample | Mapping[str, Any]) -> Sample:
-        """Return a sample unchanged, or convert a mapping like `from_dict`.
+        """Return a sample unchanged, or convert a mapping with `from_dict`.
 
         Raises:
             TypeError: The value is neither a sample nor a mapping, or a field has the wrong type.
@@ -158,10 +158,10 @@ class Sample:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Convert a mapping, such as the output of `to_dict`. Unknown keys go to `metadata`.
+        """Convert a mapping, such as the output of `to_dict`. Unknown keys become metadata.
 
-        The field names of ragas also work: `user_input`, `retrieved_contexts`, `response` and
-        `reference_context_ids`.
+        The mapping may also use the field names of ragas: `user_input`, `retrieved_contexts`,
+        `response` and `reference_context_ids`.
 
         Raises:
             TypeError: `question` is missing, or a field has the wrong type.
@@ -179,7 +179,6 @@ class Sample:
 
 
 def sample_of(method: str, value: Any, given: Mapping[str, Any]) -> Sample:
-    """Return the sample of a call that takes a sample, a mapping, or keyword fields."""
     if value is not None and given:
         shown = f"Got {', '.join(given)}."
         raise InputError(f"{method}() takes a sample or keyword fields, not both.", shown)
@@ -200,7 +199,7 @@ class Field(StrEnum):
 
     @classmethod
     def lacking(cls, sample: Sample) -> frozenset[Field]:
-        """Return the fields that the sample lacks. A blank question is missing, too."""
+        """Return missing fields. A blank question is missing, too."""
         absent = {name for name in cls if getattr(sample, name) is None}
         return frozenset(absent if sample.question.strip() else absent | {cls.QUESTION})
 
@@ -231,7 +230,6 @@ def _check_hex(sample: Sample) -> None:
 
 
 def texts_of(name: str, values: Any) -> tuple[str, ...]:
-    """Return one or several labels or ids as a tuple of texts."""
     if isinstance(values, str):
         return (values,)
     check_type(name, values, Iterable, "a list of texts")

@@ -21,14 +21,13 @@ class Cause(StrEnum):
     """Why a metric has no score."""
 
     MISSING_INPUT = "missing_input"
-    """The sample lacks a field that the metric needs, or the judge cannot make the finding."""
+    """The sample lacks a required field, or the judge cannot make a required finding."""
     UNDEFINED = "undefined"
-    """The metric's formula is undefined for this sample, such as a share of zero items."""
+    """The formula is undefined for this sample, such as a share of zero items."""
     JUDGE_FAILED = "judge_failed"
     JUDGE_UNAVAILABLE = "judge_unavailable"
-    """The judge failed too often in a row, so no call was sent."""
+    """The judge failed too often in a row, so the client sent no call."""
     METRIC_FAILED = "metric_failed"
-    """The metric's own code raised an exception."""
     TIMEOUT = "timeout"
     OVER_BUDGET = "over_budget"
     SAMPLED_OUT = "sampled_out"
@@ -37,12 +36,12 @@ class Cause(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether a score was possible but is missing."""
+        """True if a failure caused the missing score."""
         return self not in (Cause.MISSING_INPUT, Cause.UNDEFINED, Cause.SAMPLED_OUT)
 
 
 class AnnotatorKind(StrEnum):
-    """Whether code, a language model or a person made a score."""
+    """Kind of annotator: code, a language model or a person."""
 
     CODE = "CODE"
     LLM = "LLM"
@@ -51,7 +50,7 @@ class AnnotatorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A metric's value and where it comes from. Never NaN or infinite.
+    """A metric's value with its origin. The value is finite.
 
     Attributes:
         value: The number on the metric's own scale.
@@ -79,7 +78,9 @@ class Score:
 
     value: float
     _: KW_ONLY
-    normalized: float = cast("float", None)  # The scorer sets it later, by the scale.
+    normalized: float = cast(
+        "float", None
+    )  # The scorer sets the value later, from the metric's scale.
     label: str | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     explanation: Mapping[str, Any] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class Score:
     screening: bool = False
     version: str = ""
     usage: Usage = field(default_factory=Usage)
-    # Sampling is not part of a score: inline and online scores are equal.
+    # Equality ignores sampling, so that inline and background scores are equal.
     probability: float | None = field(default=None, compare=False)
     probability_estimated: bool = field(default=False, compare=False)
     reason: str = field(default="", compare=False)
@@ -108,15 +109,15 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class NotScored:
-    """A missing score and its cause. Means exclude the sample.
+    """A missing score and its cause. Means ignore missing scores.
 
-    The object also has the fields of `Score` that describe a value, as None or empty.
+    The object also has `Score`'s fields about a value. These fields are None or empty.
 
     Attributes:
         detail: One sentence for people, without texts of the sample.
         usage: Judge usage that produced no score.
         undecided: Whether the judge was unsure about too many items.
-        explanation: The items that are available.
+        explanation: Available claims, verdicts and chunk numbers.
     """
 
     cause: Cause
@@ -145,7 +146,7 @@ class NotScored:
 
     @property
     def is_missing(self) -> bool:
-        """Whether a possible score is missing because of a failure or an unsure judge."""
+        """True if a failure or an unsure judge caused the missing score."""
         return self.undecided or self.cause.is_failure
 
     @property
@@ -154,13 +155,12 @@ class NotScored:
 
 
 Outcome: TypeAlias = Score | NotScored
-"""Score of a metric, or the cause of its absence."""
 Outcomes: TypeAlias = Mapping[str, Outcome]
-"""Outcomes by metric id, in the order in which the user chose the metrics."""
+"""Outcomes by metric id, in the order of the configured metrics."""
 
 
 class Unavailable(Exception):
-    """A metric read an absent finding. The exception's cause becomes the metric's outcome."""
+    """A metric read a missing finding. The exception's cause becomes the metric's outcome."""
 
     def __init__(self, outcome: NotScored) -> None:
         super().__init__(outcome.detail)
@@ -169,7 +169,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Range of a metric's values, and whether higher values are better."""
+    """A metric's range of values, and whether higher values are better."""
 
     low: float
     high: float
@@ -183,7 +183,7 @@ class Scale:
             raise InputError("The low end of a scale must be below its high end.", ends)
 
     def score(self, value: float, **details: Any) -> Score:
-        """Return a score for a number on this scale. Other arguments are fields of `Score`."""
+        """Return a score for a number on this scale. Keywords are fields of `Score`."""
         return Score(value=value, normalized=self.normalize(value), **details)
 
     def normalize(self, value: float) -> float:
@@ -203,16 +203,16 @@ UNIT = Scale(0.0, 1.0)
 
 
 def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
-    """Return an outcome's id: 32 hex digits derived from sample, metric, judge and versions.
+    """Return an outcome's id: 32 hex digits that depend on sample, metric, judge and versions.
 
-    With the id as primary key, a store never has an outcome twice, even after a crash.
+    A store with this id as primary key has each outcome only once, even after a crash.
     """
     made_by = (outcome.annotator, outcome.version) if isinstance(outcome, Score) else ()
     return _digest([sample_id, metric_id, *made_by])
 
 
 def result_id(sample_id: str, outcomes: Outcomes) -> str:
-    """Return one id (32 hex digits) for all outcomes of a sample, in any order."""
+    """Return one id (32 hex digits) for all outcomes of a sample. The order does not matter."""
     ids = sorted(score_id(sample_id, name, one) for name, one in outcomes.items())
     return _digest(ids or [sample_id])
 
@@ -221,15 +221,15 @@ def _digest(parts: list[Any]) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
-@cache  # made on first use, because it would add milliseconds to the import
+@cache  # created on first use, to keep the import fast
 def _adapters() -> tuple[TypeAdapter[Score], TypeAdapter[NotScored]]:
     return TypeAdapter(Score), TypeAdapter(NotScored)
 
 
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as plain types: a score, or `not_scored` with the cause.
+    """Return an outcome as plain types. A missing score has `not_scored` with the cause.
 
-    Fields with their default value are omitted, except `annotator_kind`.
+    Fields with a default value are omitted, except `annotator_kind`.
     """
     scores, absences = _adapters()
     if isinstance(outcome, NotScored):
@@ -240,10 +240,10 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
-    """Return the outcome from the output of `outcome_to_dict`. Unknown keys are ignored."""
+    """Return the outcome from the output of `outcome_to_dict`. Ignore unknown keys."""
     scores, absences = _adapters()
     if "not_scored" in data:
         return absences.validate_python({**data, "cause": data["not_scored"]})
     if data.get("normalized") is None:
-        raise ValueError("The score has no 'normalized'.")
+        raise ValueError("The stored score needs the key 'normalized'.")
     return scores.validate_python(data)

@@ -11,7 +11,7 @@ from typing import Final
 
 TRACER_NAME: Final = "rag_eval_hooks"
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
-"""Schema of the GenAI conventions. They have had separate versions since 2026."""
+"""Schema URL of the GenAI conventions."""
 
 # OpenTelemetry, general and GenAI
 ERROR_TYPE: Final = "error.type"
@@ -91,40 +91,39 @@ _COMPOSITES: Final = {
     "graphrag.ragas_score": "graphrag",
     "whitepaper.weighted_score": "whitepaper",
 }
-"""Suite names by metric. These metrics summarize their suite."""
 
 
 class EvalStatus(StrEnum):
-    """Values of `rag.eval.status`, which says whether a RAG span has scores and why not."""
+    """Values of `rag.eval.status`: whether a RAG span has scores, or why not."""
 
     OK = "ok"
     PARTIAL = "partial"
-    """At least one metric has no score. `rag.eval.unscored` lists such metrics."""
+    """Some metrics have no score. `rag.eval.unscored` lists these metrics."""
     ERROR = "error"
     """No metric has a score."""
     TIMEOUT = "timeout"
-    """The scores were not ready within `hold_timeout` seconds."""
+    """The scores arrived after `hold_timeout` seconds."""
     OVERFLOW = "overflow"
-    """Too many RAG spans were waiting for scores."""
+    """Too many RAG spans waited for scores."""
     FORK = "fork"
     SHUTDOWN = "shutdown"
     DROPPED = "dropped"
-    """The request was not evaluated. `rag.eval.reason` says why."""
+    """The request was not evaluated. `rag.eval.reason` states the reason."""
     SAMPLED_OUT = "sampled_out"
     SHIPPED = "shipped"
-    """A worker evaluates the request and writes its scores on a span below the RAG span."""
+    """A worker evaluates the request, and writes scores on a span below the RAG span."""
     ABANDONED = "abandoned"
-    """The request did not finish within `limits.INTERACTION_SECONDS`."""
+    """The request did not finish within ten minutes."""
 
 
 def eval_key(metric_id: str, field: str) -> str:
-    """Return the attribute key for one field of a metric's result.
+    """Return the attribute key for a field of a metric's result.
 
-    A metric that summarizes its suite uses the suite's name.
+    A metric that summarizes its suite has the suite's key.
     """
     return f"rag.eval.{_COMPOSITES.get(metric_id, metric_id)}.{field}"
 
 
 def evaluation(index: int, field: str) -> str:
-    """Return OpenInference's attribute key for one field of a result. `index` starts at 0."""
+    """Return OpenInference's attribute key for a field of a result. `index` starts at 0."""
     return f"evaluations.{index}.evaluation.{field}"

@@ -1,4 +1,4 @@
-"""`RagEvalSpanProcessor` adds our scores to the RAG spans of other instrumentors."""
+"""`RagEvalSpanProcessor`, which adds scores to other instrumentors' RAG spans."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rag_eval_hooks.telemetry.other_span import Addition, OtherSpan
 
 
 class RagEvalSpanProcessor(SpanProcessor):
-    """Wraps a span processor and delays another instrumentor's RAG span until its scores exist.
+    """Wraps a span processor, and holds another instrumentor's RAG span until scores arrive.
 
-    If OpenInference, Traceloop or another instrumentor is active, `spans="auto"` writes no second
-    set of spans. The instrumentor's RAG span ends before the scores exist. This processor holds the
-    span for at most `hold_timeout` seconds, adds the scores, and passes the span on. All other
-    spans pass immediately and unchanged.
+    With `spans="auto"` and another instrumentor, such as OpenInference, we write no request spans.
+    The other instrumentor's RAG span ends before the scores arrive. This processor holds the span
+    for at most `hold_timeout` seconds, adds the scores, and passes the span on. All other spans
+    pass immediately and unchanged.
 
     ```python
     evals = RagEval()
@@ -38,7 +38,7 @@ class RagEvalSpanProcessor(SpanProcessor):
 
     def __init__(self, inner: SpanProcessor, evals: RagEval) -> None:
         self._inner = inner
-        # A garbage-collected evaluator is closed.
+        # After garbage collection, the evaluator is closed.
         self._evals = checked(evals)
         self._others = evals.others
         self._incidents = evals.incidents
@@ -49,7 +49,7 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._inner.on_start(span, parent_context)
 
     def _on_ending(self, span: Span) -> None:
-        # The SDK's hook; older processors lack it.
+        # A hook of the SDK, which older processors lack.
         if (hook := getattr(self._inner, "_on_ending", None)) is not None:
             hook(span)
 
@@ -57,7 +57,7 @@ class RagEvalSpanProcessor(SpanProcessor):
         addition: Addition | None = ({}, ())
         try:
             addition = self._others.ended(span, self._export)
-        except Exception as error:  # noqa: BLE001 - the host's edge: the span must pass
+        except Exception as error:  # noqa: BLE001 - the span must pass
             self._incidents.report("span processor", error)
         if addition is not None:
             self._export(span, addition)
@@ -73,8 +73,8 @@ class RagEvalSpanProcessor(SpanProcessor):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait for scores, pass on all held spans, and flush the wrapped processor.
 
-        The wait lasts at most `hold_timeout` seconds and at most `timeout_millis`. Spans without
-        scores then have the status `timeout`.
+        The call waits at most `hold_timeout` seconds, and at most `timeout_millis`. Spans without
+        scores get the status `timeout`.
         """
         began = time.monotonic()
         kept = self._others.kept(min(self._wait, timeout_millis / 1000))
@@ -87,15 +87,15 @@ class RagEvalSpanProcessor(SpanProcessor):
             try:
                 other.set_attributes({semconv.EVAL_STATUS: status.value})
                 other.end()
-            except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
+            except Exception as error:  # noqa: BLE001 - the user's processor may raise
                 self._incidents.report("span end", error)
 
 
 def wrap_processors(provider: object, evals: RagEval) -> bool:
-    """Wrap every span processor of an SDK provider. Return whether the provider had one.
+    """Wrap every span processor of an SDK provider. Return False if the provider has no processors.
 
-    In zero-code start-up the application does not build the provider, and the SDK has no public API
-    for this purpose.
+    In zero-code start-up, the application does not build the provider. The SDK has no public API
+    for existing processors.
     """
     processors = getattr(provider, "_active_span_processor", None)
     inner = getattr(processors, "_span_processors", None)

@@ -1,4 +1,4 @@
-"""SQLite files for several threads and processes, with connections that survive a fork."""
+"""SQLite files that threads and processes share, also across forks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Final
 
 from rag_eval_hooks.threads import at_fork
 
-# If SQLite's message quotes invalid bytes of a damaged file, Python raises `UnicodeDecodeError`.
+# Python raises `UnicodeDecodeError` if SQLite's message quotes invalid bytes.
 FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
-# SQLite pauses up to 0.1 s between attempts, so newer processes would overtake a waiting process.
+# SQLite itself pauses up to 0.1 s, which would let newer processes overtake.
 _RETRY_S: Final = 0.002
 _FORK_PATIENCE_S: Final = 2.0
-"""Maximum seconds that a fork waits for another thread to release the file."""
+"""Maximum seconds for which a fork waits for another thread."""
 _LOG_LIMIT: Final = 4_194_304  # maximum bytes of the write-ahead log after a checkpoint
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-# A full or slow disk, missing permissions and missing memory do not mean a damaged file.
+# These errors do not mean a damaged file.
 _HARMLESS: Final = "BUSY LOCKED FULL IOERR READONLY CANTOPEN PERM NOMEM INTERRUPT TOOBIG"
 _UNHARMED: Final = {getattr(sqlite3, f"SQLITE_{name}") for name in _HARMLESS.split()}
 
@@ -30,12 +30,13 @@ _UNHARMED: Final = {getattr(sqlite3, f"SQLITE_{name}") for name in _HARMLESS.spl
 class SqliteFile:
     """A SQLite file that opens on first use and closes before every fork. Thread-safe.
 
-    SQLite tracks its file locks in process memory. A forked child inherits this memory but not the
-    locks. So we close the connection before the fork, and both processes open the file again.
+    A forked child inherits SQLite's memory, which says that the child has file locks. The child
+    does not have the locks. So we close the connection before the fork, and both processes reopen
+    the file.
 
     Args:
-        path: The file. A missing file is created with mode 0600.
-        schema: SQL statements to run at every open; they must be idempotent.
+        path: The file. The object creates a missing file with mode 0600.
+        schema: SQL statements to run at every open. The statements must be idempotent.
         patience: Seconds to wait for another process's lock.
     """
 
@@ -51,7 +52,7 @@ class SqliteFile:
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """Provide the connection in autocommit mode, to one thread at a time."""
+        """Provide a connection in autocommit mode, to one thread at a time."""
         with self._lock:
             if self._connection is None:
                 self._connection = _open(self.path, self._schema, self._patience)
@@ -59,9 +60,9 @@ class SqliteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Provide the connection in a transaction. An exception rolls the transaction back."""
+        """Provide a connection in a transaction. An exception rolls the transaction back."""
         with self.opened() as connection:
-            # Two processes that read before they write could both act on the same rows.
+            # Lock before reading, so that two processes do not act on the same rows.
             _locking(connection, "BEGIN IMMEDIATE", time.monotonic() + self._patience)
             with connection:
                 yield connection
@@ -87,16 +88,16 @@ class SqliteFile:
             self._lock.release()
 
     def _forked(self) -> None:
-        # A thread that does not exist in the child may hold the lock. A connection that could not
-        # be closed in time belongs to the parent and must not even be garbage-collected.
+        # Another thread may have held the lock. An open connection belongs to the parent, so keep
+        # a reference to prevent its garbage collection.
         self._lock, self._forking = threading.Lock(), False
         self._inherited.append(self._connection)
         self._connection = None
 
 
 def open_existing(path: Path, *, patience: float, writable: bool = False) -> sqlite3.Connection:
-    """Open an existing file in autocommit mode. The file is read-only unless `writable` is true."""
-    # Not "rwc": SQLite would create the file with the umask's permissions.
+    """Open an existing file in autocommit mode, read-only unless `writable` is True."""
+    # Not "rwc", because SQLite would create the file with the umask's permissions.
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}",
         uri=True,
@@ -107,13 +108,13 @@ def open_existing(path: Path, *, patience: float, writable: bool = False) -> sql
 
 
 def is_damage(error: BaseException, *, is_read: bool = False) -> bool:
-    """Return whether an exception means a damaged file, as opposed to a failing disk."""
+    """Return True if an exception means a damaged file, and False for a failing disk."""
     if is_read and isinstance(error, sqlite3.DataError):
-        # No row of an intact file exceeds SQLite's limits.
+        # A row beyond SQLite's limits means a damaged file.
         return True
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY) & 0xFF not in _UNHARMED
-    # Unencodable text comes from us, not from the file.
+    # Our own text cannot be encoded.
     return isinstance(error, ValueError) and not isinstance(error, UnicodeEncodeError)
 
 
@@ -126,7 +127,7 @@ def _open(path: Path, schema: Sequence[str], patience: float) -> sqlite3.Connect
     until = time.monotonic() + patience
     connection = open_existing(path, patience=_RETRY_S, writable=True)
     try:
-        # With the write-ahead log, readers and a writer do not block each other.
+        # With a write-ahead log, readers and writers do not block each other.
         _locking(connection, "PRAGMA journal_mode = WAL", until)
         # A commit survives a crash of the process, but not a power failure.
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -152,8 +153,8 @@ def _locking(connection: sqlite3.Connection, statement: str, until: float) -> No
 
 
 def _make_private(path: Path) -> None:
-    # The log gets the permissions of the file. An existing file is not opened here, because closing
-    # it would release every lock of this process on it.
+    # SQLite's log gets the file's permissions. Do not open an existing file, because closing the
+    # file would release this process's locks.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):

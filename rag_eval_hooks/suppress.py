@@ -8,9 +8,8 @@ from typing import Final
 
 from opentelemetry import context
 
-# Private names of opentelemetry-api that all instrumentations share. If a future version renames
-# them, judge calls appear in traces, but the import still works. Older instrumentations read the
-# last name.
+# All instrumentations share these private names. If opentelemetry-api renames the keys, judge calls
+# appear in traces, but the import still works. Older instrumentations read the last key.
 _INSTRUMENTATION: Final[str] = getattr(
     context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation"
 )
@@ -36,8 +35,8 @@ def _attached(changed: context.Context) -> Iterator[None]:
 def suppressed(owner: object = None) -> AbstractContextManager[None]:
     """Suppress instrumentation in the block, in a separate OpenTelemetry context.
 
-    Only worker tasks may use this block, because the block replaces the current context. `owner`
-    marks the block as work of one evaluator.
+    The block replaces the current context, so only worker tasks may use this function. `owner` is
+    the evaluator whose work the block contains.
     """
     return _attached(context.set_value(_OWNER, owner, _SUPPRESSING))
 
@@ -47,11 +46,11 @@ def is_work_of(owner: object) -> bool:
 
 
 def paused() -> AbstractContextManager[None]:
-    """Pause our own capture for runs that start in the block. Other instrumentors continue."""
+    """Pause our capture for runs that start in the block. Other instrumentors continue."""
     return _attached(context.set_value(_PAUSED, True))
 
 
 def is_suppressed() -> bool:
-    """Return whether the caller runs inside an evaluation or while capture is paused."""
+    """Return True inside an evaluation, or while capture is paused."""
     current = context.get_current()
     return bool(current.get(_INSTRUMENTATION) or current.get(_PAUSED))

@@ -1,4 +1,4 @@
-"""Test doubles for applications: no network, no model, real scores.
+"""Test doubles for applications, without network and models.
 
 Example:
     ```python
@@ -26,7 +26,7 @@ from rag_eval_hooks.score import AnnotatorKind
 
 
 class MemorySink:
-    """Keeps evaluations and feedback in memory, in order. Complete after `RagEval.flush`."""
+    """Keeps evaluations and feedback in memory, in order. Call `RagEval.flush` before reading."""
 
     def __init__(self) -> None:
         self.results: list[Evaluation] = []
@@ -44,7 +44,7 @@ class MemorySink:
 
 
 class JudgeCall(NamedTuple):
-    """Arguments of one `Judge.make` call: sample, requested findings, and known findings."""
+    """Arguments of a `Judge.make` call: the sample, requested findings, and existing findings."""
 
     sample: Sample
     wanted: frozenset[Finding]
@@ -55,10 +55,10 @@ class ScriptedJudge:
     """A judge that returns prepared findings.
 
     Args:
-        script: Findings, or a function from a `JudgeCall` to findings. Requested findings that the
-            script lacks are absent as `judge_failed`.
-        error: Exception to raise instead of replying, such as `JudgeError("down")`.
-        latency: Seconds to wait before each reply.
+        script: Findings, or a function that takes a `JudgeCall` and returns findings. Other
+            requested findings are missing as `judge_failed`.
+        error: Exception to raise, such as `JudgeError("down")`, or None.
+        latency: Seconds before each reply.
 
     Attributes:
         calls: All calls so far, in order.
@@ -76,7 +76,7 @@ class ScriptedJudge:
         latency: float = 0.0,
     ) -> None:
         if not callable(script):
-            check_type("script", script, Findings, "Findings, or a function of a JudgeCall")
+            check_type("script", script, Findings, "Findings, or a function that takes a JudgeCall")
         self._script = script or Findings()
         self._error = error
         self._latency = latency

@@ -1,4 +1,4 @@
-"""Daemon threads that do not delay the process's exit, and fork hooks for objects."""
+"""Daemon threads and fork hooks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ERROR_PAUSE_S: Final = 0.25
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# The interpreter cannot unregister hooks, so one hook of each kind serves all objects.
+# Python cannot unregister fork hooks, so all objects share one hook.
 _BEFORE: Final[_Methods] = {}
 _IN_PARENT: Final[_Methods] = {}
 _IN_CHILD: Final[_Methods] = {}
@@ -36,12 +36,12 @@ def at_fork(
 ) -> None:
     """Call an object's bound methods at every fork while the object exists.
 
-    Before the fork, newer objects come first. No-op without `os.fork`.
+    Before the fork, the hooks of newer objects run first. Does nothing without `os.fork`.
     """
     for methods, method in ((_BEFORE, before), (_IN_PARENT, in_parent), (_IN_CHILD, in_child)):
         if method is not None:
             assert isinstance(method, MethodType)
-            # No weak-reference callback: it would swallow an exception of a signal handler.
+            # A weak-reference callback would swallow an exception of a signal handler.
             for number, (owner, _) in tuple(methods.items()):
                 if owner() is None:
                     methods.pop(number, None)
@@ -49,10 +49,10 @@ def at_fork(
 
 
 def _call(methods: _Methods, *, last_first: bool = False) -> None:
-    # Copied at once, because other threads add and drop objects meanwhile. No lock, because a
-    # thread missing in the child could hold it.
+    # Other threads may add objects meanwhile, so copy the list. A lock could stay locked in a
+    # child.
     current = tuple(methods.values())
-    # The stack calls every hook, last first, even if a hook raises.
+    # The stack calls every hook in reverse order, even if a hook raises.
     with contextlib.ExitStack() as calls:
         for reference, function in current if last_first else reversed(current):
             if (owner := reference()) is not None:
@@ -68,8 +68,6 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Crew:
-    """Daemon threads with a common queue of calls."""
-
     def __init__(self, lock: threading.Lock) -> None:
         self.calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.lock = lock
@@ -78,7 +76,7 @@ class _Crew:
     def work(self) -> None:
         while (call := self.calls.get()) is not None:
             call()
-            # Objects of the call must not live until the next call.
+            # Release the call's objects before the next call.
             del call
             with self.lock:
                 self.unfinished -= 1
@@ -87,8 +85,8 @@ class _Crew:
 class DaemonExecutor(Executor):
     """Runs calls in order on at most `limit` daemon threads. A forked child starts new threads.
 
-    Python's standard pools join their threads at exit, so a hanging sink or model would block the
-    exit. A call that outlives its timeout keeps its thread until it returns.
+    Python's standard pools join their threads at exit, so a hanging call would block the exit.
+    After a timeout, a call keeps its thread until the call returns.
     """
 
     def __init__(self, name: str, limit: int = 1) -> None:
@@ -99,7 +97,7 @@ class DaemonExecutor(Executor):
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
-        # Created with the first call: gevent may replace the queue after the import.
+        # gevent may replace the queue's class after the import.
         self._crew: _Crew | None = None
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
@@ -110,7 +108,7 @@ class DaemonExecutor(Executor):
                 return
             try:
                 future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - handed to the caller
+            except BaseException as error:  # noqa: BLE001 - the caller gets the exception
                 future.set_exception(error)
 
         with self._lock:
@@ -130,11 +128,10 @@ class DaemonExecutor(Executor):
         return future
 
     async def run(self, call: Callable[[], R]) -> R:
-        """Run a call on a thread, with the caller's context variables."""
         return await asyncio.wrap_future(self.submit(copy_context().run, call))
 
     def release(self) -> None:
-        """End the threads after their calls. Later calls start new threads."""
+        """End the threads after their calls. A later call starts new threads."""
         with self._lock:
             crew, self._crew = self._crew, None
             if crew is not None:
@@ -147,13 +144,13 @@ class DaemonExecutor(Executor):
 
 
 class Loop:
-    """Calls `step` on a daemon thread that other threads can wake and wait for.
+    """Calls `step` repeatedly on a daemon thread. Other threads can wake the loop and wait.
 
-    `step` returns the seconds until its next call, or None to end the loop. `on_error` receives its
-    exceptions.
+    `step` returns the seconds until its next call, or None to end the loop. `on_error` receives
+    exceptions of `step`.
 
-    The class uses only plain locks, because the application's signal handler may raise at any
-    moment. An exception inside `threading.Event`, which is Python code, could leave a lock held.
+    The class uses only plain locks, because a signal handler may raise at any moment. An exception
+    inside `threading.Event`, which is Python code, could leave a lock held.
     """
 
     def __init__(
@@ -161,10 +158,10 @@ class Loop:
     ) -> None:
         self._name, self._step, self._on_error = name, step, on_error
         self._starting = threading.Lock()
-        # Held, except when the thread should wake up.
+        # Locked while the thread sleeps.
         self._sleep = threading.Lock()
         self._sleep.acquire()
-        # Each caller of `ask` waits on a separate lock.
+        # One lock per waiting caller of `ask`.
         self._asking: deque[threading.Lock] = deque()
         self._thread: threading.Thread | None = None
         self._is_started = self.is_asked = self.is_over = False
@@ -196,9 +193,9 @@ class Loop:
             self._sleep.release()
 
     def ask(self, timeout: float | None) -> bool:
-        """Wait for the end of a step that starts after this call. Return False after the timeout.
+        """Wait until a step that starts after this call ends. Return False on timeout.
 
-        Returns immediately after the loop's end.
+        After the loop's end, return immediately.
         """
         turn = threading.Lock()
         turn.acquire()
@@ -215,7 +212,7 @@ class Loop:
     def _run(self) -> None:
         with self._starting:
             if self._thread is not None:
-                # Two callers started the thread at once.
+                # Another caller has started the thread meanwhile.
                 return
             self._thread = threading.current_thread()
         pause: float | None = 0.0
@@ -225,7 +222,7 @@ class Loop:
             self.is_asked = asking > 0
             try:
                 pause = self._step()
-            except Exception as error:  # noqa: BLE001 - the thread's edge: no caller would see it
+            except Exception as error:  # noqa: BLE001 - no caller would see the error
                 pause = _ERROR_PAUSE_S
                 self._on_error(error)
             self._answer(asking)

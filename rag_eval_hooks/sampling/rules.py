@@ -108,7 +108,7 @@ def default_rates(config: RagEvalConfig, names: MetricNames) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class TailRule:
-    """A tail rule. The rate is the metrics' probability, because the conditions are deterministic."""
+    """A tail rule. The rate is an inclusion probability, because conditions are deterministic."""
 
     settings: TailSettings
     ids: Sequence[str]

@@ -148,11 +148,11 @@ def test_a_wrong_value_names_its_variable_or_file(monkeypatch: pytest.MonkeyPatc
 def test_a_misspelled_setting_stops_with_a_suggestion(name: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(1, len(name) - 2).filter(lambda i: name[i] != name[i + 1]))
     wrong = name[:at] + name[at + 1] + name[at] + name[at + 2 :]
-    with pytest.raises(ConfigError, match=rf"^{wrong} is .*did you mean "):
+    with pytest.raises(ConfigError, match=rf"^{wrong} is .*Did you mean "):
         RagEvalConfig(**{wrong: 1})  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(f"RAG_EVAL_{wrong.upper()}", "1")
-        with pytest.raises(ConfigError, match=rf"{wrong.upper()} is .*did you mean RAG_EVAL_"):
+        with pytest.raises(ConfigError, match=rf"{wrong.upper()} is .*Did you mean RAG_EVAL_"):
             RagEval()
 
 
