@@ -105,9 +105,8 @@ class _Check(_Table):
 class ListCheck(_Check):
     r"""Checks which items of the reference's list the answer also lists.
 
-    An item is a Markdown list item. Text before a colon or dash names the item. Each match of a
-    pattern, such as `Rule C-\d+`, is also an item; case does not matter. A list item that contains
-    a match is named by the match.
+    An item is a Markdown list item, named by its text before a colon or dash, or by the matches of
+    a pattern such as `Rule C-\d+` in any case.
     """
 
     value = "rules_coverage"

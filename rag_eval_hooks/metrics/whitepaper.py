@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
-from rag_eval_hooks.findings import Finding, Findings, Made, Rating, made
+from rag_eval_hooks.findings import Finding, Findings, Made, Rating, Stance, made
 from rag_eval_hooks.metrics.composite import composite
 from rag_eval_hooks.metrics.formulas import (
     Whose,
@@ -34,13 +34,8 @@ _NOTHING_TO_COMPARE: Final = NotScored(
 )
 _TOGETHER: Final = "a claim that several chunks support only together counts for no chunk"
 
-_Kinds: TypeAlias = frozenset[Finding]
-_STANCE: Final[_Kinds] = frozenset({Finding.STANCE})
-_CLAIMS: Final[_Kinds] = frozenset({Finding.ANSWER_CLAIMS})
-_ANSWER_SUPPORT: Final[_Kinds] = _CLAIMS | {Finding.ANSWER_SUPPORT}
-_REFERENCE_CLAIMS: Final[_Kinds] = frozenset({Finding.REFERENCE_CLAIMS})
-_REFERENCE_SUPPORT: Final[_Kinds] = _REFERENCE_CLAIMS | {Finding.REFERENCE_SUPPORT}
-_ATTITUDE: Final[_Kinds] = frozenset({Finding.ATTITUDE})
+_STANCE: Final = frozenset({Finding.STANCE})
+_SUPPORT: Final = {"answer": Finding.ANSWER_SUPPORT, "reference": Finding.REFERENCE_SUPPORT}
 
 
 def _rated(rating: Made[Rating], by: str) -> Outcome:
@@ -49,10 +44,7 @@ def _rated(rating: Made[Rating], by: str) -> Outcome:
 
 
 def _both_indistinct(sample: Sample, findings: Findings) -> bool:
-    if sample.reference is None:
-        return False
-    stance = made(findings.stance)
-    return stance.answer and stance.reference
+    return sample.reference is not None and made(findings.stance) == Stance(True, True)
 
 
 def _correctness(sample: Sample, findings: Findings) -> Outcome:
@@ -61,11 +53,11 @@ def _correctness(sample: Sample, findings: Findings) -> Outcome:
     return _rated(findings.correctness, "rubric")
 
 
-def _correctness_reads(sample: Sample, findings: Findings) -> _Kinds:
+def _correctness_reads(sample: Sample, findings: Findings) -> frozenset[Finding]:
     if not findings.asked(Finding.STANCE):
         return _STANCE
     is_vague = _both_indistinct(sample, findings)
-    return _STANCE | (_ATTITUDE if is_vague else {Finding.CORRECTNESS})
+    return _STANCE | {Finding.ATTITUDE if is_vague else Finding.CORRECTNESS}
 
 
 def _faithfulness(sample: Sample, findings: Findings) -> Outcome:
@@ -76,14 +68,15 @@ def _faithfulness(sample: Sample, findings: Findings) -> Outcome:
     return supported_share("answer", _FIVE, raw=True)(sample, findings)
 
 
-def _faithfulness_reads(sample: Sample, findings: Findings) -> _Kinds:
+def _faithfulness_reads(sample: Sample, findings: Findings) -> frozenset[Finding]:
     if not sample.contexts:
         return frozenset()
     if sample.reference is None:
-        return _ANSWER_SUPPORT
+        return frozenset({Finding.ANSWER_SUPPORT})
     if not findings.asked(Finding.STANCE):
-        return _STANCE | _CLAIMS
-    return _STANCE | (_ATTITUDE if _both_indistinct(sample, findings) else _ANSWER_SUPPORT)
+        return _STANCE | {Finding.ANSWER_CLAIMS}
+    is_vague = _both_indistinct(sample, findings)
+    return _STANCE | {Finding.ATTITUDE if is_vague else Finding.ANSWER_SUPPORT}
 
 
 def _compared(sample: Sample, findings: Findings) -> Whose | None:
@@ -127,15 +120,14 @@ def _precision(sample: Sample, findings: Findings) -> Outcome:
     )
 
 
-def _chunks_reads(sample: Sample, findings: Findings) -> _Kinds:
+def _chunks_reads(sample: Sample, findings: Findings) -> frozenset[Finding]:
     if not sample.contexts:
         return frozenset()
-    has_reference = sample.reference is not None
     if not findings.asked(Finding.STANCE):
-        return _STANCE | _CLAIMS | (_REFERENCE_CLAIMS if has_reference else frozenset())
-    if not made(findings.stance).answer:
-        return _STANCE | _ANSWER_SUPPORT
-    return _STANCE | (_REFERENCE_SUPPORT if has_reference else frozenset())
+        others = () if sample.reference is None else (Finding.REFERENCE_CLAIMS,)
+        return _STANCE | {Finding.ANSWER_CLAIMS, *others}
+    whose = _compared(sample, findings)
+    return _STANCE if whose is None else _STANCE | {_SUPPORT[whose]}
 
 
 _metric = partial(metric, "whitepaper")

@@ -38,9 +38,7 @@ _ROLES: Final = ("answer", "reference")
 """Candidate and standard in the first template for accuracy. The second template swaps the two."""
 _MOST_PROBLEMS: Final = 6
 _WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
-"""Findings whose prompts show contexts. These prompts share a reply schema, because a provider
-may place the schema before the system text.
-"""
+"""Findings of one reply schema, because a provider may place the schema before the system text."""
 _Group: TypeAlias = dict[str, Any]
 """Values by item, or the `ReplyError` for which the judge asks again."""
 
@@ -209,10 +207,10 @@ class Ask:
         return text
 
     def _view(self) -> View:
-        if self.has_contexts:
-            texts = {int(number): text for number, text in self.chunks().items()}
-            return View(texts, len(self.sample.contexts or ()), partial=self.is_partial)
-        return View({1: self._text(self.spec.text) or ""})
+        if not self.has_contexts:
+            return View({1: self._text(self.spec.text) or ""})
+        texts = {int(number): text for number, text in self.chunks().items()}
+        return View(texts, len(self.sample.contexts or ()), partial=self.is_partial)
 
     def _document(self, keys: Sequence[str]) -> dict[str, Any]:
         spec, items = self.spec, self.items()

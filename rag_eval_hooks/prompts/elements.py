@@ -165,9 +165,9 @@ class EntityList(ReplyElement):
     count: Annotated[WholeNumber, Field(ge=0, le=_MOST_ITEMS)]
 
     def content(self, _view: View) -> Any:
-        if sorted(item.n for item in self.items) != list(range(1, self.count + 1)):
-            raise ReplyError("the items are not numbered from 1 to the value of `count`")
         ordered = sorted(self.items, key=lambda item: item.n)
+        if [item.n for item in ordered] != list(range(1, self.count + 1)):
+            raise ReplyError("the items are not numbered from 1 to the value of `count`")
         return tuple(dict.fromkeys(item.text for item in ordered))
 
 
