@@ -228,13 +228,13 @@ class FindingsCollector:
 
     async def _make(self, kinds: frozenset[Finding]) -> Findings:
         embedder, scorer = self._sources.embedder, self._sources.scorer
-        answer, reference = self._sample.answer or "", self._sample.reference or ""
+        pair = self._sample.answer or "", self._sample.reference or ""
         if embedder is not None and kinds <= EMBEDDED:
             # Only one of the two is about items, so they are never open in the same round.
             (kind,) = kinds
-            return await self._similarity(embedder, kind, answer, reference)
+            return await self._similarity(embedder, kind, *pair)
         if scorer is not None and kinds <= TOKEN_SCORED:
-            return Findings(token_score=await scorer.score(answer, reference))
+            return Findings(token_score=await scorer.score(*pair))
         return await findings_by(self._sources.judge, self._sample, kinds, self._findings)
 
     async def _similarity(self, embedder: Embedder, kind: Finding, *pair: str) -> Findings:

@@ -142,23 +142,17 @@ def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outco
     if value is None:
         kind = "a mapping without `score`" if isinstance(result, Mapping) else "None"
         return NotScored(Cause.UNDEFINED, f"{RETURNED_NOTHING} ({kind}). {expected}")
-    number = _number(value, scale, expected)
+    plain = value.value if isinstance(value, Score) else value
+    if not isinstance(plain, Real):  # such as NumPy's numbers
+        raise ResultError(f"The function returned {type(plain).__name__}. {expected}")
+    number = (scale.high if plain else scale.low) if isinstance(plain, bool) else float(plain)
+    if not scale.low <= number <= scale.high:
+        told = f"The function returned a number outside its scale. It returned {number:g}."
+        raise ResultError(f"{told} {expected}")
     if isinstance(value, Score):
         return replace(value, normalized=scale.normalize(number))
     comment = fields.get("comment")
     return scale.score(number, explanation={"comment": str(comment)} if comment else {})
-
-
-def _number(value: object, scale: Scale, expected: str) -> float:
-    if isinstance(value, Score):
-        value = value.value
-    if not isinstance(value, Real):  # such as NumPy's numbers
-        raise ResultError(f"The function returned {type(value).__name__}. {expected}")
-    number = (scale.high if value else scale.low) if isinstance(value, bool) else float(value)
-    if not scale.low <= number <= scale.high:
-        told = f"The function returned a number outside its scale. It returned {number:g}."
-        raise ResultError(f"{told} {expected}")
-    return number
 
 
 class Criterion(Metric):

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Final
 
 from rag_eval_hooks.findings import Finding, Findings, made
-from rag_eval_hooks.metrics.composite import composite
 from rag_eval_hooks.metrics.formulas import (
     Formula,
     average_precision,
     chunk_precision,
+    composite,
     mean_similarity,
     require_sure,
     share,

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Final
 
 from rag_eval_hooks.findings import Finding, Findings, Made, Rating, Stance, made
-from rag_eval_hooks.metrics.composite import composite
 from rag_eval_hooks.metrics.formulas import (
     Whose,
     chunk_numbers,
     claim_rows,
     claims_of,
+    composite,
     supported_share,
     sure_ones,
     within,

@@ -2,15 +2,7 @@
 
 from rag_eval_hooks.prompts.ask import TEMPLATES, Ask, Reading
 from rag_eval_hooks.prompts.prompt import Prompt, ReplyError
-from rag_eval_hooks.prompts.specs import (
-    ABOUT,
-    PROMPTS_VERSION,
-    SPECS,
-    PromptKind,
-    Spec,
-    Unit,
-    with_bases,
-)
+from rag_eval_hooks.prompts.specs import ABOUT, PROMPTS_VERSION, SPECS, PromptKind, Unit, with_bases
 
 __all__ = [
     "ABOUT",
@@ -22,7 +14,6 @@ __all__ = [
     "PromptKind",
     "Reading",
     "ReplyError",
-    "Spec",
     "Unit",
     "with_bases",
 ]
