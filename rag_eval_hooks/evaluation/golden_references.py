@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.datasets.data_rows import DataRow, data_rows
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
@@ -60,13 +59,6 @@ class References:
             self._is_matched = True
             advice = "questions must be equal, except for upper case and spaces"
             incidents.count(f"references: no question so far is in {path}", detail=advice)
-
-
-def references_of(
-    config: RagEvalConfig, holds: Callable[[str], bool] | None = None
-) -> References | None:
-    path = config.references
-    return None if path is None else References(read_golden(path), holds=holds)
 
 
 def read_golden(path: str) -> tuple[Sample, ...]:

@@ -149,7 +149,10 @@ class ListCheck(_Check):
         return list(dict.fromkeys(found))
 
 
-class _EvidenceCheck(_Check):
+class FactsCheck(_Check):
+    value = "fact_score"
+    summary = "Share of the expected facts in the answer to {}."
+    kind: Literal["facts"]
     facts: Annotated[dict[str, Evidence], Field(min_length=1)]
 
     def _outcome(self, answer: str, reference: str) -> Outcome:
@@ -164,23 +167,17 @@ class _EvidenceCheck(_Check):
         return sum(held.values()) / len(held)
 
 
-class FactsCheck(_EvidenceCheck):
-    value = "fact_score"
-    summary = "Share of the expected facts in the answer to {}."
-    kind: Literal["facts"]
-
-
 class _Correct(_Table):
     holds: Annotated[list[_Text], Field(min_length=1)]
     lacks: list[_Text] = []
 
 
-class CalculationCheck(_EvidenceCheck):
+class CalculationCheck(FactsCheck):
     """Checks a calculation's result through facts that a correct answer states or lacks."""
 
     value = "is_correct"
     summary = "Whether the answer to {} has the right result."
-    kind: Literal["calculation"]
+    kind: Literal["calculation"]  # type: ignore[assignment]
     correct: _Correct
 
     @model_validator(mode="after")

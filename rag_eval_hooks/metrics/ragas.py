@@ -100,7 +100,8 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
         }
         for claim, kind, (agreement, support) in zip(claims, kinds, verdicts, strict=True)
     ]
-    reasons = [one.reason for one in (*supports, *agreements) if not one.sure]
+    reasons = [support.reason for support in supports if not support.sure]
+    reasons += [agreement.reason for agreement in agreements if not agreement.sure]
     is_sure = [kind != _UNSURE for kind in kinds]
     unsure = require_sure(is_sure, reasons, {"claims": rows})
     count = sum(is_sure)

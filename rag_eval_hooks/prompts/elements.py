@@ -128,8 +128,9 @@ class ReplyElement(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_closed)
 
-    def content(self, view: View) -> Any:
-        raise NotImplementedError
+    def content(self, _view: View) -> Any:
+        """Return the element's value for its item. The default is its last field."""
+        return getattr(self, list(type(self).model_fields)[-1])
 
     @staticmethod
     def unread(_chunks: int) -> Any:
@@ -141,16 +142,10 @@ class SentenceElement(ReplyElement):
     sentence: WholeNumber
     claims: list[NonEmptyText]
 
-    def content(self, _view: View) -> tuple[str, ...]:
-        return tuple(self.claims)
-
 
 class StanceElement(ReplyElement):
     id: Literal["answer", "reference"]
     indistinct: Flag
-
-    def content(self, _view: View) -> bool:
-        return self.indistinct
 
 
 class _NumberedText(ReplyElement):
@@ -266,9 +261,6 @@ class _Reasoned(ReplyElement):
 
 class DirectnessElement(_Reasoned):
     value: Quarter
-
-    def content(self, _view: View) -> float:
-        return float(self.value)
 
 
 class StepElement(_Reasoned):

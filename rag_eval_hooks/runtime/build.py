@@ -25,7 +25,7 @@ from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.outbox_file import check_spool
 from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.evaluation.collect import Source, Sources
-from rag_eval_hooks.evaluation.golden_references import References, references_of
+from rag_eval_hooks.evaluation.golden_references import References, read_golden
 from rag_eval_hooks.evaluation.own_metrics import metric_of
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.findings import EMBEDDED
@@ -181,13 +181,14 @@ def parts_of(
     tracer = _usable(trace.get_tracer, tracer, trace.NoOpTracerProvider(), incidents)
     meter = _usable(otel_metrics.get_meter, meter, otel_metrics.NoOpMeterProvider(), incidents)
     logger = _usable(_logs.get_logger, logger, _logs.NoOpLoggerProvider(), incidents)
+    path, holds = config.references, redactor.holds if redactor.active else None
     return Parts(
         config=config,
         incidents=incidents,
         redactor=redactor,
         selection=Selection(config, measured, available, incidents),
         scorer=Scorer(measured, sources, config.sample_timeout, incidents, only_fed=chosen is None),
-        references=references_of(config, redactor.holds if redactor.active else None),
+        references=None if path is None else References(read_golden(path), holds=holds),
         budget=budget_of(config, sources.judge, sources.embedder if embeds else None, incidents),
         telemetry=Telemetry(
             config,
