@@ -11,9 +11,9 @@ from rag_eval_hooks.capture.rows import texts_in
 from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctive
 
 _PREFIX = 160
-"""Number of leading characters that a prompt must contain to quote an output."""
+"""Characters. A prompt quotes an output if the prompt contains this prefix of the output."""
 _MAX_CALLS = 200
-"""Maximum number of recent model calls whose outputs are searched for in later prompts."""
+"""Maximum number of recent model calls per request to compare with later prompts."""
 _MIN_OUTPUT = 3
 
 
@@ -175,7 +175,10 @@ def _parts_of(answer: str, outputs: Set[str]) -> Set[str]:
 
 
 def question_of(interaction: Interaction) -> tuple[str, str]:
-    """Return the question or "", and its source: `recorded`, `input`, `prompt` or `query`."""
+    """Return the question, and its source: `recorded`, `input`, `prompt` or `query`.
+
+    An unknown question is "".
+    """
     root = interaction.root
     asked = queries(interaction)
     if root.query:
@@ -230,7 +233,6 @@ def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
 
 
 def condensed_question(interaction: Interaction, question: str) -> str | None:
-    """Return the only query, if a model derived the query from the question."""
     asked = _outer_retrievers(interaction)
     query = next((run.query for run in asked if run.query), "")
     is_alone = all(run.query in (query, "", None) for run in asked)

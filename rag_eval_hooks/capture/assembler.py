@@ -43,7 +43,6 @@ _FRAMEWORK_KEY = re.compile(
     "|langgraph_(step|node|triggers|path|checkpoint_ns|version|plan|host|api_url|request_id"
     "|auth_user|auth_user_id|auth_permissions)"
 )
-"""Metadata keys that LangChain, LangGraph and their servers set."""
 _MOST_IDS = 1000
 Golden: TypeAlias = Callable[[Sample], Sample]
 
@@ -117,7 +116,7 @@ class Assembler:
         return self._redactor.sample(self._golden(sample), session)
 
     def reference(self, text: str | None) -> str | None:
-        """Cut a reference that arrives after its sample was redacted.
+        """Redact and cut a reference that arrives after its sample.
 
         Raises:
             RedactionError: Redaction failed.
@@ -206,7 +205,7 @@ def _seconds(root: Run) -> float | None:
 
 
 def interaction_of(sample: Sample) -> Interaction:
-    """Return a sample as a finished request with one retrieval, below the current span."""
+    """Convert a sample to a finished request with one retrieval, below the current span."""
     end = sample.ended_at or time.time_ns()
     start = end - int((sample.latency or 0.0) * 1e9)
     interaction = Interaction(
@@ -276,7 +275,7 @@ class SampleTexts:
         )
 
     def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return metadata with cut texts, without values that are too large."""
+        """Return metadata with cut texts. Values that are too large are missing."""
         kept: dict[str, Any] = {}
         for key, value in values.items():
             name = f"{field}.{key}"

@@ -28,7 +28,7 @@ _REMEMBERED_S = 60.0
 _MOST_IDS = 200_000
 """Maximum number of remembered ids of finished runs. The ids take tens of megabytes."""
 _MOST_RUNS = 10_000
-"""Maximum number of run ids to keep per sampled-out request."""
+"""Maximum number of run ids per sampled-out request."""
 _MAX_CHARS = 400_000_000
 """Maximum number of characters in all open requests."""
 
@@ -190,7 +190,6 @@ class LeftOutRequests:
         return True
 
     def starts(self, run_id: Hashable, parent_id: Hashable | None, kind: RunKind) -> bool:
-        """Record a starting run. Return whether the run belongs to a sampled-out request."""
         left = self._runs.get(parent_id) if parent_id is not None else self._runs.get(run_id)
         if left is None:
             return False
@@ -201,7 +200,6 @@ class LeftOutRequests:
         return True
 
     def ends(self, run_id: Hashable, status: Status) -> Sequence[Hashable] | None:
-        """Record a finished run. If sampled out, return the ids of the runs that end with it."""
         left = self._runs.get(run_id)
         if left is None:
             return None

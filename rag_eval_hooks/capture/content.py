@@ -15,7 +15,7 @@ from rag_eval_hooks.redaction.redactor import STRUCTURE, Content, CutText
 from rag_eval_hooks.sample import Context
 
 Contents: TypeAlias = dict[str, Content]
-"""Span attributes before JSON encoding, because redaction must process each part."""
+"""Span attributes before JSON encoding. Redaction must process each part first."""
 _CUT: Final = " [...]"
 _SYSTEM: Final = ("system", "developer")
 _FINISH_REASONS: Final = {

@@ -30,9 +30,7 @@ from rag_eval_hooks.sample import Context
 from rag_eval_hooks.text.folding import has_cjk
 
 _MIN_PROSE = 40
-"""Minimum width of prose before or after a document."""
 _MIN_SHARED = 2
-"""Minimum number of words that a text and a question must share."""
 
 
 class ContextSource(StrEnum):
@@ -41,7 +39,7 @@ class ContextSource(StrEnum):
     CHOSEN = "chosen"
     """A capture option of the application selected the contexts."""
     PROMPT = "prompt"
-    """The answering prompts contain all contexts."""
+    """The prompts of the answering calls contain all contexts."""
     SHINGLES = "shingles"
     """A prompt contains at least three four-word sequences that only this context has."""
     STRUCTURE = "structure"
@@ -58,7 +56,10 @@ _GUESSES = {Origin.STEP: ContextSource.STEP, Origin.EARLIER: ContextSource.EARLI
 
 
 class Found(NamedTuple):
-    """Contexts in prompt order, and the rule that found the contexts. None without retrieval."""
+    """Contexts in prompt order, and the rule that found the contexts.
+
+    `contexts` is None if no retrieval ran.
+    """
 
     contexts: tuple[Context, ...] | None
     source: ContextSource | None
@@ -198,8 +199,8 @@ class _Search:
     def _guesses(self, origin: Origin) -> list[Passage]:
         """Return step texts that may be contexts.
 
-        A single text, such as a persona, counts if the answer uses the text or the text covers the
-        question. After an empty retrieval, the answer must use every text.
+        If there is only one text, the answer must use the text, or the text must cover the question.
+        After an empty retrieval, the answer must use every text.
         """
         passages = self._texts.step_texts(origin)
         used = self._texts.used(passages, ())

@@ -53,7 +53,7 @@ class Suspensions:
         self._waiting: dict[Hashable, tuple[str, Interaction]] = {}
 
     def add(self, interaction: Interaction) -> None:
-        """Keep a request with a thread id. Nothing can resume a request without a thread id."""
+        """Keep a request with a thread id. Without a thread id, nothing can resume a request."""
         root = interaction.root
         conversation = thread_of(root.name, interaction.metadata)
         if conversation is not None:
@@ -71,7 +71,7 @@ class Suspensions:
             self.add(_remainder(interaction))
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue a conversation's suspended request with an outermost run, if exactly one fits.
+        """Continue a suspended request of the same conversation, if exactly one request fits.
 
         A failed attempt already counts as a request. The run only gets its question and documents.
         """

@@ -29,7 +29,7 @@ _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
 """Maximum number of requests without retrieved text to remember for `explain`."""
 _MANY = 1000
-"""Maximum number of queued roots before finishing threads also process the queue."""
+"""Maximum number of queued roots. Above it, threads that finish roots also process the queue."""
 _PATIENCE_S = 2.0
 """Maximum number of seconds that a thread waits for another thread's sweep."""
 _POLL_S = 0.001
@@ -244,7 +244,7 @@ def _is_childless(interaction: Interaction) -> bool:
 
 
 def _replace_rewritten(interaction: Interaction) -> None:
-    """Give each document the text that a later step wrote for the document.
+    """Replace the text of each document by the text that a later step wrote.
 
     A masked text must not reappear in a context, on a span, in metadata or in a postprocessor's
     prompt. Two stores may use the same id. A step's text therefore replaces only the text that the

@@ -18,16 +18,16 @@ _MOST = 1000
 """Maximum number of waiting root runs. Another run evicts the oldest."""
 _MOST_CHARS = 10_000_000
 _REMEMBERED_S = 60
-"""Seconds for which a retrieval waits for a model call whose prompt contains the documents."""
+"""Seconds for which a retrieval waits for a model call with the documents in the prompt."""
 _PAUSE_S = 5
 """Seconds without another call after which a request is complete."""
 _BEGINNING = 240
-"""Number of a document's first characters that a prompt must contain.
+"""Number of characters. A prompt must contain this prefix of a document.
 
 A shorter document must appear whole.
 """
 _MOST_ADDED = 0.2
-"""Maximum fraction of a formatter's text that is not from the documents."""
+"""Maximum fraction of a formatter's text that documents do not contain."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
 _ADVICE = (
     "A retriever and a model were called separately, so the request was not captured. Call "
@@ -219,7 +219,6 @@ class ManualCalls:
         return bool(_FinishedCall(interaction, interaction.place).find_retrievals(known))
 
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
-        """Join the finished calls, and report complete requests. `at_once` reports all requests."""
         while self._ended:
             self._take(self._ended.popleft())
         places = [one.place for one in opened if one.place is not None]

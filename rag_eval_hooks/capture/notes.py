@@ -11,9 +11,8 @@ from rag_eval_hooks.redaction.redactor import CutText
 from rag_eval_hooks.sample import Context, Status
 
 _WAITING = 10
-"""Unread texts may reach this multiple of the limit, because events may share a text."""
+"""Unread texts may have this many times the limit, because events may share a text."""
 _REPEATED_SHARE = 8
-"""Divisor of a repeated prompt's length. The prompt takes no memory until its texts are joined."""
 
 
 class Notes:
@@ -30,7 +29,7 @@ class Notes:
         self.longest = max_text_chars + 1
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Store a run's event, to be read outside the application's thread.
+        """Store a run's event. Another thread reads the event later.
 
         The values must not change. A failure marks the request as incomplete.
         """
@@ -72,7 +71,6 @@ class Notes:
     def alternatives(
         self, run: Run, texts: Sequence[str], structured: str | None, last: Sequence[str] = ()
     ) -> None:
-        """Record other possible answers of a root: texts of its output, its last step, and JSON."""
         interaction = run.interaction
         if run.parent is None:
             interaction.candidates, interaction.written = (
@@ -104,7 +102,6 @@ class Notes:
         named: bool | None = None,
         given: Mapping[str, str] | None = None,
     ) -> None:
-        """Record documents. Keyword arguments are fields of `DocumentList`."""
         interaction = run.interaction
         kept = self._contexts(interaction, contexts)
         if contexts and not kept:

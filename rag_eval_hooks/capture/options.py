@@ -80,7 +80,7 @@ class CaptureOptions:
 
     @classmethod
     def of(cls, owner: str, given: Mapping[str, Any]) -> Self:
-        """Return the options in the keywords. Errors name `owner`, such as `enable()`.
+        """Create options from keywords. Errors name `owner`, such as `enable()`.
 
         Raises:
             InputError: An option is unknown.
@@ -94,7 +94,7 @@ class CaptureOptions:
         return cls(**given)
 
     def over(self, others: Options) -> Options:
-        """Return these options, and take missing options from `others`."""
+        """Return these options, with missing options from `others`."""
         values = {field.name: getattr(self, field.name) for field in fields(CaptureOptions)}
         return replace(others, **{name: one for name, one in values.items() if one is not None})
 

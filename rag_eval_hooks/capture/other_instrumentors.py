@@ -12,7 +12,6 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.telemetry.other_span import OtherSpans
 
 Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
-"""Returns whether another instrumentor is active for a run, and that instrumentor's open span."""
 
 
 class OtherInstrumentors:
@@ -31,7 +30,7 @@ class OtherInstrumentors:
     def note(self, run: Run, find: Find) -> None:
         """Look for other instrumentors when a run below the framework's root starts.
 
-        At this point, every handler has seen the root. Some handlers appear only at a retrieval.
+        Earlier, some handlers have not yet seen the root. Some handlers appear only at a retrieval.
         """
         if not self._wanted:
             return

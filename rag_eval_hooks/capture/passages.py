@@ -23,9 +23,8 @@ DOCUMENT_ORIGINS = (Origin.DOCUMENTS, Origin.GIVEN, Origin.SOURCES, Origin.STATE
 MIN_RUNS = 3
 """Minimum number of unique word sequences that identify a text."""
 _MIN_METADATA = 40
-"""Minimum length of a metadata text that a prompt may contain instead of the document."""
+"""Minimum number of characters of a metadata text that identifies its document."""
 _FEW = 16
-"""Maximum number of passages for which a plain search is faster than an index of the prompts."""
 _KEY_WORDS = 3
 """Number of inner words in the index. The outer words may touch other text."""
 
@@ -47,7 +46,7 @@ class Passage:
 
     @cached_property
     def forms(self) -> list[tuple[Context, str]]:
-        """Normalized texts that represent the passage in a prompt, wider texts first."""
+        """Normalized texts that represent the passage in a prompt. Wider texts come first."""
         values = self.context.metadata.values()
         others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
         others[:0] = [] if self._form is None else [self._form]
@@ -59,7 +58,7 @@ class Passage:
 
 
 class Location(NamedTuple):
-    """Position of an entire passage in a prompt, even if the prompt contains only a part."""
+    """Position of the whole passage in a prompt, even if the prompt contains only a part."""
 
     prompt: int
     start: int
@@ -96,7 +95,6 @@ class Prompts:
         return next(places, None)
 
     def _find(self, number: int, text: str) -> int:
-        """Return a text's position after the question, else before the question, never inside."""
         first, (asked, end) = self._first(number, text), self._asked[number]
         if first < 0 or first >= end:
             return first
@@ -145,9 +143,9 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rests(self, placed: Mapping[Passage, Location]) -> list[str]:
-        """Return the prompts, with one filler word for each text that was found whole.
+        """Return the prompts, with one filler word in place of each text found whole.
 
-        A word sequence then cannot cross such a text.
+        A word sequence then cannot cross this place.
         """
         rests = []
         for number, text in enumerate(self.texts):
@@ -195,7 +193,7 @@ def _outermost(placed: Mapping[Passage, Location]) -> dict[Passage, Location]:
 
 
 def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
-    """Return each text once, from the last list that gives the text an id, score or metadata."""
+    """Return each text once. Prefer the last list with an id, score or metadata of the text."""
     found: dict[str, Passage] = {}
     for one in lists:
         listed: dict[str, Passage] = {}

@@ -195,7 +195,7 @@ class ToolKind(Enum):
     LOOKUP = auto()
     """The tool returns search results."""
     ACTION = auto()
-    """The tool acts, calculates, tells the time, plans or hands over."""
+    """The tool acts, calculates, tells the time, makes plans or transfers the conversation."""
     UNKNOWN = auto()
 
 
@@ -210,12 +210,10 @@ def _listed(group: str, name: str = "words") -> frozenset[str]:
 _NAME_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 _SENTENCE: Final = re.compile(r"[.!?\n\u3002\uff01\uff1f]")
 _SIGNATURE: Final = re.compile(r"^\w+\([^\n]*\)(?:\s*->[^\n]*)?\s*\n")
-"""First line of the description that LlamaIndex generates for a function."""
 _ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
 
 
 def tool_kind(name: str, description: str) -> ToolKind:
-    """Return a tool's kind, from its name or else from its description."""
     text = _SIGNATURE.sub("", description.strip())
     first = next((one for one in _SENTENCE.split(text) if one.strip()), "")
     for parts in (_NAME_PART.findall(name), _NAME_PART.findall(first)):

@@ -59,7 +59,7 @@ class BaseReader:
         self.later(run, event, read, *[self.copy(run, value) for value in shown])
 
     def later(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Defer an event, like `defer`, whose values are already copied or immutable."""
+        """Call `read` later with values that are already copied or immutable."""
         self._recorder.defer(run, event, self._read, run, read, values)
 
     def copy(self, run: Run, value: Any) -> Any:
@@ -70,7 +70,7 @@ class BaseReader:
         return Cut(value) if copier.is_cut else copy
 
     def whole(self, run: Run, copy: Any) -> Any:
-        """Copy the whole of a value that was too large for the application's thread."""
+        """Copy a whole value that was too large for the application's thread."""
         if not isinstance(copy, Cut):
             return copy
         copier = self._copier(run, nodes=LATE_NODES)
@@ -94,7 +94,7 @@ class BaseReader:
         )
 
     def choose(self, run: Run, name: str, value: Any) -> None:
-        """Call an option that is a function, on this thread, until the option returns a text."""
+        """Call an option's function on this thread until the function returns a text."""
         choice = getattr(self.options_of(run), name)
         if not callable(choice) or isinstance(run.chosen.get(name), str):
             return

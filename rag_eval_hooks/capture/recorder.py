@@ -31,9 +31,7 @@ from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
 
 _LOOKED_AT = 20
-"""Maximum number of open requests to check for cancelled tasks when another request starts."""
 _MOST_NAMES = 20
-"""Maximum number of run names to remember for a `root` option that matches no run."""
 _NO_MODEL = (
     "A retriever ran with the handler, but no model did. "
     "Pass the handler to a chain that contains both"
@@ -141,7 +139,7 @@ class Recorder(Notes):
         return run_id in self._runs or run_id in self.left_out
 
     def is_unknown(self, run_id: Hashable) -> bool:
-        """Return whether capture never saw a run, or evicted the run."""
+        """Return whether capture never saw the run, or evicted the run."""
         return not self.knows(run_id) and run_id not in self._ended
 
     def shared(self, run_id: Hashable, other: Run) -> bool:
@@ -171,7 +169,7 @@ class Recorder(Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Start a run. A run is a root if no open run is around it, or with `apart`.
+        """Start a run. The run is a root if `apart` is true or if no open run is around the run.
 
         Metadata and tags apply to roots. Return None if the run is known, late, or not captured.
         """
@@ -241,7 +239,6 @@ class Recorder(Notes):
         return run
 
     def leave(self, run_id: Hashable, error: BaseException | None = None) -> bool:
-        """Record a finished run. Return whether the run belongs to a sampled-out request."""
         status = Status.OK if error is None else status_after(type(error))
         ended = self.left_out.ends(run_id, status)
         for one in ended or ():
@@ -276,7 +273,7 @@ class Recorder(Notes):
         self._finish(run, status_after(kind))
 
     def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
-        """Record that a run's event was lost. The run's request becomes incomplete.
+        """Mark a run's request as incomplete, because an event of the run was lost.
 
         If the request is unknown, all open requests become incomplete. One request counts as lost.
         """

@@ -23,7 +23,6 @@ from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.telemetry.other_span import OtherSpan
 
 Facts: TypeAlias = Mapping[str, str | int | float | bool | tuple[str, ...]]
-"""Span attributes from a framework, by semantic-convention key."""
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -154,7 +153,6 @@ class Others:
 
 
 SAME_LINE = 2
-"""Two calls in one task, or on one thread below one span."""
 
 
 def current_task() -> asyncio.Task[Any] | None:
@@ -281,7 +279,6 @@ class Interaction:
 
     @property
     def last_event(self) -> int:
-        """End of the last reported run inside the root, or 0."""
         return max((self.read_until, *(run.end or 0 for run in self.runs[1:])))
 
     @property
@@ -302,7 +299,6 @@ class Interaction:
         return [found for found in self.lists if found.origin is origin]
 
     def misses_event(self, *, of_root: bool = False) -> None:
-        """Mark the parts of the sample that a lost event may have changed."""
         self.left_out.update(("contexts", "prompt"), ("question", "answer") if of_root else ())
 
     def add_metadata(self, values: Mapping[str, Any]) -> None:
@@ -317,7 +313,7 @@ class Interaction:
             self.pending.popleft()()
 
     def part(self, runs: Sequence[Run]) -> Interaction:
-        """Return a copy with only these runs and their lists. The first run is the copy's root."""
+        """Return a copy with only these runs. The first run is the root of the copy."""
         own = copy(self)
         own.metadata = dict(self.metadata)
         own.left_out, own.stops = set(self.left_out), set(self.stops)
@@ -333,7 +329,7 @@ class Interaction:
         return own
 
     def absorb(self, earlier: Interaction) -> None:
-        """Add an earlier request that this request continues. The newer value wins."""
+        """Add an earlier request that this request continues. Newer values replace older values."""
         root, first = self.root, earlier.root
         root.query = root.query or first.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept

@@ -22,11 +22,10 @@ _ERRORS = frozenset(("error", "errors"))
 _OF_ERRORS = frozenset(("code", "status", "message", "detail"))
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
-"""Width from which a text counts by itself, not as a field of a record."""
+"""Width from which a text is a separate text instead of a field of a record."""
 _PASSAGE = 20
-"""Width from which a text in a list counts as a passage, not as a name."""
+"""Width from which a text in a list is a passage instead of a name."""
 _MARKS = 6
-"""Width of the quotes, colon and comma around an entry. A number has the same width."""
 _LEVELS = 8
 _DEEP = 50
 """Maximum depth of nested containers to search for texts."""
@@ -36,7 +35,7 @@ Write: TypeAlias = Callable[[Any], str]
 
 
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
-    """Yield the texts of a copy that are long enough to be recognized, one list at a time.
+    """Yield the texts of a copy that are long enough to recognize, one list at a time.
 
     A record with its nested values is one text. Messages of models and users are skipped.
     """
@@ -147,7 +146,6 @@ def _record(item: Any) -> Context | None:
 
 
 def _written(item: Any, write: Write) -> str | None:
-    """Return a row or record as text, or None if long texts make up at least half of the width."""
     whole, long = _widths(item)
     if not whole or 2 * long >= whole:
         return None
@@ -159,7 +157,6 @@ def _written(item: Any, write: Write) -> str | None:
 
 
 def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tuple[float, float]:
-    """Return the width of a value as text, and of its long texts. Objects have infinite width."""
     if isinstance(value, str):
         size = width(value)
         return size + _MARKS, size if size >= longest else 0

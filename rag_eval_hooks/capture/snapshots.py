@@ -35,9 +35,8 @@ _DEEP = 12
 LATE_LEVELS = 50
 """Maximum depth of a copy in the background. No reader goes deeper."""
 _LONG = 1_000
-"""Characters from which a text counts once, even if several copies share the text."""
+"""Number of characters. A longer text counts once, even if several copies share the text."""
 _MOST_KINDS = 2_000
-"""Maximum number of classes whose form is remembered."""
 _IMMUTABLE: tuple[type, ...] = (
     *(int, float, complex, bytes, Decimal, Fraction, UUID, date, time, timedelta),
 )
@@ -72,7 +71,6 @@ class Cut:
 
 
 Form: TypeAlias = Callable[["Copier", Any, int], Any]
-"""Copies a value of one class. Receives the copier, the value, and the remaining depth."""
 
 
 @dataclass(slots=True)
@@ -147,7 +145,7 @@ class Copier:
                     self._count(part)
 
     def room(self, size: int, depth: int, value: Any = None) -> int:
-        """Return how many entries of a container may be copied: 0 for a container inside itself."""
+        """Return how many entries of a container to copy. A container inside itself gets 0."""
         if id(value) in self._around:
             return 0
         self.nodes -= 1

@@ -169,7 +169,7 @@ class SpanWriter:
         self._draining = threading.Lock()
 
     def begin(self, interaction: Interaction, redact: Redact = dict) -> RequestSpan:
-        """Start the RAG span of a finished request, and queue its content and children."""
+        """Start the RAG span of a finished request. Queue its content and its children."""
         others = interaction.others or Others()
         if others.span is not None:
             return RequestSpan(others.span.context, others.span.held)

@@ -9,16 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 _DISTINCTIVE: Final = 20
-"""Minimum width of a text that a prompt cannot contain by coincidence."""
+"""Minimum width of a text that cannot be in a prompt by coincidence."""
 _ENOUGH: Final = 400
-"""Number of leading characters of a long text that are checked first."""
 _RUN_WORDS: Final = 4
 _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
-"""Width of a wide character. Most words in wide characters have two or three characters."""
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
-"""Database rows printed as a list of tuples or dicts. Even one short value counts as rows."""
 _PLAIN = re.compile(r"[ \t\n\r!$%'()+,\-./0-9:;=?@A-Z\[\]^a-z{}]*+")
 _MARKED = (*"*`~#|<>_", "](")
 _MARKS = re.compile(r"<br ?/?>|(?<!\S)>+(?:[> \t]*>)?|(?<!\S)#+(?!\S)|\*\*|__|[*`~|]")
@@ -59,7 +56,6 @@ def _decoded_and_unmarked(text: str) -> str:
 
 
 def _decoded(match: re.Match[str]) -> str:
-    """Decode an escape, even if a formatter escaped the text several times."""
     codes = match[1] or match[2] or match[3]
     if codes is not None:
         code = int(codes, 16)

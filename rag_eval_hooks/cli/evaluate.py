@@ -1,4 +1,4 @@
-"""`rag-eval-hooks evaluate`: evaluates a data set, or asks a pipeline its questions first."""
+"""`rag-eval-hooks evaluate`: evaluates a data set, or a pipeline's answers to its questions."""
 
 from __future__ import annotations
 

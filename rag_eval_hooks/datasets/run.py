@@ -37,7 +37,7 @@ class DatasetRun(JsonlSink):
     """
 
     is_watched = False
-    """Without a timeout, a busy disk or a stopped process loses no rows."""
+    """False, because a busy disk or a stopped process must not lose rows by a timeout."""
 
     def __init__(self, path: Path, *, is_asked: bool = False) -> None:
         super().__init__(path)
@@ -85,7 +85,7 @@ class DatasetRun(JsonlSink):
 
     @property
     def unscored(self) -> dict[str, str]:
-        """Reasons by metric, for metrics without any score."""
+        """Reasons for missing scores, for each metric without any score."""
         return {metric: reason for metric, reason in self._reasons.items() if reason}
 
     @property

@@ -227,7 +227,6 @@ def _question(kind: str, text: str, options: Any = None) -> Question:
 
 
 def _support(ask: Ask, verdict: Verdict, answers: Sequence[Answer]) -> Support:
-    """Return a verdict on a claim. A single chunk gets the same verdict."""
     against, others = answers[0][1:], answers[1:]
     chunks = [int(number) for number in ask.chunks()]
     stating = {n for n, (p,) in zip(chunks, others, strict=False) if p >= _HALF}

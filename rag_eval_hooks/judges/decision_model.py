@@ -23,7 +23,6 @@ Questions: TypeAlias = Mapping[str, Question]
 _Probability: TypeAlias = Annotated[float, Field(strict=True, ge=0, le=1)]
 _PROBABILITIES: Final = TypeAdapter(tuple[_Probability, ...])
 _STATEMENTS: Final = {"noul": "noul", "predicate": "probability"}
-"""Key of the probability in an answer, by the answer's type."""
 _ROUNDING: Final = 0.05  # tolerance for the sum of rounded probabilities
 _ABOUT_LENGTH: Final = re.compile(r"too (?:long|large)|max_tokens|context.length")
 _TYPESAFE: Final = "https://api.typesafe.ai/v1"

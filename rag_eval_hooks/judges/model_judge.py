@@ -249,7 +249,6 @@ async def gathered(parts: Iterable[Awaitable[T]]) -> list[T]:
 async def findings_by(
     judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
 ) -> Findings:
-    """Return a judge's findings. Report `make` as one call if the judge hides its own calls."""
     if not _hides_calls(judge):
         return await _made(judge, sample, wanted, known)
     with observed_call(Caller(judge.name), is_request=False) as meter:

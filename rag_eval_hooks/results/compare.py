@@ -37,14 +37,13 @@ from rag_eval_hooks.score import Score
 _LEAST_DROP: Final = 0.1
 """Minimum drop of a normalized score, from 0 to 1, that counts as a regression."""
 _LEAST_PAIRS: Final = 5
-"""Minimum number of pairs for a reliable variance of the differences."""
 _Pair: TypeAlias = tuple[Evaluation | None, Evaluation | None]
 _Scored: TypeAlias = tuple[Evaluation, Score]
 _Difference: TypeAlias = tuple[float, float, float]
 
 
 class Trend(StrEnum):
-    """Direction of a difference. `UNCLEAR` means that the samples cannot tell."""
+    """Direction of a difference. `UNCLEAR` means that the interval includes 0."""
 
     BETTER = "better"
     WORSE = "worse"

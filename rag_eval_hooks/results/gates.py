@@ -31,7 +31,7 @@ _SIGNS: Final = {
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
-    """Return the drops of more than `margin` of a normalized mean. Fail a build if there are any.
+    """Return the changes by which a normalized mean fell by more than `margin`.
 
     Holm's method tests all differences together. If nothing really changed, at most one build in
     twenty fails.

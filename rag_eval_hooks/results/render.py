@@ -66,8 +66,8 @@ def as_markdown(
 ) -> str:
     """Render a report as Markdown, for example for a pull request.
 
-    `worst` is the number of samples to show. `tables` and `groups` switch off the tables in total
-    and by group.
+    `worst` is the number of samples to show. `tables` shows the tables over all samples. `groups`
+    shows the tables by group.
     """
     values = {"with_tables": tables, "with_groups": groups, "worst": report.worst[:worst]}
     return _rendered("report.md.j2", report=report, **values)

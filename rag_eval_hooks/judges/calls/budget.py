@@ -167,7 +167,6 @@ class Budget:
         return Reservation(self, periods, amount)
 
     def _full(self, periods: _Periods, amount: Spend) -> str | None:
-        """Add an amount to every period, or return the first period whose limit is too low."""
         with self._totals() as db:
             for period in periods:
                 total = _read(db, period).plus(amount)

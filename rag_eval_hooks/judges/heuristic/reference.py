@@ -92,7 +92,7 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
-    """Return whether a text that answers the same question states a claim.
+    """Return whether another answer to the same question states a claim.
 
     A bare answer ("Cornish heath") states every claim that contains this answer.
     """
@@ -156,7 +156,7 @@ class _Answer:
 
 
 def classification(question: str, answer: str, reference: str) -> Verdict:
-    """Return whether the answer states a whole alias of the reference and denies nothing."""
+    """Return whether the answer states an alias of the reference, without a denial."""
     asked, listed = frozenset(terms(question)), aliases(reference)
     answer = _SUPERSCRIPT.sub("", answer)
     if not any(map(_FOOTNOTE.search, listed)):  # "Python3" is not a word with a footnote
