@@ -199,7 +199,7 @@ class _Search:
     def _guesses(self, origin: Origin) -> list[Passage]:
         """Return step texts that may be contexts.
 
-        If there is only one text, the answer must use the text, or the text must cover the question.
+        If there is only one text, the answer must use it, or the text must cover the question.
         After an empty retrieval, the answer must use every text.
         """
         passages = self._texts.step_texts(origin)

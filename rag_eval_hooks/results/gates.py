@@ -31,7 +31,7 @@ _SIGNS: Final = {
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
-    """Return the changes by which a normalized mean fell by more than `margin`.
+    """Return the significant drops of normalized means that exceed `margin`.
 
     Holm's method tests all differences together. If nothing really changed, at most one build in
     twenty fails.
