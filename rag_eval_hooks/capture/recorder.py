@@ -34,7 +34,7 @@ _LOOKED_AT = 20
 _MOST_NAMES = 20
 _NO_MODEL = (
     "A retriever ran with the handler, but no model did. "
-    "Pass the handler to a chain that contains both"
+    "Pass the handler to a chain that contains the retriever and the model"
 )
 _MAX_RUNS = 10_000
 """Maximum number of runs per request. A request with more runs is abandoned."""

@@ -153,7 +153,7 @@ def _judge(outcome: Outcome, seconds: float) -> CheckResult:
         text += f" with {used.input_tokens:g} prompt tokens and {used.output_tokens:g} reply tokens"
     if outcome.value < 1.0:
         text += ", but did not support a claim that a chunk states word for word"
-        advice = "Its scores will not be useful. Choose another model."
+        advice = "The judge's scores will not be useful. Choose another model."
         return CheckResult("judge", "warning", text, advice, figures)
     return CheckResult("judge", "ok", text, figures=figures)
 

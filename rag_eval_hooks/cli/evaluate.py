@@ -90,7 +90,7 @@ def _failures(output: Path, arguments: argparse.Namespace) -> list[str]:
     for one in (*conditions, *points) if metrics else ():
         if one.metric not in metrics:
             told = f"the results in {output} lack {one.metric}, because an earlier run wrote them"
-            raise UsageError(f"{told}. Remove {output} or choose another -o.")
+            raise UsageError(f"{told}. Remove {output}, or pass another file to -o.")
     return failed_conditions(conditions, metrics, by_point=points)
 
 
@@ -110,7 +110,7 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     for error in (*unscored, *run.errors):
         print(f"  {error}", file=sys.stderr)
     if run.resumed and not (run.evaluated or run.failed):
-        print(f"  all rows are in {output}; to evaluate them again, remove the file or change -o")
+        print(f"  All rows are in {output}. To evaluate the rows again, remove this file.")
     if run.evaluated or run.resumed:
         print(f"to see the scores: rag-eval-hooks report {output} -o report.html")
 

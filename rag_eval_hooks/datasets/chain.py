@@ -46,7 +46,7 @@ def named_object(name: str, option: str = "chain") -> Any:
     except AttributeError:
         near = nearest(attribute, list(vars(found)))
         advice = f"; did you mean {near!r}?" if near else ""
-        wants = f"an object of {module}, which has no such name{advice}"
+        wants = f"the name of an object in the module {module}{advice}"
         raise ConfigError(option, name, wants) from None
 
 
@@ -79,7 +79,7 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
 
 
 def _check_function(function: Any, option: str) -> None:
-    wants = "a LangChain runnable, a LlamaIndex engine, or a function of the question"
+    wants = "a LangChain runnable, a LlamaIndex engine, or a function that takes the question"
     if not callable(function):
         raise ConfigError(option, type(function).__name__, wants)
     try:

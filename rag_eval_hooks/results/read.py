@@ -153,7 +153,7 @@ def _places(source: Any) -> list[Any]:
         return sorted(each for each in path.iterdir() if each.name.endswith(_SUFFIXES))
     files = [*rotated_files(path), *([path] if path.exists() else [])]
     if not files:
-        raise FileNotFoundError(f"{path}: no such file, folder or spool")
+        raise FileNotFoundError(f"There is no file, folder or spool {path}.")
     return files
 
 

@@ -89,7 +89,7 @@ def model_without_retrieval(world: World, way: str) -> None:
     incidents={
         (
             "A retriever ran with the handler, but no model did. "
-            "Pass the handler to a chain that contains both"
+            "Pass the handler to a chain that contains the retriever and the model"
         ): 1
     },
 )
