@@ -115,10 +115,11 @@ class Session:
             redacted = self._by_rules(text)
             for function in self._functions:
                 before, redacted = redacted, function(field, redacted)
-                advice = f"Its arguments are (field, text); return the text.{place_of(function)}"
                 if redacted == field != before:
-                    raise InputError(f"A redaction function returned the field's name. {advice}")
+                    told = "A redaction function returned the field's name. Its arguments are"
+                    raise InputError(f"{told} (field, text).{place_of(function)}")
                 if not isinstance(redacted, str):
+                    advice = f"Return the text.{place_of(function)}"
                     raise wrong_type("the result of a redaction function", "str", redacted, advice)
         except Exception as error:  # noqa: BLE001 - user code: nothing leaves unredacted
             # A key of metadata may be content.
