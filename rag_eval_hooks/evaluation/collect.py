@@ -41,10 +41,8 @@ from rag_eval_hooks.score import Cause, NotScored
 
 _logger = logging.getLogger("rag_eval_hooks")
 Source: TypeAlias = Judge | Embedder | TokenScorer
-_NO_EMBEDDER: Final = NotScored(Cause.MISSING_INPUT, "no embedder is configured; set embedder=...")
-_NO_SCORER: Final = NotScored(
-    Cause.MISSING_INPUT, "no token scorer is configured; set token_scorer=..."
-)
+_NO_EMBEDDER: Final = "no embedder is configured; set embedder=..."
+_NO_SCORER: Final = "no token scorer is configured; set token_scorer=..."
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return it")
 _LONGEST_LOAD: Final = 600.0
@@ -170,9 +168,9 @@ class FindingsCollector:
         self._incidents = incidents
         self._chunks = tuple(context.text for context in sample.contexts or ())
         if sources.embedder is None:
-            self._miss(with_bases(EMBEDDED), _NO_EMBEDDER)
+            self._miss(with_bases(EMBEDDED), NotScored(Cause.MISSING_INPUT, _NO_EMBEDDER))
         if sources.scorer is None:
-            self._miss(TOKEN_SCORED, _NO_SCORER)
+            self._miss(TOKEN_SCORED, NotScored(Cause.MISSING_INPUT, _NO_SCORER))
 
     async def run(self, timeout: float) -> Findings:
         """Return the findings for the metrics. Findings after the timeout are absent."""
@@ -210,9 +208,9 @@ class FindingsCollector:
         return self._unknown(frozenset[Finding]().union(*kinds))
 
     def _first(self) -> frozenset[Finding]:
-        kinds = frozenset(kind for kind in self._open() if kind not in ABOUT)
+        kinds = self._open() - ABOUT.keys()
         is_one_call = getattr(self._sources.judge, "one_call", False)
-        return kinds - (SPECS.keys() - {*ABOUT.values()}) if is_one_call else kinds
+        return kinds - (SPECS.keys() - set(ABOUT.values())) if is_one_call else kinds
 
     def _unknown(self, kinds: frozenset[Finding]) -> frozenset[Finding]:
         return frozenset(kind for kind in kinds if not self._findings.asked(kind))

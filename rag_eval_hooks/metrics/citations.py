@@ -8,12 +8,12 @@ prompt, from 1. The citation belongs to the sentence that contains it or precede
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
-from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support
+from rag_eval_hooks.findings import Finding, Findings, Support
 from rag_eval_hooks.metrics.formulas import claim_rows, claims_of, sure_ones
 from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.sample import Field, Sample
@@ -38,20 +38,19 @@ def _citation_support(sample: Sample, findings: Findings) -> Outcome:
     chosen = [support[at] for at in known]
     rows = claim_rows([claims[at] for at in known], chosen)
     flags = [_is_supported(support[at], cited[at]) for at in known]
-    explanation: Mapping[str, Any] = {
+    explanation = {
         "claims": [
-            {**row, "cited": sorted(cited[at]), "supported": flag if support[at].sure else None}
+            {**row, "cited": sorted(cited[at]), "supported": flag}
             for row, at, flag in zip(rows, known, flags, strict=True)
         ]
     }
     sure, warnings = sure_ones(chosen, explanation)
-    held = sum(flag for flag, one in zip(flags, chosen, strict=True) if one.sure)
-    return UNIT.score(held / len(sure), explanation=explanation, warnings=warnings)
+    return UNIT.score(flags.count(True) / len(sure), explanation=explanation, warnings=warnings)
 
 
-def _is_supported(support: Support, cited: frozenset[int]) -> bool:
-    if support.verdict is not ClaimVerdict.SUPPORTED:
-        return False
+def _is_supported(support: Support, cited: frozenset[int]) -> bool | None:
+    if not support.sure:
+        return None
     if support.together:
         return len(cited) > 1
     return any(flag and number in cited for number, flag in enumerate(support.by_chunk, start=1))

@@ -1,6 +1,6 @@
 """Arithmetic that all suites share: shares, means, composites and explanation rows.
 
-All functions are pure. None means that there is no value.
+None means that there is no value.
 """
 
 from __future__ import annotations
@@ -153,7 +153,6 @@ def require_sure(
 
 
 def flaws(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
-    """Return each distinct warning with its count."""
     warned = [text for one in verdicts if (text := getattr(one, "warning", ""))]
     counted = (f"{text} ({warned.count(text)} of {len(verdicts)})" for text in warned)
     return tuple(dict.fromkeys(counted))

@@ -69,11 +69,13 @@ def _found(
 ) -> Score:
     """Return the share of expected items that the answer states, or that are in `also`."""
     searched = Searched.of(answer)
-    found = [item for item in expected if searched.holds(item) or item in also]
-    missing = [item for item in expected if item not in found]
-    lists = {"expected": expected, "found": found, "missing": missing}
-    explanation = {name: list(map(str, items)) for name, items in lists.items()}
-    return UNIT.score(len(found) / len(expected), explanation=explanation)
+    held = {item: searched.holds(item) or item in also for item in expected}
+    explanation = {
+        "expected": list(map(str, expected)),
+        "found": [str(item) for item in expected if held[item]],
+        "missing": [str(item) for item in expected if not held[item]],
+    }
+    return UNIT.score(len(explanation["found"]) / len(expected), explanation=explanation)
 
 
 def _keyword_coverage(answer: str, reference: str) -> Outcome:

@@ -23,8 +23,8 @@ class Metric:
 
     Attributes:
         id: `<suite>.<metric>`.
-        score: Pure function of a sample and its findings. Called only if the sample has all fields
-            in `needs`. `findings.made(...)` returns a finding or raises `Unavailable`.
+        score: Pure function of a sample with all fields in `needs`, and its findings.
+            `findings.made(...)` returns a finding or raises `Unavailable`.
         needs: Fields that the sample must have. Otherwise the outcome is `missing_input`.
         findings: Findings that the function reads.
         reads: Returns the findings that the function reads for one sample, if not all of

@@ -55,16 +55,13 @@ class Spec:
 
     call: PromptKind
     element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
-    """Model of one element of the reply."""
     shows: tuple[Field, ...]
     """Fields that the judge may see. The last field is split or compared."""
     optional: frozenset[Field] = frozenset()
     unit: Unit = Unit.WHOLE
     about: Finding | None = None
-    """The finding whose items this finding judges, with one verdict each."""
     system: str
     instruction: str | list[str]
-    """The task. A rating has one task per template."""
     question: str | None = None
     """Question to a decision model about one item. The default is the instruction."""
     levels: tuple[float, ...] = ()
