@@ -154,9 +154,8 @@ def ran(
 def verdict(sample: Sample, expected: Sequence[Expected]) -> str:
     found = set()
     for due in expected:
-        # A call that gives out a number has answered with it, and its sources, which tell the
-        # order, were lost.
-        unordered = due.any_order or sample.answer == "7"
+        # A call that returned nothing or a number lost its sources, which tell the order.
+        unordered = due.any_order or sample.answer in (None, "7")
         answers, contexts = (None, due.answer, "7"), due.contexts or ()
         found.add(faults.judged(sample, due.question, contexts, answers, in_any_order=unordered))
     return next(one for one in ("right", "absent", "marked", "false") if one in found)
