@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from rag_eval_hooks.decision import Decision
-from rag_eval_hooks.delivery.codec import lacks, sample_of, sample_to_text
+from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of, sample_to_text
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.request import Column, Ending, Request
 from rag_eval_hooks.sample import Sample
@@ -28,7 +28,9 @@ def request_from_wire(text: str, redactor: Redactor) -> Request:
             f"The message has schema {data['schema']!r}, but must have 1 to {_SCHEMA}."
         )
     sample, decision = sample_of(data)
-    request = Request.of(redactor.again(sample) if lacks(redactor, data) else sample)
+    request = Request.of(
+        redactor.again(sample) if is_redacted_differently(redactor, data) else sample
+    )
     request.decision, request.is_final = decision, True
     request.accepted_at = float(data["accepted"])
     return request

@@ -41,7 +41,7 @@ def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
         raise ValueError("probability")
     sample = Sample.from_dict(data["sample"])
     outcomes = {name: outcome_from_dict(one) for name, one in data["outcomes"].items()}
-    if redactor is not None and lacks(redactor, data):
+    if redactor is not None and is_redacted_differently(redactor, data):
         sample = redactor.again(sample)
         # Explanations quote the original texts.
         outcomes = {name: replace(one, explanation={}) for name, one in outcomes.items()}
@@ -56,8 +56,7 @@ def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
     )
 
 
-def lacks(redactor: Redactor, data: Mapping[str, Any]) -> bool:
-    """Return True if other redaction settings apply than when the sample was stored."""
+def is_redacted_differently(redactor: Redactor, data: Mapping[str, Any]) -> bool:
     return redactor.active and data["redaction"] != redactor.mark
 
 

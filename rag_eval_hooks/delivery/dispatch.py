@@ -37,8 +37,7 @@ SinkSpec: TypeAlias = AnySink | str
 
 _CLOSE_TIMEOUT: Final = 1.5  # seconds, shared by all sinks
 _FLUSH_TIMEOUT: Final = 30.0  # seconds for the export of spans if `flush` has no timeout
-_CHARS: Final = 500
-"""Assumed size of one feedback, or of one outcome without its explanation, in characters."""
+_CHARS: Final = 500  # assumed size of feedback, or of an outcome without explanation
 
 
 class Dispatch:
@@ -157,8 +156,8 @@ def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
     if isinstance(spec, Sink | FeedbackSink | PlatformSink) or callable(spec):
         return spec
     lacks = " and ".join(f"{name}()" for name in ("deliver", "close") if not hasattr(spec, name))
-    wants = f"a callable (evaluation) or (sample, outcomes), {SINKS.wanted}, or a Sink"
-    raise ConfigError("sinks", spec, f"{wants}; {type(spec).__name__} has no {lacks}")
+    wants = f"a function that takes (evaluation) or (sample, outcomes), {SINKS.wanted}, or a Sink"
+    raise ConfigError("sinks", spec, f"{wants}. {type(spec).__name__} has no {lacks}")
 
 
 def _named(name: str, address: str, config: RagEvalConfig) -> AnySink:

@@ -46,9 +46,7 @@ class JsonlSink:
     def __init__(self, path: str | Path, *, content: bool = True) -> None:
         self._path = Path(path).absolute()
         if not may_be_file(self._path):
-            raise ConfigError(
-                "sinks", f"jsonl:{path}", "a file whose folder exists. Create the folder"
-            )
+            raise ConfigError("sinks", f"jsonl:{path}", "a file in an existing folder")
         self._content = content
 
     @property

@@ -97,7 +97,6 @@ class Outbox:
         return self._change(job, State.DONE)
 
     def release(self, job: Job) -> bool:
-        """Release a job to all processes. Return False if the job is not in the file."""
         if job.is_stored:
             self._change(job, State.FREE)
         return job.is_stored
@@ -106,10 +105,6 @@ class Outbox:
         return self._read(outbox_file.read_counts, {})
 
     def measured(self) -> tuple[int | None, int | None]:
-        """Return the number of samples and the number of bytes in the file.
-
-        Both numbers are None if the file is unreadable.
-        """
         unknown: tuple[int | None, int | None] = (None, None)
         return self._read(outbox_file.read_size, unknown)
 

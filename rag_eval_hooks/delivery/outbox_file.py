@@ -38,7 +38,7 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A sample to evaluate, or a result for one sink. The file stores a job that has `encode`."""
+    """A sample to evaluate, or a result for one sink."""
 
     consumer: str
     payload: Any = None  # text if the job was claimed from the file
@@ -101,7 +101,6 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Sequence[tuple[Job, State]]) -> list[bool]:
-        """Write job states. Return False for each job that another process claimed."""
         with self._transaction() as db:
             return [self._sync(db, job, state) for job, state in changes]
 
@@ -261,7 +260,6 @@ def read_counts(path: Path) -> Mapping[str, int]:
 
 
 def read_size(path: Path) -> tuple[int | None, int | None]:
-    """Return the number of samples and the number of bytes in the file."""
     with _read(path) as db:
         return (0, 0) if db is None else (_number(db, "samples"), _number(db, "size"))
 

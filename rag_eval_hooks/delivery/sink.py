@@ -193,7 +193,7 @@ def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
         except TypeError:
             continue
         return call
-    wants = "a callable that takes (evaluation) or (sample, outcomes)"
+    wants = "a function that takes (evaluation) or (sample, outcomes)"
     raise ConfigError("sinks", function, wants)
 
 

@@ -153,7 +153,7 @@ class SinkQueue:
             self._close_sink()
 
     def end_close(self) -> None:
-        """Wait for the last retries. Unsent results stay in the spool or are lost."""
+        """Wait for the last retries. Other results stay in the spool, or are lost."""
         self._loop.join((self._closing or 0.0) - time.monotonic())
         with self._lock:
             if self._loop.is_running and self.sink.is_watched:

@@ -56,7 +56,6 @@ from rag_eval_hooks.telemetry.telemetry import Telemetry
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
 """A metric's name, a metric, or a function that returns an outcome or a number from 0 to 1."""
 RemoteFleet: TypeAlias = Callable[[Incidents, str], Any]
-"""A factory of an evaluator on other machines. The text identifies the redaction settings."""
 T = TypeVar("T")
 _WAYS_TO_WRAP: Final = {
     "langchain_core": ". Wrap the model: rag_eval_hooks_langchain.LangChainJudge(model)",

@@ -29,11 +29,9 @@ if TYPE_CHECKING:
 _UNREADABLE: Final = ("capture_failed", "redaction_failed")
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CAPACITY: Final = 64
-_PAUSE_S: Final = 1.0
-"""Seconds in which other processes may claim released feedback."""
+_PAUSE_S: Final = 1.0  # seconds in which other processes may claim the feedback
 _PATIENCE_S: Final = 60.0  # seconds to wait for the process that has the request
-_MOST_WAITING: Final = 1000
-"""Maximum number of queued feedback calls. Feedback with invalid ids must not fill the spool."""
+_MOST_WAITING: Final = 1000  # invalid ids must not fill the spool
 
 
 @dataclass(slots=True, eq=False)
@@ -139,7 +137,6 @@ class FeedbackDesk(Observer):
         return _CAPACITY if time.monotonic() >= self._look_at else 0
 
     def _take(self, job: Job) -> bool:
-        """Join feedback from the spool. Return False to leave the feedback to another process."""
         try:
             stored: dict[str, Any] = json.loads(job.payload)
             name, feedback = stored["name"], Feedback(**stored["feedback"])

@@ -122,7 +122,6 @@ def shutdown(pipeline: Pipeline, timeout: float) -> bool:
 
 
 def close_abandoned(pipeline: Pipeline) -> None:
-    """Close a pipeline without references to it, on a separate thread."""
 
     def finish() -> None:
         while len(pipeline.recorder):

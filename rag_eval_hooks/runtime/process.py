@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision, highest
-from rag_eval_hooks.delivery.codec import lacks, sample_of, sample_to_text
+from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of, sample_to_text
 from rag_eval_hooks.delivery.outbox import PATIENCE_S
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
 from rag_eval_hooks.errors import RedactionError
@@ -75,7 +75,7 @@ class Processor(Observer):
         self._limit = RateLimit(pipeline.parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
-        """Apply the decision and the rate limit. Return how the request ends, or None to go on."""
+        """Return the ending of a rejected request, or None if the request continues."""
         request.decision = decision
         self._pipeline.books.note("decisions", decision.reason)
         if not decision.sampled:
@@ -160,7 +160,7 @@ class Processor(Observer):
         try:
             data = json.loads(job.payload)
             stored, decision = sample_of(data)
-            is_outdated = lacks(redactor, data)
+            is_outdated = is_redacted_differently(redactor, data)
             request = Request.of(stored, lambda: redactor.again(stored) if is_outdated else stored)
             # The decision lacks metrics of a newer version, so use the sample's probability.
             ids, others = self._parts.scorer.metric_ids, highest(decision.shares)
