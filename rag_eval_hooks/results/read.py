@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Source: TypeAlias = "str | os.PathLike[str] | pd.DataFrame"
-_SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
+_SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".parquet")
 _LINE: Final = "result"
 _DEFAULT: Final = "ragas.faithfulness"
 _WANTS: Final = (
