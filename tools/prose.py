@@ -44,7 +44,7 @@ def texts_of_code(source: str) -> Iterator[Text]:
         text = "".join(str(p.value) if isinstance(p, ast.Constant) else "x" for p in parts)
         if id(node) in docstrings:
             yield from ((node.lineno, part) for part in re.split(r"\n\s*\n|\n +(?=\w+: )", text))
-        elif len(text.split()) > 3:
+        elif len(text.split()) > 3 and "\\w" not in text:  # no expression
             yield node.lineno, text
     for block in re.finditer(r"(?:(?:^|\s)# .*\n?)+", source):
         yield source.count("\n", 0, block.end()), re.sub(r"\s*# ", " ", block[0])

@@ -71,7 +71,7 @@ def _set_further(resource: Resource, endpoint: str | None) -> list[Any]:
 
 
 def _url(endpoint: str | None, signal: str) -> str | None:
-    """Return the URL of a signal, or None for the one that the environment names."""
+    """Return the URL of a signal, or None if the environment names the URL."""
     return None if endpoint is None else traces_at(endpoint).removesuffix("traces") + signal
 
 

@@ -231,7 +231,7 @@ class EventEmitter:
 class FeedbackSpanSink:
     """Records feedback as a span and a log event, if the request's RAG span was recorded.
 
-    The span `evaluation user_feedback` has a trace of its own, because the RAG span has ended.
+    The span `evaluation user_feedback` starts a separate trace, because the RAG span has ended.
     The reference is in neither, because it is text of the application.
     """
 
