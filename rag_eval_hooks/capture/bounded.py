@@ -134,7 +134,7 @@ class LeftOutRequests:
     """Remembers requests that were sampled out at their start. Lock-free.
 
     A retriever and a model that are called separately need the same decision. Without a common
-    trace or thread, sampling waits until their end.
+    trace or thread, sampling decides at the end of a run.
     """
 
     def __init__(self, ttl_ns: int, most: int) -> None:

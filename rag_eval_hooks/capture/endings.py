@@ -29,7 +29,7 @@ _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
 """Maximum number of requests without retrieved text to remember for `explain`."""
 _MANY = 1000
-"""Maximum number of queued roots. Above it, threads that finish roots also process the queue."""
+"""Number of queued roots from which threads that finish roots also process the queue."""
 _PATIENCE_S = 2.0
 """Maximum number of seconds that a thread waits for another thread's sweep."""
 _POLL_S = 0.001

@@ -50,9 +50,9 @@ class ManualInteraction(PublicNames):
 
     Inside the block, a framework's outermost runs become part of this request. Inside a framework's
     run, or inside a block with the same question, the block joins the outer request. The outer
-    request then gets the contexts and metadata. The outer request gets the answer only if the outer
-    request has no answer. Inside a block with another question, the request stays separate, because
-    the outer block may belong to a suspended generator.
+    request then gets the contexts and metadata. If the outer request has no answer, it also gets
+    the answer. Inside a block with another question, the request stays separate, because the outer
+    block may belong to a suspended generator.
 
     If no span is current when the block opens, the request joins the trace in which the object was
     created. A server may end its span before the response generator runs.

@@ -1,8 +1,8 @@
 """Copies values of a framework, within limits. Another thread can read the copies later.
 
-The application's thread makes the copies, without running application code. It copies dicts, lists,
-models and dataclasses, keeps texts and numbers, and does not read other objects. Equal copies of an
-unchanged value let readers recognize values that a step passes on.
+The application's thread makes the copies, without running application code. Copies contain dicts,
+lists, models, dataclasses, texts and numbers. Other objects stay unread. An unchanged value gives
+the same copy. Readers thus recognize values that a step passes on.
 """
 
 from __future__ import annotations

@@ -28,10 +28,10 @@ Positions: TypeAlias = dict[Finding, list[int]]  # items for the second judge; N
 class Cascade:
     """Asks a cheap judge first, and a second judge where the first judge is unsure.
 
-    The second judge receives unsure verdicts and verdicts with a warning. It also receives a random
-    fraction of the sure verdicts, to measure how often the two judges agree. The second judge makes
-    all findings that the first judge cannot make. If the second judge fails, only its own items
-    have no verdict.
+    The second judge receives unsure verdicts and verdicts with a warning. The second judge also
+    receives a random fraction of the sure verdicts, to measure how often the two judges agree. The
+    second judge makes all findings that the first judge cannot make. If the second judge fails,
+    only its own items have no verdict.
 
     `Support.judge` names the judge of each verdict. To estimate the agreement, weight each verdict
     by 1 / `Support.sent_on`, the probability that the cascade asked the second judge.

@@ -76,8 +76,8 @@ class DecisionJudge(ModelJudge):
             contexts, or more than 400 questions, need several requests.
         memo: Stores answers for reuse, or None.
         prices: Adds costs to the usage, or None.
-        **options: Fields of `ClientOptions`, such as `base_url` and `api_key`. Only for a
-            `model` given by name.
+        **options: Fields of `ClientOptions`, such as `base_url` and `api_key`. Only if
+            `model` is a name.
     """
 
     version: str = WORDING["decisions_version"]

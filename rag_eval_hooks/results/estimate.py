@@ -23,7 +23,7 @@ LEAST_LABELS: Final = 20
 ALPHA: Final = 0.05
 _RARE: Final = 10
 _MATTERS: Final = 0.05
-"""Minimum fraction of the traffic at which a stratum with fewer than ten samples matters."""
+"""Fraction of the traffic from which a stratum with fewer than ten samples matters."""
 
 
 class Basis(NamedTuple):
@@ -165,8 +165,8 @@ def predicted_mean(
 ) -> Estimate | None:
     """Estimate the mean label of all samples from the labels of a random part.
 
-    Prediction-powered inference with the judge's weight that minimizes the variance (Angelopoulos,
-    Duchi and Zrnic, PPI++, 2023). With a useless judge, the estimate equals the mean label.
+    The estimate is prediction-powered (Angelopoulos, Duchi and Zrnic, PPI++, 2023). The weight of
+    the judge minimizes the variance. With a useless judge, the estimate equals the mean label.
 
     Args:
         judged: The judge's value for each unlabelled sample, in [0, 1].

@@ -331,7 +331,7 @@ def test_wrong_input_ends_with_2_and_is_named(tmp_path: Path) -> None:
         ("r.jsonl --cut ragas.faithful=0.1:0.2", "did you mean 'ragas.faithfulness'?"),
         ("other.jsonl", "`rag-eval-hooks evaluate DATA -o RESULTS` writes results"),
         ("r.jsonl --labels bad.jsonl", "labels: line 2"),
-        ("nowhere.jsonl --worst 3", "There is no file, folder or spool nowhere.jsonl"),
+        ("nowhere.jsonl --worst 3", "There is no file, folder or spool"),
         ("r.jsonl --since yesterdayish", "Use 24h, 90m, 7d, today"),
         ("noise.parquet", "no result has an outcome (skipped lines: 1 unreadable)"),
         ("r.jsonl --since 2126-01-01", "None of 24 results matches --where"),
