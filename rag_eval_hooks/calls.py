@@ -16,7 +16,7 @@ _BYTES_PER_TOKEN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Number, tokens and cost of judge calls. Metrics that share a call share its usage equally.
+    """Number, tokens and cost of judge calls. Metrics share a common call equally.
 
     Attributes:
         calls: Number of judge requests, including retries, without embedding requests.

@@ -75,9 +75,9 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
 
     Args:
         values: One document or a sequence of documents. A document is a text, a `Context`, a
-        LangChain document, a LlamaIndex node or `NodeWithScore`, a mapping, or a pair
-        (document, score). A mapping has a text under `text`, `page_content` or `content`, and
-        optionally `id`, `score` and `metadata`.
+            LangChain document, a LlamaIndex node or `NodeWithScore`, a mapping, or a pair
+            (document, score). A mapping has a text under `text`, `page_content` or `content`, and
+            optionally `id`, `score` and `metadata`.
 
     Raises:
         TypeError: A value is not a document.

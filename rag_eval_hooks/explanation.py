@@ -16,7 +16,6 @@ from rag_eval_hooks.errors import NoOutcome, unknown
 from rag_eval_hooks.score import Outcome, Score
 
 GOOD: Final = 0.8
-"""Normalized value from which a score needs no reason."""
 _ADVICE: Final[Mapping[str, str]] = tomllib.loads(
     files("rag_eval_hooks").joinpath("advice.toml").read_text("utf-8")
 )
@@ -35,8 +34,8 @@ class Explanation:
     Attributes:
         key: Trace id, or the id of the sample or root run if there is no trace.
         outcome: `pending`, `scored`, `sampled_out`, `dropped` or `failed`, as in `Stats`.
-        reason: Why the request was dropped or failed, as in `Stats`. For a sampled-out request, the
-            source of its rate: `ratio`, `rule:<name>` or `tail:<name>`.
+        reason: Reason of a dropped or failed request, as in `Stats`. For a sampled-out request, the
+            rule that set the rate: `ratio`, `rule:<name>` or `tail:<name>`.
         absent: Cause and detail for each metric without a score.
         sample_id: Id of the sample, or None before the sample is built.
         probability: Inclusion probability of a sampled-out request.

@@ -68,8 +68,8 @@ class Incidents:
 
         Raises:
             BaseException: The exception is a `KeyboardInterrupt`, or the application's signal
-                handler
-            raised the exception. Celery and RQ implement time limits with such exceptions.
+                handler raised the exception. Celery and RQ implement time limits with such
+                exceptions.
         """
         if _is_from_signal_handler(error):
             raise error
@@ -97,7 +97,7 @@ class Incidents:
         self.count(kind, detail=" ".join(filter(None, (advice and _ended(advice), called))))
 
     def waits_for_itself(self, call: str) -> bool:
-        """Log a call inside a sink or metric, which would wait for itself. Return True if so."""
+        """Log a call that would wait for itself. Return True inside a sink or metric."""
         is_inside = is_work_of(self)
         if is_inside:
             self.mistake(f"{call} inside a sink or metric waits for itself", "remove it")
@@ -281,7 +281,7 @@ async def without_exit(call: Awaitable[T]) -> T:
 
     Raises:
         ExitError: The code raised `SystemExit` or `KeyboardInterrupt`, which would stop the event
-        loop.
+            loop.
     """
     try:
         return await call

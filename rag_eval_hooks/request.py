@@ -187,8 +187,8 @@ class Request:
 class Observer:
     """Base class of objects that follow every request.
 
-    A request calls `accepted`, `begun`, `evaluated` and `settled`, in this order. A rejected
-    request calls only `settled`. `accepted` runs on the application's thread, and `begun` and
+    For each request, the pipeline calls `accepted`, `begun`, `evaluated` and `settled`, in this
+    order. A rejected request gets only `settled`. `accepted` runs on the application's thread, and `begun` and
     `evaluated` run on the worker's thread. `settled` runs on either thread. No method may block.
     """
 
@@ -202,5 +202,5 @@ class Observer:
     def settled(self, request: Request, ending: Ending) -> None:
         """Handle the outcome.
 
-        If the application's signal handler raises, the same request calls `settled` a second time.
+        If the application's signal handler raises, the pipeline calls `settled` again.
         """

@@ -35,7 +35,7 @@ _PARTS = ("question", "contexts", "answer", "prompt")
 
 
 class Status(StrEnum):
-    """How a request ended. Only `OK` is scored, except if a sampling rule selects `ERROR`."""
+    """How a request ended. Only `OK` is scored, unless a sampling rule selects `ERROR`."""
 
     OK = "ok"
     ERROR = "error"

@@ -18,7 +18,7 @@ from rag_eval_hooks.errors import InputError, check_number, check_type, member, 
 
 
 class Cause(StrEnum):
-    """Why a metric has no score."""
+    """The cause of a missing score."""
 
     MISSING_INPUT = "missing_input"
     """The sample lacks a required field, or the judge cannot make a required finding."""
@@ -72,7 +72,7 @@ class Score:
             by the inverse. None without random sampling.
         probability_estimated: Whether the probability includes the estimated effect of a rate limit
             or a full queue.
-        reason: Why the metric was evaluated: `ratio`, `rule:<name>`, `tail:<name>`,
+        reason: Sampling reason of the metric: `ratio`, `rule:<name>`, `tail:<name>`,
             `feedback:<name>` or `reference`. Empty for inline calls.
     """
 

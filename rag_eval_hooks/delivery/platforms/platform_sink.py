@@ -32,7 +32,7 @@ class PlatformSink(Destination):
         name: Name of the platform in counts and logs.
         url: Base URL.
         content: Whether explanations may quote the application's texts. None uses the setting
-        `capture_content`.
+            `capture_content`.
         key: Bearer key, or None.
         auth: User and password, or None.
         headers: Headers of every request.
