@@ -271,7 +271,7 @@ class RagEval(OnePerProcess, PublicNames):
         return self._pipeline.spooled()
 
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
-        """Explain the outcome of recent requests. `str(explanation)` is one sentence.
+        """Explain the outcome of recent requests. `str(explanation)` is one line.
 
         The id is the same as for `feedback`. The evaluator remembers the last 10,000 requests with
         retrieved text and the last 10,000 requests without. One id returns at most eight requests.

@@ -102,7 +102,7 @@ class EvalStatus(StrEnum):
     ERROR = "error"
     """No metric has a score."""
     TIMEOUT = "timeout"
-    """The scores arrived after `hold_timeout` seconds."""
+    """The scores did not arrive within `hold_timeout` seconds."""
     OVERFLOW = "overflow"
     """Too many RAG spans waited for scores."""
     FORK = "fork"

@@ -60,9 +60,8 @@ class Publisher:
         processes use the same task id for a sample, so a new process finds an existing result.
 
         Returns:
-            The evaluation, or the sample's ending if the worker did not evaluate the sample. If the
-                broker
-            rejects the sample, the ending is `dropped` as `broker`.
+            The evaluation, or the ending of a sample without an evaluation. If the broker rejects
+            the sample, the ending is `dropped` as `broker`.
         """
         sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))

@@ -17,8 +17,8 @@ _NOTHING: Final = 0.01
 class RateLimit:
     """Sliding-window limit on samples per `second` and `minute`. Thread-safe, O(1).
 
-    Common libraries have fixed windows, which admit twice the limit across a boundary. Others use
-    the wall clock, which the system may set back.
+    Common libraries have fixed windows, which admit twice the limit across a boundary. Some
+    libraries use the wall clock, which the system may set back.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class RateLimit:
         return bool(self._windows)
 
     def admit(self) -> float | None:
-        """Admit a sample if no window is full. Return the estimated fraction, or None if full."""
+        """Admit a sample if no window is full. Return the admitted fraction, or None if full."""
         with self._lock:
             now = self._clock()
             admitted = all(
