@@ -115,7 +115,7 @@ class Reader(BaseReader):
 
     def _note_documents(self, run: Run, result: Any, role: Role, given: Mapping[str, Any]) -> None:
         nodes = _nodes_in(result)
-        if role is Role.TOOL:
+        if run.kind is RunKind.TOOL:
             self._note_tool(run, result)
         elif isinstance(result, Reply):
             # A synthesizer alone summarizes nodes for an index.

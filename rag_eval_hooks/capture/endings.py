@@ -198,7 +198,8 @@ class Endings:
         # rewrite the question for a retriever.
         is_alone = interaction.root.kind is RunKind.MODEL
         is_rewriter = is_alone and interaction.is_joinable
-        if not (is_rewriter or self._by_hand.was_shown(interaction)):
+        has_warned = _UNRETRIEVED in self._warned
+        if not (has_warned or is_rewriter or self._by_hand.was_shown(interaction)):
             self._warn_once(_UNRETRIEVED)
 
     def _warn_once(self, told: str, *values: str) -> None:

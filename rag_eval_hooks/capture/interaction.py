@@ -248,8 +248,8 @@ def _around(recorder: object) -> list[ManualInteraction]:
     """
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):
-        frames = list(_stack())
-        on_stack = (place for place, block in enumerate(blocks) if block._frame in frames)
+        # A list of frames would contain this frame, and keep the application's objects alive.
+        on_stack = (n for n, one in enumerate(blocks) if any(one._frame is f for f in _stack()))
         return blocks[next(on_stack, len(blocks)) :]
     return blocks
 

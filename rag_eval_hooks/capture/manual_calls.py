@@ -147,11 +147,15 @@ class _CallGroup:
         root = joined.root
         is_chain = root.kind is RunKind.CHAIN
         if not is_chain:
-            typed = answering.models[-1].user_text.strip()
+            typed = answering.models[-1].user_text
+            # Keep the mark of a cut text.
+            typed = type(typed)(typed.strip())
             is_asked = any(one.query and one.query in fold(typed) for one in self.retrievals)
             joined.asked = () if is_asked else (typed,)
             kind, text = RunKind.MANUAL, answering.text or None
+            error_type = root.error_type
             root = Run(object(), kind, "interaction", None, joined, root.start, text=text)
+            root.error_type = error_type
             joined.runs = [root]
         # A prompt with documents is no question. A retriever's query is a question.
         query = None if self._is_prompt(root.query or "") else root.query

@@ -16,15 +16,16 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.tools import AsyncBaseTool, ToolMetadata, ToolOutput
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index import fixtures
-from tests.matrix.llama_index.agents import called, name_of
+from tests.matrix.llama_index.agents import asked, called, name_of
 from tests.matrix.llama_index.chats import chat_over
 from tests.matrix.llama_index.engines import corpora_with_tools
 from tests.matrix.llama_index.fixtures import only, opened, samples, texts
-from tests.matrix.llama_index.kit import Corpus, Draw, in_turn, says
+from tests.matrix.llama_index.kit import Corpus, Draw, in_turn, pick, says
 from tests.matrix.llama_index.own_streams import Own, shouted
 from tests.matrix.llama_index.retrieval import masked_passages
 from tests.matrix.llama_index.trouble import messages_of
@@ -109,6 +110,21 @@ def test_tools_of_an_agent_have_ids_of_calls_and_queries_that_are_no_question(dr
     shown = [one for one in spans if "gen_ai.tool.name" in one]
     ids = {name_of(tool): f"call-{name_of(tool)}" for tool in tools}
     assert {one["gen_ai.tool.name"]: one.get("gen_ai.tool.call.id") for one in shown} == ids
+
+
+def test_tool_that_acts_is_no_lookup_even_inside_its_async_call(draw: Draw) -> None:
+    class Send(AsyncBaseTool):
+        metadata = ToolMetadata(name="send_email", description="Send an email.")
+
+        def call(self, input: Any) -> ToolOutput:
+            return ToolOutput(content=input, tool_name="", raw_input={}, raw_output=None)
+
+        async def acall(self, input: Any) -> ToolOutput:
+            return self.call(draw.sentence())
+
+    model = in_turn(draw.sentence(), pick("send_email", input="x"))
+    asyncio.run(asked(FunctionAgent(tools=[Send()], llm=model), draw.question())())
+    assert draw.world.seen() == []
 
 
 def test_paused_block_captures_nothing_that_starts_in_it(draw: Draw) -> None:
