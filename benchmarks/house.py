@@ -1,4 +1,4 @@
-"""Print the lines of each folder with their goal, and the size of modules and functions.
+"""Print the number of lines in each folder next to its limit, and the sizes of modules.
 
     python -m benchmarks.house
 

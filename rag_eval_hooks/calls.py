@@ -16,7 +16,9 @@ _BYTES_PER_TOKEN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Number, tokens and cost of judge calls. Metrics share a common call equally.
+    """Number, tokens and cost of judge calls.
+
+    If several metrics use the same call, each metric gets an equal share.
 
     Attributes:
         calls: Number of judge requests, including retries, without embedding requests.

@@ -216,7 +216,7 @@ def _check_fields(sample: Sample) -> None:
     _check_hex(sample)
     check_type("metadata", sample.metadata, Mapping, "a mapping")
     check_number("latency", sample.latency, "a number of seconds, 0 or more", least=0)
-    check_number("ended_at", sample.ended_at, "nanoseconds since the epoch, as of time.time_ns()")
+    check_number("ended_at", sample.ended_at, "nanoseconds since the epoch, such as time.time_ns()")
     if isinstance(sample.contexts, str):
         advice = "Put the text into a list."
         raise wrong_type("contexts", "a sequence of texts or documents", sample.contexts, advice)

@@ -144,7 +144,9 @@ class DaemonExecutor(Executor):
 
 
 class Loop:
-    """Calls `step` repeatedly on a daemon thread. Other threads can wake the loop and wait.
+    """Calls `step` repeatedly on a daemon thread.
+
+    Other threads can wake it and wait for the next call.
 
     `step` returns the seconds until its next call, or None to end the loop. `on_error` receives
     exceptions of `step`.

@@ -1,4 +1,4 @@
-"""Reads inputs and stores of running workflows."""
+"""Reads the inputs and the state stores of running workflows."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Suspensions:
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
         """Continue a suspended request of the same conversation, if exactly one request fits.
 
-        A failed attempt already counts as a request. The run only gets its question and documents.
+        If the earlier attempt failed, take over only its question and its documents.
         """
         fitting = self._fitting(conversation, fits)
         interrupted = [one for one in fitting if one.status is Status.INTERRUPTED]

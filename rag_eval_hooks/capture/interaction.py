@@ -48,11 +48,12 @@ _INCIDENTS = incidents.__name__
 class ManualInteraction(PublicNames):
     """One manually recorded request, from `RagEval.interaction`. A sync and async context manager.
 
-    Inside the block, a framework's outermost runs become part of this request. Inside a framework's
-    run, or inside a block with the same question, the block joins the outer request. The outer
-    request then gets the contexts and metadata. If the outer request has no answer, it also gets
-    the answer. Inside a block with another question, the request stays separate, because the outer
-    block may belong to a suspended generator.
+    A framework's outermost runs inside the block become part of this request.
+
+    If the block is inside a framework's run, or inside a block with the same question, the block
+    joins the outer request. The outer request then gets the contexts and metadata, and also the
+    answer if it has none. If the outer block has another question, this block stays a separate
+    request, because a suspended generator may have left the outer block open.
 
     If no span is current when the block opens, the request joins the trace in which the object was
     created. A server may end its span before the response generator runs.
@@ -143,7 +144,7 @@ class ManualInteraction(PublicNames):
         if (run := self._opened("answer")) is not None:
             self._answers += 1
             if self._answers == _MANY_ANSWERS:
-                advice = "only the last call counts; join the parts of a stream first"
+                advice = "only the last call counts; join the parts of a stream and make one call"
                 self._incidents.mistake("it.answer() was called repeatedly in a block", advice)
             read = partial(_text, "answer")
             self._recorder.answer(run, _unless_lost(run, "answer", read, text))

@@ -1,8 +1,8 @@
 """Copies values of a framework, within limits. Another thread can read the copies later.
 
 The application's thread makes the copies, without running application code. Copies contain dicts,
-lists, models, dataclasses, texts and numbers. Other objects stay unread. An unchanged value gives
-the same copy. Readers thus recognize values that a step passes on.
+lists, models, dataclasses, texts and numbers. Other objects stay unread. A value that did not
+change since its last copy is not copied again. Readers thus recognize values that a step passes on.
 """
 
 from __future__ import annotations

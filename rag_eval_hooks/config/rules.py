@@ -21,8 +21,8 @@ _Texts: TypeAlias = Annotated[Names, Expected("names")]
 _Bound: TypeAlias = Annotated[Number | None, Expected("a number")]
 _Search: TypeAlias = Annotated[Pattern | None, Expected("a regular expression")]
 _ONE_CONDITION = (
-    "a table with exactly one condition: metric with below or above, dont_know, thumbs_down, "
-    "feedback_below or feedback_label"
+    "a table with exactly one condition: `metric` (with `below` or `above`), `dont_know`, "
+    "`thumbs_down`, `feedback_below` or `feedback_label`"
 )
 
 

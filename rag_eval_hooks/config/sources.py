@@ -203,7 +203,10 @@ def _endpoint_variables(judge: str) -> tuple[str, str]:
 
 
 def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Read other software's variables. Settings decide whether the judge may use a shared key."""
+    """Read variables that other software also uses, such as API keys.
+
+    The settings decide about their use.
+    """
     judge = str(own.get("judge", ""))
     url, _ = _endpoint_variables(judge)
     shared: dict[str, tuple[str, Any]] = {}

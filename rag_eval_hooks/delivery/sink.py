@@ -198,7 +198,7 @@ def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
-    """Await a sink and return its exception, because an event loop would log the exception."""
+    """Await a sink, and return its exception. The event loop would log a raised exception."""
     try:
         async with asyncio.timeout(timeout) as limit:
             await pending

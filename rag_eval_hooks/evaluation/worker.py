@@ -121,7 +121,8 @@ class Worker:
     def put(self, handler: Handler, item: Any, size: int, *, reserved: bool = True) -> str | None:
         """Queue a job of `size` characters. Return None, or `shutdown` if the worker has stopped.
 
-        A job without a reserved slot was accepted earlier. The worker queues such a job even if the
+        If a job has no reserved slot, an earlier call accepted the job. The worker queues such a
+        job even if the
         queue is full or closed.
         """
         with self._lock:

@@ -1,4 +1,7 @@
-"""Prompts of LLM judges, and parsing of their replies. Pure functions, with a version."""
+"""Prompts of LLM judges, and parsing of their replies.
+
+All functions are pure. The prompts have a version.
+"""
 
 from rag_eval_hooks.prompts.ask import TEMPLATES, Ask, Reading
 from rag_eval_hooks.prompts.prompt import Prompt, ReplyError

@@ -73,7 +73,7 @@ class Prompt:
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Key the delimiters' tokens with a secret. Equal data keep equal delimiters."""
+    """Derive the tokens of the delimiters from a secret key. Equal data keep equal delimiters."""
     return _DELIMITER.sub(lambda match: f"<{match[1]}data {_token(match[2], secret)}>", text)
 
 

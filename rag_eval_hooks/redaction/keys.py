@@ -61,7 +61,7 @@ def _private_keys(text: str) -> Iterator[Match]:
 
 
 def _is_random(text: str) -> bool:
-    """Return whether a text mixes letters and digits as no name, record id or hash does."""
+    """Return whether a mixture of letters and digits is neither a name, a record id nor a hash."""
     has_both_cases = not (text.islower() or text.isupper())
     return bool(has_both_cases or _FORMS["one_case"].search(text)) and _turns(text) >= max(
         4, len(text) / 10

@@ -23,7 +23,7 @@ LEAST_LABELS: Final = 20
 ALPHA: Final = 0.05
 _RARE: Final = 10
 _MATTERS: Final = 0.05
-"""Fraction of the traffic from which a stratum with fewer than ten samples matters."""
+"""Minimum fraction of the traffic at which a stratum with fewer than ten samples matters."""
 
 
 class Basis(NamedTuple):

@@ -31,7 +31,9 @@ _POLL_S: Final = 0.001
 
 
 class Intake:
-    """Starts the span of each finished request, and submits the request later. Thread-safe.
+    """Starts the RAG span when a request finishes, and submits the request for evaluation later.
+
+    Thread-safe.
 
     User-defined rules may be slow, so the background thread submits requests in `drain`. There is
     no lock, because a rule may hang or call `stats`.

@@ -96,7 +96,8 @@ class OtherSpan:
 class OtherSpans:
     """Spans of other instrumentors that may receive scores, by id. Thread-safe.
 
-    `hold` is called to hold a finished span. Above `limits.HELD_SPANS`, the oldest is dropped.
+    Calls `hold` with each finished span whose export must wait. Drops the oldest span above
+    `limits.HELD_SPANS`.
     """
 
     def __init__(self, hold: Callable[[HeldSpan], None]) -> None:

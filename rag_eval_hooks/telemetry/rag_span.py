@@ -38,7 +38,7 @@ class SpanHolder:
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:
-        """Hold a span once. After `close`, or if too many are held, end the span."""
+        """Delay the end of a span. If too many spans wait, or after `close`, end the span now."""
         with self._lock:
             if held in self._held:
                 return

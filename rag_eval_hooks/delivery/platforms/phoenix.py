@@ -11,7 +11,9 @@ from rag_eval_hooks.result import Evaluation
 
 
 class PhoenixSink(PlatformSink):
-    """Sends scores to Phoenix as annotations of the RAG span. One request contains several samples.
+    """Sends scores to Phoenix as annotations of the RAG span.
+
+    One HTTP request contains the scores of several samples.
 
     A repeated score replaces the first score, because Phoenix keeps one annotation per span, name
     and identifier. If Phoenix does not have the span, the sink retries. After the last attempt,

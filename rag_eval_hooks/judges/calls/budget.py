@@ -163,7 +163,9 @@ class Budget:
             self._incidents.report("budget", error)
             raise BudgetError("the budget file is unavailable") from None
         if full is not None:
-            raise BudgetError(f"the judge budget of this {full} is spent; raise the setting budget")
+            raise BudgetError(
+                f"the judge budget of this {full} is spent; increase the `budget` setting"
+            )
         return Reservation(self, periods, amount)
 
     def _full(self, periods: _Periods, amount: Spend) -> str | None:

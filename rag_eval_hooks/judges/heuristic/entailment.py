@@ -150,7 +150,9 @@ def _order(labels: Mapping[Any, str]) -> tuple[int | None, int | None]:
     if entails is None and len(labels) == 2:
         entails = 1  # the label order of consistency models
     if entails is None and len(labels) > 1:
-        raise JudgeError(f"no label of the model means entailment, only {sorted(labels.values())}")
+        raise JudgeError(
+            f"the model has no label for entailment; its labels are {sorted(labels.values())}"
+        )
     return entails, contradicts
 
 
