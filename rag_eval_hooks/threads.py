@@ -123,11 +123,16 @@ class DaemonExecutor(Executor):
             try:
                 threading.Thread(target=crew.work, name=self._name, daemon=True).start()
             except BaseException:
-                crew.threads -= 1
+                # The caller expects that the call does not run.
+                future.cancel()
+                with self._lock:
+                    crew.threads -= 1
                 raise
         return future
 
     async def run(self, call: Callable[[], R]) -> R:
+        if self._crew is not None and self._crew.unfinished >= 2 * self._limit:
+            raise TimeoutError("hanging calls occupy every thread")
         return await asyncio.wrap_future(self.submit(copy_context().run, call))
 
     def release(self) -> None:
@@ -181,7 +186,11 @@ class Loop:
         if not self._is_started:
             self._is_started = True
             try:
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                with self._starting:
+                    # `join` may follow before the thread reaches `_run`.
+                    self._thread = self._thread or thread
             except BaseException as error:
                 self._is_started = False
                 self._answer(len(self._asking))
@@ -213,10 +222,10 @@ class Loop:
 
     def _run(self) -> None:
         with self._starting:
-            if self._thread is not None:
-                # Another caller has started the thread meanwhile.
-                return
-            self._thread = threading.current_thread()
+            self._thread = self._thread or threading.current_thread()
+        if not self.is_current:
+            # Another caller has started the thread meanwhile.
+            return
         pause: float | None = 0.0
         while pause is not None:
             self._sleep.acquire(timeout=max(0.0, pause))

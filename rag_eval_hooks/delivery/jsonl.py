@@ -72,15 +72,19 @@ class JsonlSink:
         data = _json(record).encode("utf-8", errors="replace") + b"\n"
         with open(self._path, "ab+", buffering=0, opener=open_private) as file:
             if fcntl is not None:
-                # Closing the file releases the lock.
                 fcntl.flock(file, fcntl.LOCK_EX)
-            if size := file.seek(0, os.SEEK_END):
-                file.seek(size - 1)
-                if file.read(1) != b"\n":
-                    # A killed process left an incomplete line.
-                    data = b"\n" + data
-            while data:
-                data = data[file.write(data) :]
+            try:
+                if size := file.seek(0, os.SEEK_END):
+                    file.seek(size - 1)
+                    if file.read(1) != b"\n":
+                        # A killed process left an incomplete line.
+                        data = b"\n" + data
+                while data:
+                    data = data[file.write(data) :]
+            finally:
+                if fcntl is not None:
+                    # A child that the process forked meanwhile keeps the file open.
+                    fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:

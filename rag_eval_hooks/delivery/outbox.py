@@ -76,10 +76,12 @@ class Outbox:
         """
         self._consumers[name] = capacity, take
 
-    def start(self, *, later: bool = False) -> None:
-        if self._file is not None and not self._loop.is_running and not self._is_closing:
-            self._poll_at = time.monotonic() + (_FIRST_POLL_S if later else 0.0)
-            self._loop.start()
+    def start(self, *, later: bool = False) -> bool:
+        """Return False if the system cannot start a thread."""
+        if self._file is None or self._loop.is_running or self._is_closing:
+            return True
+        self._poll_at = time.monotonic() + (_FIRST_POLL_S if later else 0.0)
+        return self._loop.start()
 
     def put(self, job: Job, *, for_any: bool = False) -> None:
         self._change(job, State.FREE if for_any else State.HELD)

@@ -200,8 +200,7 @@ class Pipeline:
             return "shutdown"
         if not self._clock.is_running:
             self._exit.arm()
-            self.outbox.start()
-            return None if self._clock.start() else "no_thread"
+            return None if self.outbox.start() and self._clock.start() else "no_thread"
         return None
 
     def _hold(self, held: HeldSpan) -> None:

@@ -23,6 +23,7 @@ from rag_eval_hooks import (
 )
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
+from rag_eval_hooks.threads import DaemonExecutor
 from tests.support.evaluation import (
     FAITHFUL,
     StuckJudge,
@@ -76,22 +77,32 @@ def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -
     assert stats.offered == total(stats) == 1000
 
 
+@pytest.mark.parametrize(("name", "origin"), [("clock", "clock"), ("outbox", "spool")])
 def test_a_thread_that_cannot_start_loses_nothing_uncounted(
-    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, origin: str
 ) -> None:
-    evals = make()
+    evals, start = make(spool=str(tmp_path / "spool")), threading.Thread.start
 
-    def refuse(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == f"rag-eval-hooks-{name}":
+            raise RuntimeError("can't start new thread")
+        start(thread)
 
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         for _ in range(3):
             assert not evals.submit(sample())
-    incidents = {"clock: RuntimeError": 3}
+    incidents = {f"{origin}: RuntimeError": 3}
     assert evals.stats() == Stats(offered=3, dropped={"no_thread": 3}, incidents=incidents)
     assert len(caplog.records) == 1
     assert evals.submit(sample())
+
+
+def test_hanging_calls_queue_few_further_calls() -> None:
+    executor = DaemonExecutor("x")
+    assert not any(executor.submit(threading.Event().wait).done() for _ in range(2))
+    with pytest.raises(TimeoutError, match="hanging"):
+        asyncio.run(executor.run(list))
 
 
 async def _leave_later(*_: object) -> Any:

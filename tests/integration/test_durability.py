@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import JsonlSink, RagEval, Sample
+from rag_eval_hooks import Feedback, JsonlSink, RagEval, Sample
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery import outbox_file
 from rag_eval_hooks.results import read
@@ -488,6 +488,15 @@ def test_file_of_results_stays_whole_across_forks_and_a_child_closes_no_sink(
     asked = [line["sample"]["question"].split()[0] for line in lines(tmp_path / "r.jsonl")]
     assert Counter(asked) == {"before": 1, "parent": 200, "child": 200}
     assert printed.splitlines() == ["closed by the parent: True"]
+
+
+def test_a_child_that_is_forked_during_a_write_keeps_no_lock(tmp_path: Path) -> None:
+    fcntl, path = pytest.importorskip("fcntl"), tmp_path / "r.jsonl"
+    flock = fcntl.flock
+    with pytest.MonkeyPatch.context() as patched, path.open("w") as file:
+        patched.setattr(fcntl, "flock", lambda file, how: (flock(file, how), os.dup(file.fileno())))
+        JsonlSink(path).feedback(Feedback(score=1.0))
+        flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_second_opener_ends_no_lock_of_the_first(tmp_path: Path) -> None:
