@@ -71,6 +71,7 @@ class _DeferredSpan:
         self._lock = threading.Lock()
         self._is_ended = False
         self._end_time: int | None = None
+        self._attributes: Attributes = {}
         self.add_link = span.add_link
 
     def complete(self, *, content: bool = True) -> None:
@@ -81,6 +82,7 @@ class _DeferredSpan:
                 return
             self._guarded("span start", lambda: write(content))
             with self._lock:
+                self._guarded("span attributes", lambda: self._add(self._attributes))
                 self.is_complete, is_ended = True, self._is_ended
         if is_ended:
             self._guarded("span end", lambda: self._span.end(self._end_time))
@@ -101,6 +103,14 @@ class _DeferredSpan:
         return not self._is_ended
 
     def set_attributes(self, attributes: Attributes) -> None:
+        with self._lock:
+            if self.is_complete:
+                self._add(attributes)
+            else:
+                # The content comes first. Later, it could evict the span's first attributes.
+                self._attributes = {**self._attributes, **attributes}
+
+    def _add(self, attributes: Attributes) -> None:
         self._span.set_attributes(fitting(self._span, attributes))
 
     def end(self, end_time: int | None = None) -> None:

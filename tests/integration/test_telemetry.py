@@ -339,12 +339,13 @@ def test_low_attribute_limits_push_nothing_out(
     assert dict(attributes(theirs.spans.one("outer"))) == own
     if limit < 9:
         return
-    ours = open_world(metrics=many(30), capture_content=True)
-    ours.ask()
-    rag = ours.spans.one("invoke")
-    kept = {"session.id": "s1", "input.value": "q", "output.value": "a"}
-    assert kept.items() <= dict(attributes(rag)).items()
-    assert rag.dropped_attributes == 0
+    for rate in (1, 0):
+        ours = open_world(metrics=many(30), capture_content=True, sample_rate=rate)
+        ours.ask()
+        rag = ours.spans.one("invoke")
+        kept = {"session.id": "s1", "input.value": "q", "output.value": "a"}
+        assert kept.items() <= dict(attributes(rag)).items()
+        assert rag.dropped_attributes == 0
 
 
 def test_sums_of_the_counters_weigh_each_score_by_its_probability() -> None:
