@@ -150,13 +150,15 @@ class Outbox:
             return None
         if not (self._loop.is_asked or self._is_closing):
             time.sleep(_GATHER_S)
-        is_urgent = self._is_closing or self._loop.is_asked
+        # The last step starts after `close`, so that it writes all changes.
+        is_closing = self._is_closing
+        is_urgent = is_closing or self._loop.is_asked
         if is_urgent or time.monotonic() >= self._retry_at:
             while self._dirty and self._commit(file):
                 pass
         if self._retry_at:
             self._give_up(time.monotonic() - (0.0 if is_urgent else PATIENCE_S))
-        if self._is_closing:
+        if is_closing:
             self._leave(file)
             return None
         if time.monotonic() >= self._poll_at:
