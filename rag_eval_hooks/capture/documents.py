@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.capture.copied import PAIR, Message, entries, is_message, state_update
 from rag_eval_hooks.capture.rows import rows_in
+from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.sample import Context
 
 DOCUMENT_KEYS: Final = (
@@ -117,15 +118,23 @@ def _document(item: Any) -> Context | None:
 def _under_key(value: Any) -> tuple[Context, ...] | None:
     if isinstance(value, Context):
         return (value,)
-    items = [one for one in value if one is not None] if isinstance(value, list | tuple) else None
+    if not isinstance(value, list | tuple):
+        return None
+    items = [one for one in value if one is not None]
+    # The first item of another pair, such as (title, text), is no document.
+    are_known = all(isinstance(one, str | dict) or _document(one) is not None for one in items)
     is_reset = bool(value) and not items
-    return None if items is None or is_reset else _contexts(items)
+    return _contexts(items) if are_known and not is_reset else None
 
 
 def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
-    if any(isinstance(one, dict) and is_message(one) for one in items):
-        return None
-    try:
-        return tuple(map(Context.of, items))
-    except TypeError:
-        return None
+    found: list[Context] = []
+    for one in items:
+        if isinstance(one, dict) and is_message(one):
+            return None
+        document = _document(one)
+        try:
+            found += contexts_of(one) if document is None else (document,)
+        except TypeError:
+            return None
+    return tuple(found)

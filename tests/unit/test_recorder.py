@@ -23,6 +23,7 @@ from rag_eval_hooks.capture import (
     Run,
     RunKind,
 )
+from rag_eval_hooks.capture.documents import contexts_in, documents_in
 from rag_eval_hooks.capture.snapshots import LATE_NODES, Copier, Snapshots
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
@@ -91,6 +92,12 @@ def test_too_many_contexts_keep_those_the_answer_names_then_the_best_ranked(sear
         assert max(ranks[text] for text in by_rank) <= min(ranks[text] for text in left)
         assert by_rank == [text for text in ranks if text in by_rank]
         assert named in by_name, draw.seed
+
+
+def test_title_of_a_pair_is_no_document_and_lists_of_lists_are_read() -> None:
+    found = contexts_of([A])
+    assert documents_in({"documents": [("Ferries", A)]}) == []
+    assert contexts_in([list(found), list(found)]) == found * 2
 
 
 def test_dropped_generator_swallows_no_other_question(log: Log) -> None:
