@@ -7,7 +7,8 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Self
+from numbers import Integral
+from typing import Any, Final, Self
 from uuid import UUID
 
 from rag_eval_hooks.context import Context, contexts_of
@@ -31,6 +32,8 @@ _OTHER_NAMES = {
 _TEXTS = ("question", "answer", "reference")
 _IDS = ("question_id", "session_id", "user_id")
 _NAMES = ("error_type", "trace_id", "span_id", "workflow", "response_id", "sample_id")
+_OLDEST: Final = 10**17
+"""Earliest plausible time in nanoseconds since the epoch (1973). Seconds are smaller."""
 _PARTS = ("question", "contexts", "answer", "prompt")
 
 
@@ -120,9 +123,8 @@ class Sample:
     @property
     def cut_parts(self) -> tuple[str, ...]:
         """Incomplete parts: `question`, `contexts`, `answer` or `prompt`."""
-        return tuple(
-            part for part in _PARTS if any(name.startswith(part) for name in self.truncated)
-        )
+        cut = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in self.truncated}
+        return tuple(part for part in _PARTS if part in cut)
 
     @property
     def chars(self) -> int:
@@ -172,7 +174,7 @@ class Sample:
         if "question" not in own:
             shown = f"It has {', '.join(map(repr, data)) or 'no keys'}."
             raise InputError("A sample needs a 'question'.", shown)
-        free = {key: own.pop(key) for key in own.keys() - names}
+        free = {key: own.pop(key) for key in list(own) if key not in names}
         given = own.get("metadata") or {}
         check_type("metadata", given, Mapping, "a mapping")
         return cls(**{**own, "metadata": {**given, **free}})
@@ -216,16 +218,26 @@ def _check_fields(sample: Sample) -> None:
     _check_hex(sample)
     check_type("metadata", sample.metadata, Mapping, "a mapping")
     check_number("latency", sample.latency, "a number of seconds, 0 or more", least=0)
-    check_number("ended_at", sample.ended_at, "nanoseconds since the epoch, such as time.time_ns()")
+    _check_end(sample.ended_at)
     if isinstance(sample.contexts, str):
         advice = "Put the text into a list."
         raise wrong_type("contexts", "a sequence of texts or documents", sample.contexts, advice)
+    if isinstance(sample.reference_ids, str):
+        raise wrong_type("reference_ids", "a sequence of ids", sample.reference_ids)
+
+
+def _check_end(ended_at: int | None) -> None:
+    wanted = "a whole number of nanoseconds since the epoch, such as time.time_ns()"
+    check_type("ended_at", ended_at, Integral, wanted)
+    if ended_at is not None and 0 < ended_at < _OLDEST:
+        raise InputError(f"ended_at must be {wanted}.", f"It is {ended_at}.")
 
 
 def _check_hex(sample: Sample) -> None:
     for name, digits in (("trace_id", 32), ("span_id", 16)):
-        if not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", getattr(sample, name) or "0" * digits):
-            shown = f"It is {getattr(sample, name)!r:.60}."
+        value = getattr(sample, name)
+        if value is not None and not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", value):
+            shown = f"It is {value!r:.60}."
             raise InputError(f"{name} must be {digits} hex digits.", shown)
 
 

@@ -158,6 +158,10 @@ def test_mistake_is_logged_once_with_the_line_of_the_caller(
 ERRORS: dict[str, str] = {
     "evals.evaluate('a question')": "A sample must be a Sample, or a mapping with .* not str",
     "evals.evaluate({'question': 'q', 'contexts': [{'body': 'x'}]})": "It has body",
+    "evals.evaluate(question='q', reference_ids='id')": "must be a sequence of ids, not str",
+    "evals.evaluate(question='q', ended_at=1_700_000_000)": "must be a whole number of nano",
+    "evals.evaluate(question='q', ended_at=1.7e18)": "must be a whole number of nanoseconds",
+    "evals.evaluate(question='q', trace_id='')": "must be 32 hex digits. It is ''",
     "evals.evaluate(question='q', metrics=5)": "metrics must be ids .* not int. It is 5",
     "evals.evaluate(question='q', metrics='own.hafl')": "did you mean 'own.half'?",
     "evals.evaluate(question='q')['own.hafl']": "'own.hafl'; did you mean 'own.half'?",
