@@ -181,7 +181,8 @@ def _change(
     slope, offset = scale
     is_known = math.isfinite(variance)
     half = t_quantile(freedom) * math.sqrt(variance) if is_known else math.inf
-    low, high = sorted(end * slope + 0.0 for end in (gain - half, gain + half))
+    below, above = (None if both else _reach(*apart)) or (half, half)
+    low, high = sorted(end * slope + 0.0 for end in (gain - below, gain + above))
     return Change(
         metric=metric,
         group=group,
@@ -194,7 +195,7 @@ def _change(
         deviation=math.sqrt(variance) if is_known else None,
         freedom=freedom,
         pairs=len(both),
-        trend=_trend(gain, half),
+        trend=_trend(gain, below if gain > 0 else above),
     )
 
 
@@ -231,12 +232,19 @@ def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Differe
 def _unpaired(base: Estimate | None, new: Estimate | None) -> _Difference | None:
     if base is None or new is None:
         return None
-    if base.low is None or base.high is None or new.low is None or new.high is None:
-        return new.mean - base.mean, math.inf, math.inf
-    below = math.hypot(new.mean - new.low, base.high - base.mean)
-    above = math.hypot(new.high - new.mean, base.mean - base.low)
-    deviation = (below + above) / 2 / t_quantile(math.inf)
+    reach = _reach(base, new)
+    deviation = math.inf if reach is None else math.fsum(reach) / 2 / t_quantile(math.inf)
     return new.mean - base.mean, deviation**2, math.inf
+
+
+def _reach(base: Estimate | None, new: Estimate | None) -> tuple[float, float] | None:
+    """Return how far the interval reaches below and above a difference of means."""
+    if base is None or base.low is None or base.high is None:
+        return None
+    if new is None or new.low is None or new.high is None:
+        return None
+    below = math.hypot(new.mean - new.low, base.high - base.mean)
+    return below, math.hypot(new.high - new.mean, base.mean - base.low)
 
 
 def _combined(*parts: _Difference | None) -> _Difference:

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.explanation import prose
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
@@ -150,7 +151,8 @@ def as_html(report: ResultReport) -> str:
         "rules": [[position[id(row)] for row in each.rows] for each in report.diagnoses],
         "samples": [_entry(row, metrics) for row in rows],
     }
-    return _rendered("report.html.j2", report=report, index=index, blocks=_blocks(rows))
+    page = _rendered("report.html.j2", report=report, index=index, blocks=_blocks(rows))
+    return encodable(page)
 
 
 def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:

@@ -227,6 +227,13 @@ def test_equal_gains_of_pairs_do_not_overrule_the_rest(pairs: int) -> None:
     assert (change.trend, change.pairs) == (Trend.WORSE, pairs if pairs >= 5 else 0)
 
 
+def test_small_unpaired_runs_differ_only_beyond_both_intervals() -> None:
+    # A symmetric interval would find a difference in one of twelve pairs of equal runs.
+    found = only(run([1.0] * 7 + [0.0] * 13, "old"), run([1.0] * 13 + [0.0] * 7, "new"))
+    assert found.trend is Trend.UNCLEAR
+    assert found.low == pytest.approx(-0.015, abs=1e-3)
+
+
 def test_runs_of_other_judges_or_prompts_are_refused_unless_allowed() -> None:
     first = UNIT.score(0.5, annotator="judge", version="0.1.0+prompts.1")
     for other in ({"annotator": "other"}, {"version": "0.1.0+prompts.2"}):

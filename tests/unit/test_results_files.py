@@ -302,6 +302,12 @@ def test_report_of_a_known_file_is_the_golden_one(tmp_path: Path) -> None:
         assert all(name in text for name in (*names, "70.8 %"))
 
 
+def test_page_can_be_written_whatever_an_explanation_has() -> None:
+    scored = UNIT.score(0.5, explanation={"claims": [{"claim": "c", "verdict": ["\udcff"]}]})
+    page = as_html(make_report([evaluation(Sample(question="\ud800"), {FAITHFUL: scored})]))
+    assert page.encode()
+
+
 def test_labels_correct_the_mean_of_a_biased_judge(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     truth = {f"s{i}": chance.random() < 0.4 for i in range(300)}
