@@ -71,6 +71,11 @@ def merged(
     _check_variables(settings)
     file = file or os.environ.get(_FILE_VARIABLE)
     from_file = _read(Path(file)) if file else {}
+    for table, inner in from_file.items():
+        # TOML adds all later lines to a table.
+        if isinstance(inner, dict) and (names := settings.model_fields.keys() & inner.keys()):
+            wants = f"above the table [{table}]"
+            raise ConfigError(min(names), f"in the table [{table}]", wants, source=f"file {file}")
     variables = _Variables(settings)()
     own = {**from_file, **variables, **explicit}
     shared = _shared_variables(own)

@@ -139,6 +139,8 @@ def test_a_wrong_value_names_its_variable_or_file(monkeypatch: pytest.MonkeyPatc
     for text in ('sample_rate = "ten"\n', "sampel_rate = 1\n"):
         with pytest.raises(ConfigError, match=r"\(file settings\.toml\)"):
             RagEvalConfig(config_file=_file(text))
+    with pytest.raises(ConfigError, match=r"^judge is .* but must be above the table"):
+        RagEvalConfig(config_file=_file("[judge_headers]\njudge = 'heuristic'\n"))
     for path in ("gone.toml", _file("sample_rate = = 1")):
         with pytest.raises(ConfigError, match=path):
             RagEvalConfig(config_file=path)
