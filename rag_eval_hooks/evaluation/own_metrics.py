@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, Final
 
 from rag_eval_hooks.errors import ConfigError, InputError, check_number, check_type, kind_of
 from rag_eval_hooks.findings import Finding, Findings, made
@@ -24,6 +27,9 @@ _TEXTS = ("inputs", "outputs", "reference_outputs")
 RETURNED_NOTHING = "The function returned no score"
 _PREDICATE = "a predicate, such as 'mentions the price'"
 _LONGEST_NAME = 40
+_MOST_THREADS = 32
+_PAUSE_S = 0.01
+_RUNNING: Final[set[Future[Any]]] = set()  # also hanging calls, which keep their threads
 _VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _NEEDS = frozenset({Field.QUESTION, Field.ANSWER})
 
@@ -115,11 +121,14 @@ async def _called(function: Callable[..., Any], *args: Any, **given: Any) -> Any
         return await function(*args, **given)
     # Not asyncio.to_thread: its threads cannot start at exit, and a hanging metric would delay the
     # exit.
+    while len(_RUNNING) >= _MOST_THREADS:
+        await asyncio.sleep(_PAUSE_S)
     thread = DaemonExecutor("rag-eval-hooks-metric")
-    try:
-        result = await thread.run(partial(function, *args, **given))
-    finally:
-        thread.release()
+    call = thread.submit(copy_context().run, partial(function, *args, **given))
+    thread.release()
+    _RUNNING.add(call)
+    call.add_done_callback(_RUNNING.discard)
+    result = await asyncio.wrap_future(call)
     return await result if inspect.isawaitable(result) else result
 
 

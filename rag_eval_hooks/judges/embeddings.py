@@ -53,7 +53,7 @@ class VectorCache:
 
 
 def is_finite(vector: Sequence[float]) -> bool:
-    return bool(vector) and all(map(math.isfinite, vector))
+    return len(vector) > 0 and all(map(math.isfinite, vector))
 
 
 async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:

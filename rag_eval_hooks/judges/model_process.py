@@ -178,11 +178,11 @@ class ModelProcess(Generic[I, R]):
         self._child = None
         self._ends.clear()
 
-    def __del__(self) -> None:
-        if (child := getattr(self, "_child", None)) is not None:
+    def __del__(self, is_exit: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At interpreter exit, a started thread never runs, and `start` would wait forever.
+        if (child := getattr(self, "_child", None)) is not None and not is_exit():
             child[0].kill()
-            # Use a thread, because an idle-priority process may exit slowly. No thread can start at
-            # interpreter exit.
+            # Use a thread, because an idle-priority process may exit slowly.
             with contextlib.suppress(RuntimeError):
                 threading.Thread(target=child[0].wait, daemon=True).start()
 

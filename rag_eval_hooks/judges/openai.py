@@ -18,6 +18,7 @@ from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
 _BATCH: Final = 128  # maximum number of texts per request; every known endpoint accepts this number
+_MOST_VECTORS: Final = 1024  # these vectors are long: about 12 KB each
 
 
 class _Keywords(EndpointKeywords, ModelOptions, total=False):
@@ -115,7 +116,7 @@ class OpenAIEmbedder:
         self.host = self._endpoint.host
         self._calls = ModelCalls(Caller(self.name, Operation.EMBEDDINGS, provider="openai"), client)
         self._prices = prices or Prices()
-        self._cache = VectorCache(self.name)
+        self._cache = VectorCache(self.name, _MOST_VECTORS)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order. All vectors have the same length.

@@ -296,3 +296,14 @@ def test_a_fork_has_a_process_of_its_own(tmp_path: Path) -> None:
     assert worker["parent"] != before["parent"]
     for one in (before, worker):
         until(lambda: is_gone(one["pid"]))  # noqa: B023
+
+
+def test_a_model_process_that_nobody_closed_does_not_block_the_exit(tmp_path: Path) -> None:
+    script = """
+        from functools import partial
+        from operator import methodcaller
+        from rag_eval_hooks.judges.model_process import ModelProcess
+        model = ModelProcess("own", partial(methodcaller, "copy"))
+        print(model.run([1, 2]))
+    """
+    assert run_script(tmp_path, script) == "[1, 2]\n"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import threading
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import AskedMetric, Metric, NotScored, Outcome, RagEval, Sample, Score
 from rag_eval_hooks.context import Context
+from rag_eval_hooks.evaluation import own_metrics
 from rag_eval_hooks.findings import (
     ChunkRelevance,
     ClaimVerdict,
@@ -244,3 +247,14 @@ def test_what_cannot_be_ranked_has_no_value() -> None:
         for one in outcomes(retrieved, relevant, cut=cut).values():
             assert isinstance(one, NotScored)
             assert one.cause is cause
+
+
+async def test_hanging_functions_keep_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_metrics, "_MOST_THREADS", 2)
+    end, before = threading.Event(), threading.active_count()
+    metric = own_metrics.metric_of(lambda _: end.wait(60))
+    calls = (asyncio.wait_for(metric.ask(SAMPLE), 0.3) for _ in range(9))
+    await asyncio.gather(*calls, return_exceptions=True)
+    count = threading.active_count() - before
+    end.set()
+    assert count <= 2

@@ -141,6 +141,7 @@ class Budget:
     def close(self) -> None:
         if self._file is not None:
             self._worker.submit(self._file.close).result(timeout=5.0)
+        self._worker.release()
 
     def add(self, periods: _Periods, amount: Spend) -> None:
         """Add an amount in the background. Limits do not apply."""
