@@ -313,7 +313,6 @@ def test_a_graph_that_only_indexes_is_no_request(world: World, drawn: Variation)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-agents = pytest.importorskip("langchain.agents")
 
 
 def found_by_tools(found: Mapping[str, Any], answer: str) -> tuple[list[str], list[str] | None]:
@@ -335,8 +334,8 @@ def found_by_tools(found: Mapping[str, Any], answer: str) -> tuple[list[str], li
 
     world, question = World(), Variation(len(answer)).question()
     try:
-        agent = agents.create_agent(Chat(reply=say), list(map(search, found)))
-        agent.invoke({"messages": [HumanMessage(question)]}, config(world))
+        asked = agent(Chat(reply=say), list(map(search, found)))
+        asked.invoke({"messages": [HumanMessage(question)]}, config(world))
         samples = [seen.sample for seen in world.seen()]
     finally:
         world.close()
@@ -344,6 +343,7 @@ def found_by_tools(found: Mapping[str, Any], answer: str) -> tuple[list[str], li
     return shown, [one.text for one in samples[0].contexts or ()] if samples else None
 
 
+@needs_agents
 @pytest.mark.parametrize("form", RECORD_FORMS)
 def test_record_of_a_tool_is_one_context(form: str, drawn: Variation) -> None:
     record = drawn_record(drawn)
@@ -353,6 +353,7 @@ def test_record_of_a_tool_is_one_context(form: str, drawn: Variation) -> None:
     assert contexts == shown
 
 
+@needs_agents
 @pytest.mark.parametrize("as_text", [False, True])
 def test_reply_with_hits_and_counts_gives_the_hits(as_text: bool, drawn: Variation) -> None:
     passages = drawn.passages(drawn.chance.randint(1, 3))
@@ -361,6 +362,7 @@ def test_reply_with_hits_and_counts_gives_the_hits(as_text: bool, drawn: Variati
     assert found_by_tools(found, passages[0][:30])[1] == passages
 
 
+@needs_agents
 @pytest.mark.parametrize("kind", NO_FINDS)
 def test_reply_that_says_nothing_is_no_context(kind: str, drawn: Variation) -> None:
     """The time, failures and empty pages are no contexts, and alone no sample."""
@@ -371,6 +373,7 @@ def test_reply_that_says_nothing_is_no_context(kind: str, drawn: Variation) -> N
     assert shown not in (found_by_tools(found, shown[-30:])[1] or ())
 
 
+@needs_agents
 @pytest.mark.parametrize("kind", FINDS)
 def test_reply_resembling_a_failure_with_a_fact_is_a_context(kind: str, drawn: Variation) -> None:
     """An order's status, an address and a balance are what was looked up."""
