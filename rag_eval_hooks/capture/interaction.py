@@ -249,8 +249,10 @@ def _around(recorder: object) -> list[ManualInteraction]:
     """
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):
-        # A list of frames would contain this frame, and keep the application's objects alive.
-        on_stack = (n for n, one in enumerate(blocks) if any(one._frame is f for f in _stack()))
+        # The stack has the running block first. A list of its frames would contain this frame, and
+        # keep the application's objects alive.
+        numbered = list(enumerate(blocks))
+        on_stack = (n for frame in _stack() for n, one in numbered if one._frame is frame)
         return blocks[next(on_stack, len(blocks)) :]
     return blocks
 

@@ -129,6 +129,21 @@ def test_calls_by_hand_keep_the_error_and_the_mark_of_a_cut_question(log: Log) -
     assert [(it.root.error_type, *map(type, it.asked)) for it in log] == [("ValueError", CutText)]
 
 
+def test_resumed_generator_adds_to_its_own_question(log: Log) -> None:
+    def stream(question: str) -> Generator[None, None, None]:
+        with log.open(question):
+            yield
+            log.retriever(A)
+
+    first, second = stream("first"), stream("second")
+    next(first)
+    with log.open("host"):
+        next(second)
+        assert list(first) == []
+    second.close()
+    assert {it.root.query: len(it.runs) for it in log} == {"first": 2, "host": 1, "second": 1}
+
+
 async def test_task_that_outlives_an_interaction_neither_joins_nor_keeps_it(log: Log) -> None:
     go = asyncio.Event()
 
