@@ -57,7 +57,11 @@ class Memo:
         self._failures = 0
         self._file = None
         if path is not None:
-            if Path(path).is_file():
+            try:
+                usable = not Path(path).exists() or Path(path).is_dir()
+            except OSError:  # for example a name that is too long
+                usable = False
+            if not usable:
                 raise ConfigError("judge_memo", str(path), "the path of a folder")
             self._file = SqliteFile(Path(path, _FILE), (_TABLE,), patience=_BUSY_S)
         self._worker = DaemonExecutor("rag-eval-hooks-memo")

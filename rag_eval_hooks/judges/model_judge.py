@@ -23,6 +23,7 @@ from rag_eval_hooks.judges.calls.call_context import (
     Tally,
     call_context,
     in_call_context,
+    is_in_time,
     observed_call,
 )
 from rag_eval_hooks.judges.calls.call_limits import CallKeywords
@@ -169,6 +170,8 @@ class ModelJudge(ABC):
         tally, memo, failure, reading = Tally(), self._memo, None, None
         key = memo_key(self.name, getattr(self._model, "memo_scope", ""), identity)
         try:
+            if not is_in_time():
+                raise TimeoutError
             with in_call_context(tally=tally):
                 async with asyncio.timeout_at(call_context().deadline):
                     kept = None if memo is None else await memo.recall(key)

@@ -56,11 +56,11 @@ def average_precision(relevant: Sequence[bool]) -> float | None:
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
     """Return the cosine in [-1, 1], or None if a vector is empty, all zeros or not finite."""
-    dot = math.fsum(a * b for a, b in zip(left, right, strict=True))
     norms = math.hypot(*left) * math.hypot(*right)
     # Comparisons with NaN are False, so clamping would return 1.
     if norms == 0 or not math.isfinite(norms):
         return None
+    dot = math.fsum(a * b for a, b in zip(left, right, strict=True))
     return max(-1.0, min(1.0, dot / norms))
 
 

@@ -265,6 +265,7 @@ def test_wrong_argument_of_a_judge_is_named() -> None:
     cases: list[tuple[Any, Any, dict[str, Any], str]] = [
         *((CallableJudge, one, {}, "messages") for one in ("gpt", lambda a, b: a, str, stream)),
         (CallableJudge, lambda m: told(m), {"memo": Memo()}, "name"),
+        *((Memo, path, {}, "judge_memo") for path in ("/dev/null", "x" * 300)),
         (LangChainJudge, "gpt", {}, "chat model"),
         (LangChainJudge, Plain(), {"timeout": 0}, "timeout"),
         (LlamaIndexJudge, "gpt", {}, "LLM"),
