@@ -212,10 +212,10 @@ def _check_fields(sample: Sample) -> None:
     for name in _IDS:
         if isinstance(value := getattr(sample, name), int | UUID):
             object.__setattr__(sample, name, str(value))
+    _check_hex(sample)
     for name in (*_TEXTS, *_IDS, *_NAMES):
         if not isinstance(value := getattr(sample, name), str | None):
             check_type(name, value, str, "str")
-    _check_hex(sample)
     check_type("metadata", sample.metadata, Mapping, "a mapping")
     check_number("latency", sample.latency, "a number of seconds, 0 or more", least=0)
     _check_end(sample.ended_at)
@@ -235,10 +235,11 @@ def _check_end(ended_at: int | None) -> None:
 
 def _check_hex(sample: Sample) -> None:
     for name, digits in (("trace_id", 32), ("span_id", 16)):
-        value = getattr(sample, name)
-        if value is not None and not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", value):
-            shown = f"It is {value!r:.60}."
-            raise InputError(f"{name} must be {digits} hex digits.", shown)
+        # OpenTelemetry's span contexts have integers.
+        if isinstance(value := getattr(sample, name), int):
+            object.__setattr__(sample, name, value := f"{value:0{digits}x}")
+        if isinstance(value, str) and not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", value):
+            raise InputError(f"{name} must be {digits} hex digits.", f"It is {value!r:.60}.")
 
 
 def texts_of(name: str, values: Any) -> tuple[str, ...]:

@@ -161,6 +161,7 @@ ERRORS: dict[str, str] = {
     "evals.evaluate(question='q', reference_ids='id')": "must be a sequence of ids, not str",
     "evals.evaluate(question='q', ended_at=1_700_000_000)": "must be a whole number of nano",
     "evals.evaluate(question='q', ended_at=1.7e18)": "must be a whole number of nanoseconds",
+    "evals.evaluate(question='q', trace_id=-1)": "must be 32 hex digits. It is '-0+1'",
     "evals.evaluate(question='q', trace_id='')": "must be 32 hex digits. It is ''",
     "evals.evaluate(question='q', metrics=5)": "metrics must be ids .* not int. It is 5",
     "evals.evaluate(question='q', metrics='own.hafl')": "did you mean 'own.half'?",
