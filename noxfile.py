@@ -25,7 +25,7 @@ QUICK = ("-n", "4", "--dist", "worksteal", "--ignore=tests/viewers", "--duration
 QUIETLY = ("-W", "ignore::DeprecationWarning", "-W", "ignore::UserWarning")
 LANGCHAIN = ("tests/integration/test_langchain.py", "tests/integration/test_langchain_capture.py")
 INSTALLED = (
-    *("tests/golden", "tests/e2e/test_examples.py", "tests/unit/test_registry.py"),
+    *("tests/golden", "tests/e2e/test_examples.py", "tests/unit/test_score_attributes.py"),
     *("tests/integration/test_langchain.py", "tests/integration/test_llama_index.py"),
 )
 """Where files of the package are read, and the frameworks: the rest is equal in the source tree."""
