@@ -80,7 +80,10 @@ class EvaluationSpans:
             room = attribute_room(spans[-1])
             if number == _MAX_RESULTS or (room is not None and room < len(fields)):
                 spans.append(self._start(evaluation, target))
-                number = 0
+                number, room = 0, attribute_room(spans[-1])
+            if room is not None and room < len(fields):
+                # The result fits on no span. The SDK would drop the span's first attributes.
+                continue
             result = {semconv.evaluation(number, key): value for key, value in fields.items()}
             spans[-1].set_attributes(result)
             number += 1
