@@ -127,7 +127,7 @@ class Sources:
         return [(source, own) for source, own in makers if source is not None and own]
 
     async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
-        """Load the local models that the findings need. The first use reports a failure."""
+        """Load the local models that the findings need. The first use reports a failed load."""
         for source, _ in self.of(wanted):
             if (load := getattr(source, "warm_up", None)) is not None:
                 try:
@@ -142,7 +142,7 @@ def findings_read(
 ) -> frozenset[Finding]:
     try:
         return with_bases(metric.findings_for(sample, known))
-    except Exception as error:  # noqa: BLE001 - the metric's edge
+    except Exception as error:  # noqa: BLE001 - an embedder may raise anything
         incidents.report(f"metric {metric.id}", error)
         return with_bases(metric.findings)
 
@@ -193,7 +193,7 @@ class FindingsCollector:
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
-        """Reserve all calls of the sample, because a part of the calls would give no scores."""
+        """Reserve all calls of the sample, because some of the calls alone would give no scores."""
         budget = call_context().budget
         if budget is None:
             return nullcontext()
@@ -228,7 +228,8 @@ class FindingsCollector:
         embedder, scorer = self._sources.embedder, self._sources.scorer
         pair = self._sample.answer or "", self._sample.reference or ""
         if embedder is not None and kinds <= EMBEDDED:
-            # Only one of the two is about items, so they are never open in the same round.
+            # A round never requests two embedded findings, because only one of them depends on
+            # items.
             (kind,) = kinds
             return await self._similarity(embedder, kind, *pair)
         if scorer is not None and kinds <= TOKEN_SCORED:
@@ -250,7 +251,7 @@ class FindingsCollector:
         why = _LEFT_OUT
         try:
             findings = await without_exit(self._make(kinds))
-            # Only now, because another source may have added findings meanwhile.
+            # Merge after the call, because another source may have added findings meanwhile.
             self._findings = self._findings.merged(findings)
             self._findings = self._findings.merged(_misfits(self._findings, self._chunks))
         except JudgeError as error:

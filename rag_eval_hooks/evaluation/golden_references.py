@@ -22,8 +22,8 @@ class References:
     """Adds references to samples whose question equals a golden question.
 
     The first equal golden question wins. With redaction, `before_redaction` runs first, so that the
-    reference is redacted with the sample. `equal` then skips references for which `holds` returns
-    that they need redaction, because their placeholders would differ.
+    reference is redacted with the sample. `equal` then skips a reference if `holds` returns True
+    for the reference. The placeholders of such a reference would differ from the sample's.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class References:
 
 
 def read_golden(path: str) -> tuple[Sample, ...]:
-    """Return a file's golden questions. Without a reference, a row's `answer` is the reference."""
+    """Return a file's golden questions. A row's `answer` replaces a missing reference."""
     try:
         golden = tuple(_golden(row, path) for row in data_rows(Path(path)))
     except ConfigError as error:
@@ -78,7 +78,8 @@ def _warn_of_two_references(path: str, golden: Sequence[Sample]) -> None:
     for row, one in enumerate(golden, start=1):
         used = first.setdefault(_folded(one.question), row)
         if golden[used - 1].reference != one.reference:
-            told = f"rows {used} and {row} have one question but different references; remove one"
+            rows = f"rows {used} and {row}"
+            told = f"{rows} have the same question but different references; remove one row"
             _logger.warning("%s: %s (row %d is used)", path, told, used)
             return
 

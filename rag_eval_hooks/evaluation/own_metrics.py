@@ -50,7 +50,7 @@ def evaluator_metric(
             The evaluator returns a boolean, a number, or a mapping with `score` (or `value`) and
             optionally `comment`. A synchronous evaluator runs on a thread.
         id: `<suite>.<metric>`. The default is `evaluator.` and the function's name.
-        needs: Fields that the sample must have. Otherwise the evaluator is not called.
+        needs: Fields that the sample must have. If a field is missing, the evaluator is not called.
         scale: Scale of the evaluator's numbers.
         timeout: Timeout in seconds. After the timeout, a synchronous evaluator keeps running, and
             the result is ignored.
@@ -103,12 +103,12 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
 def _check_arguments(function: Callable[..., Any], name: str) -> None:
     try:
         signature = inspect.signature(function)
-    except ValueError:  # Some functions that are not written in Python have none.
+    except ValueError:  # Some functions that are not written in Python have no signature.
         return
     try:
         signature.bind(None)
     except TypeError:
-        wants = "a function of one argument, the sample; evaluator_metric() takes others"
+        wants = "a function that takes only a sample; wrap other functions in evaluator_metric()"
         raise ConfigError("metrics", f"{name}{signature}", wants) from None
 
 
@@ -144,7 +144,7 @@ def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outco
         return result
     expected = (
         f"Return a number from {scale.low:g} to {scale.high:g}, True or False, "
-        f"or a mapping with `score` and perhaps `comment`.{place_of(function)}"
+        f"or a mapping with `score` and optionally `comment`.{place_of(function)}"
     )
     fields = result if isinstance(result, Mapping) else {"score": result}
     value = fields.get("score", fields.get("value"))

@@ -95,7 +95,7 @@ class Scorer:
     ) -> tuple[Findings, Mapping[str, Outcome]]:
         asked = [metric for metric in fed if isinstance(metric, AskedMetric | Criterion)]
         if len(asked) == len(fed) == 1:
-            # A task costs more than a small metric.
+            # Creating a task takes longer than computing a small metric.
             return Findings(), {asked[0].id: await self._ask(asked[0], sample)}
         others = [metric for metric in fed if metric not in asked]
         collector = FindingsCollector(sample, others, self.sources, self.incidents)
@@ -112,7 +112,7 @@ class Scorer:
         try:
             async with limit:
                 outcome = _outcome(metric, await without_exit(metric.ask(sample)))
-        except Exception as error:  # noqa: BLE001 - the metric's edge
+        except Exception as error:  # noqa: BLE001 - a metric may raise anything
             if limit.expired():
                 detail = f"the metric did not finish within {metric.timeout:g} s"
                 return NotScored(Cause.TIMEOUT, detail)
@@ -181,7 +181,7 @@ class Scorer:
             return _outcome(metric, metric.score(sample, findings))
         except Unavailable as absent:
             return absent.outcome
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the metric's edge
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a metric may raise anything
             return self._failed(metric, error)
 
     def _failed(self, metric: Metric, error: BaseException) -> NotScored:

@@ -54,9 +54,9 @@ class _Inline(NamedTuple):
 class Worker:
     """Processes queued jobs concurrently, on a daemon thread with an event loop.
 
-    The thread starts with the first job. The lock is never held while a thread starts. Only the
-    thread that created the loop runs the loop. Under gevent, a starting thread runs other waiting
-    threads. The application's signal handler may raise at any moment.
+    The thread starts with the first job. Only the thread that created the loop runs the loop. The
+    worker never holds the lock while a thread starts, because gevent then runs other waiting
+    threads. The worker also expects that a signal handler of the application raises at any moment.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Worker:
         return len(self._queue)
 
     def capacity(self) -> int:
-        """Return how many recovered jobs fit in the queue. Half of the queue is for new jobs."""
+        """Return how many recovered jobs may be queued. Half of the queue is kept for new jobs."""
         if self._closed or 2 * self.waiting_chars > self._queue_chars:
             return 0
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
@@ -97,8 +97,8 @@ class Worker:
         """Reserve a slot for a job of `size` characters. O(1), never waits.
 
         Returns:
-            None if the slot is reserved, so that `put` or `release` must follow. Otherwise why not:
-            `shutdown`, `queue_full` or `no_thread`.
+            None if a slot is reserved. The caller must then call `put` or `release`. Otherwise the
+            reason: `shutdown`, `queue_full` or `no_thread`.
         """
         if not (self._closed or self._start()):
             return "no_thread"
@@ -121,9 +121,8 @@ class Worker:
     def put(self, handler: Handler, item: Any, size: int, *, reserved: bool = True) -> str | None:
         """Queue a job of `size` characters. Return None, or `shutdown` if the worker has stopped.
 
-        If a job has no reserved slot, an earlier call accepted the job. The worker queues such a
-        job even if the
-        queue is full or closed.
+        Pass `reserved=False` for a job that an earlier call has already accepted. The worker queues
+        such a job even if the queue is full or closed.
         """
         with self._lock:
             if reserved:
@@ -196,7 +195,7 @@ class Worker:
             thread.join(timeout)
 
     def revive(self) -> None:
-        """Make sure that a thread processes the waiting jobs. A timer calls this."""
+        """Make sure that a thread processes the waiting jobs. A timer calls `revive`."""
         if not (self._queue or self._calls):
             return
         self._start()
@@ -229,7 +228,7 @@ class Worker:
         try:
             with asyncio.Runner(loop_factory=_new_loop) as runner:
                 runner.run(self._main())
-        except Exception as error:  # noqa: BLE001 - the thread's edge: no caller would see it
+        except Exception as error:  # noqa: BLE001 - no caller would see the exception
             # Without file descriptors no loop can start. A timer retries.
             self._incidents.report("worker", error)
             self._give_up(error)

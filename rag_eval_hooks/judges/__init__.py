@@ -27,12 +27,13 @@ _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 class Judge(Protocol):
     """Makes findings about samples.
 
-    All calls run in the evaluator's event loop. `name` is the kind and model that scores show.
+    All calls run in the evaluator's event loop. Scores show `name`, the judge's kind and model.
     Scores of different `version` are not comparable.
 
     Two flags are optional. `screening = True` marks a judge that only suggests samples to review.
-    `one_call = True` marks a judge that finds claims and entities without a request. Then the
-    first `make` asks only for claims and entities. The second `make` asks for all other findings.
+    `one_call = True` marks a judge that finds claims and entities without a model call. The
+    evaluator then requests only claims and entities in the first `make`, and all other findings in
+    the second `make`.
     """
 
     @property
@@ -57,7 +58,7 @@ class Judge(Protocol):
             verdict per item, in the items' order.
 
         Raises:
-            JudgeError: The judge could make no finding.
+            JudgeError: The judge could not make any finding.
         """
         ...
 
@@ -92,7 +93,7 @@ class TokenScorer(Protocol):
     def name(self) -> str: ...
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
-        """Return precision, recall and F1 of a candidate.
+        """Return precision, recall and F1 of the candidate's tokens against the reference's tokens.
 
         Raises:
             JudgeError: The scorer failed.
@@ -163,7 +164,7 @@ def _has_minilm() -> bool:
     if isinstance(try_to_load_from_cache(_MINILM, "modules.json"), str):
         return True
     _logger.info(
-        "The model %s is not on disk. To use it, set embedder to its name or path.", _MINILM
+        "The model %s is not on disk. To use a model, set `embedder` to its name or path.", _MINILM
     )
     return False
 

@@ -21,7 +21,7 @@ LEAST_LABELS: Final = 50
 _STEPS: Final = 50
 _BINS: Final = 10
 _EDGE: Final = 1e-4
-_RIDGE: Final = 0.1  # weight of the prior, which keeps few labels from changing much
+_RIDGE: Final = 0.1  # weight of the prior; with few labels, the fit stays close to the prior
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
         # A full step can overshoot far from the optimum.
         part = min(1.0, 1.0 / max(math.hypot(*steps), _EDGE))
         slope, intercept = slope - part * steps[0], intercept - part * steps[1]
-    # An AUROC below 0.5 rejects the judge. A negative slope would hide that failure.
+    # If the AUROC is below 0.5, the judge is useless. A negative slope would hide this.
     raw = Calibration(slope=max(slope, 0.01), intercept=intercept)
     cut = agreement([raw.apply(p) for p in probabilities], labels).cut
     return replace(raw, cut=cut, labels=len(labels))

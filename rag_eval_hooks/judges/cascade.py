@@ -31,7 +31,7 @@ class Cascade:
     The second judge receives unsure verdicts and verdicts with a warning. The second judge also
     receives a random fraction of the sure verdicts, to measure how often the two judges agree. The
     second judge makes all findings that the first judge cannot make. If the second judge fails,
-    only its own items have no verdict.
+    only the items sent to the second judge have no verdict.
 
     `Support.judge` names the judge of each verdict. To estimate the agreement, weight each verdict
     by 1 / `Support.sent_on`, the probability that the cascade asked the second judge.
@@ -45,7 +45,7 @@ class Cascade:
         first: A fast, cheap judge, or its name as in the setting `judge`.
         second: A better judge, or its name. Its verdict replaces the first judge's verdict.
         floor: Probability in [0, 1] of asking the second judge about a sure verdict. A hash of
-            question and item decides. Equal samples therefore get equal verdicts.
+            question and item makes the choice, so equal samples get equal verdicts.
     """
 
     annotator_kind = AnnotatorKind.LLM
@@ -149,7 +149,7 @@ def _lacks(finding: Any) -> bool:
         return finding.cause is Cause.MISSING_INPUT or finding.cause.is_failure
     if isinstance(finding, Verdict):
         return not finding.sure
-    # Send single verdicts on claims and entities. Send verdicts on chunks together.
+    # Send claims and entities to the second judge one by one. Send all chunks together.
     return isinstance(finding, tuple) and any(
         not isinstance(one, Support | Verdict) and not getattr(one, "sure", True) for one in finding
     )

@@ -31,7 +31,7 @@ _FILTERED: Final = frozenset(
 
 
 class OutputMode(Enum):
-    """A way to request structured output. The best way is first."""
+    """Ways to request structured output, from best to worst."""
 
     JSON_SCHEMA = "json_schema"
     TOOL = "tool"
@@ -44,8 +44,8 @@ class ModelAdapter:
 
     def __init__(self, caller: Caller, limits: CallLimits, *, scope: str = "") -> None:
         self.name = caller.name
-        # Tells models of the same name apart in a memo. The value may contain a key, so we never
-        # show the value.
+        # Distinguishes models that have the same name in a memo. The value may contain a key, so no
+        # output shows the value.
         self.memo_scope = hashlib.blake2b(scope.encode("utf-8", "replace")).hexdigest()
         self.threads = DaemonExecutor("rag-eval-hooks-judge", limits.concurrency)
         self.timeout = limits.timeout
@@ -99,7 +99,7 @@ class ChatAdapter(ModelAdapter, ABC):
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Send one request through the meter, and return the reply's text.
+        """Send one request, report the usage to the meter, and return the reply's text.
 
         Raises:
             ModeMissingError: The client has no such output mode. No request was sent.

@@ -76,7 +76,7 @@ class DecisionJudge(ModelJudge):
             contexts, or more than 400 questions, need several requests.
         memo: Stores answers for reuse, or None.
         prices: Adds costs to the usage, or None.
-        **options: Fields of `ClientOptions`, such as `base_url` and `api_key`. Only if
+        **options: Fields of `ClientOptions`, such as `base_url` and `api_key`. Pass options only if
             `model` is a name.
     """
 

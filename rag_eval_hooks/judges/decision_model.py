@@ -17,7 +17,7 @@ from rag_eval_hooks.judges.calls.failures import RequestRefusedError, TooLongErr
 from rag_eval_hooks.judges.chat import ModelAdapter
 from rag_eval_hooks.prompts import ReplyError
 
-Question: TypeAlias = dict[str, Any]  # in System One's format, without texts of the sample
+Question: TypeAlias = dict[str, Any]  # in System One's format; contains no texts of the sample
 Answer: TypeAlias = tuple[float, ...]  # probability of a statement, or of each option
 Questions: TypeAlias = Mapping[str, Question]
 _Probability: TypeAlias = Annotated[float, Field(strict=True, ge=0, le=1)]

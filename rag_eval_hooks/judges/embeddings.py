@@ -20,7 +20,7 @@ _MOST_VECTORS: Final = 4096  # vectors; the cache evicts the least recently used
 
 class VectorCache:
     # Two threads may use the cache at once. Each step is atomic, so a race only repeats a request.
-    # A fork could leave a lock locked, so the cache has no lock.
+    # A forked child could inherit a locked lock, so the cache has no lock.
 
     def __init__(self, name: str, size: int = _MOST_VECTORS) -> None:
         self._name = name

@@ -79,7 +79,7 @@ class _UnreadableError(DescribedError, ValueError):
 class _Post:
     body: bytes
     meter: Meter
-    stopped: Exception | None = None  # the client would wrap our exception
+    stopped: Exception | None = None  # kept here, because the client would wrap our exception
 
 
 _post: ContextVar[_Post | None] = ContextVar("rag_eval_hooks_post", default=None)
@@ -105,7 +105,7 @@ class Endpoint:
 
         Raises:
             ValueError: The reply is too long or not JSON.
-            Exception: The client's exception.
+            Exception: The client raised this exception.
         """
         client = self._client()
         post = _Post(json.dumps(document, ensure_ascii=False).encode(), meter)

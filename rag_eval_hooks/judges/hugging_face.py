@@ -1,4 +1,4 @@
-"""Runs embedding models and BERTScore locally with models from the Hugging Face hub."""
+"""Runs embedding models and BERTScore locally. The models come from the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
         layer: Number of the layer whose embeddings BERTScore compares. Layer 0 is the model's
             input. Required if bert-score does not know the model.
-        rescale_with_baseline: Rescale scores: unrelated texts then score about 0, and scores can
-            be negative.
+        rescale_with_baseline: Whether to rescale scores. Unrelated texts then score about 0, and
+            scores can be negative.
         process: Whether to run the model in a child process. `auto` means yes, where a child
             process can start.
 

@@ -61,7 +61,8 @@ class LLMJudge(ModelJudge):
     Args:
         chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
         attempts: Maximum number of requests for one item.
-        stagger: Let other calls wait up to five seconds for the first reply, for the prompt cache.
+        stagger: Whether other calls wait up to five seconds for the first reply. They then profit
+            from the prompt cache.
         verify_tokens: Maximum tokens of contexts per verification, at three UTF-8 bytes per token.
             The judge verifies longer contexts in groups.
         memo: Stores valid replies for reuse, or None.
@@ -121,8 +122,8 @@ class LLMJudge(ModelJudge):
     async def _ask(self, answers: Answers, keys: Sequence[str], left: int) -> None:
         """Ask about items until each item has a valid reply.
 
-        The judge repeats an item with a warning once, for example if no chunk has the quote. After
-        a truncated reply, the judge splits the remaining items into two requests.
+        If a reply has a warning, such as a quote that is in no chunk, the judge asks again once.
+        After a truncated reply, the judge splits the remaining items into two requests.
         """
         ask = answers.ask
         problems: tuple[str, ...] = ()

@@ -91,7 +91,7 @@ class LocalModel(Generic[I, R]):
         await asyncio.wait([released], timeout=_CLOSE_TIMEOUT)
 
     def _forget(self) -> None:
-        # The callers of the dropped items wait in the parent process.
+        # After a fork, the callers of these items wait in the parent process.
         self._waiting.clear()
 
     def _release(self) -> None:

@@ -40,8 +40,9 @@ class Memo:
 
     Args:
         path: Folder for replies on disk. The memo creates a missing folder.
-        size: Maximum number of replies in memory. The memo evicts the least recently used first.
-        disk_size: Maximum number of replies on disk. The memo evicts the oldest first.
+        size: Maximum number of replies in memory. The memo evicts the least recently used reply
+            first.
+        disk_size: Maximum number of replies on disk. The memo evicts the oldest reply first.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Memo:
         check_count("disk_size", disk_size)
         self._size = size
         self._disk_size = disk_size
-        # Each step is atomic. A fork could leave a lock locked, so the memo has no lock.
+        # Each step is atomic. A forked child could inherit a locked lock, so the memo has no lock.
         self._texts: OrderedDict[bytes, str] = OrderedDict()
         self._incidents = Incidents()
         self._failures = 0
@@ -75,7 +76,7 @@ class Memo:
         return text
 
     def keep(self, key: bytes, text: str) -> None:
-        """Store a text in memory now, and on disk in the background."""
+        """Store a reply in memory now, and on disk in the background."""
 
         def put(db: sqlite3.Connection) -> None:
             db.execute(_PUT, (key, text))

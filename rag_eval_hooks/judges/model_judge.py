@@ -73,7 +73,7 @@ class Answers:
         self.failure = failure or self.failure
 
     def finding(self, advice: str) -> Findings:
-        """Return the finding. Items without a verdict are unsure if other items have a verdict."""
+        """Return the finding. If only some items have a verdict, the other items are unsure."""
         kind, unit, asked = self.ask.kind, self.ask.spec.unit, self.ask.items()
         missing = sum(key not in self.values for key in asked)
         counts = f"for {missing} of {len(asked)}"
@@ -122,7 +122,7 @@ class ModelJudge(ABC):
         self._window, self._secret = window, secrets.token_bytes(16)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings. A finding whose texts the sample lacks is `missing_input`."""
+        """Make findings. If the sample lacks a finding's texts, the finding is `missing_input`."""
         possible = without_missing_texts(wanted & self.makes, sample)
         findings = Findings.absent(wanted - self.makes, self.not_made)
         findings = findings.merged(Findings.absent((wanted & self.makes) - possible, _NO_TEXT))
@@ -142,7 +142,7 @@ class ModelJudge(ABC):
             await self._memo.aclose()
 
     def _groups(self, sample: Sample) -> list[tuple[int, ...]]:
-        """Group chunks in order within the token budget. A longer chunk forms its own group."""
+        """Group chunks in order within the token budget. A longer chunk forms a separate group."""
         groups: list[tuple[int, ...]] = []
         left = 0
         for number, context in enumerate(sample.contexts or (), start=1):
@@ -195,8 +195,8 @@ class ModelJudge(ABC):
 def _joined(ask: Ask, parts: Sequence[Answers]) -> Answers:
     """Merge the answers about all groups of chunks.
 
-    A claim is unsure if only several groups together state the claim. One group is enough for an
-    entity.
+    If several groups each state only a part of a claim, the claim is unsure. An entity is present
+    if one group contains the entity.
     """
     whole = Answers(ask)
     for part in parts:

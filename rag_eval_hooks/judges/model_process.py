@@ -1,8 +1,8 @@
 """Runs one local model in a child process.
 
-`python -c` starts the child, with a socket pair. `multiprocessing` does not fit: its child would
-import the application's main module, and a script without a main guard would run twice. A
-daemonic process, such as a Celery worker, could not start a child.
+`python -c` starts the child, with a socket pair. With `multiprocessing`, the child would import the
+application's main module, so a script without a main guard would run twice. A daemonic process,
+such as a Celery worker, could not start a `multiprocessing` child.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Load: TypeAlias = Callable[[], Run[I, R]]  # must be picklable for a child proce
 
 _logger = logging.getLogger("rag_eval_hooks")
 _LOAD_TIMEOUT: Final = 600.0  # maximum seconds to start the interpreter and load the model
-_MOST_ENDS: Final = 5  # After a crash within `_ENDS_WITHIN` seconds, batches fail immediately
+_MOST_ENDS: Final = 5  # this many exits within `_ENDS_WITHIN` seconds stop the restarts
 _ENDS_WITHIN: Final = 60.0
 _CODE: Final = """
 import os, sys
 from multiprocessing.connection import Connection
 sys.path[:], sys.argv[:] = sys.argv[1:], ["rag-eval-hooks-model"]
 connection = Connection(os.dup(0))
-# No process that is started from here may hold the socket.
+# No process that this process starts may inherit the socket.
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 try:
     from rag_eval_hooks.judges.model_process import serve
@@ -49,7 +49,7 @@ except Exception as error:
     connection.send(f"{type(error).__name__}: {error}"[:300])
     os._exit(1)
 serve(connection)
-# Without exit hooks of model libraries, whose threads may still be at work.
+# Skip the exit hooks of model libraries, because their threads may still run.
 os._exit(0)
 """
 _NICE: Final = 10
@@ -81,7 +81,8 @@ def run_model(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | Jud
 
 
 def serve(connection: Connection) -> None:
-    # Ctrl-C signals the whole process group, but the application still finishes its samples.
+    # Ctrl-C signals the whole process group. The application still needs this process, to finish
+    # its samples.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     # Lower the priority before loading, because later threads inherit the priority.
@@ -135,7 +136,7 @@ class ModelProcess(Generic[I, R]):
         self._load = load
         self._reply_timeout = reply_timeout
         self._folder: Path | None = None
-        with contextlib.suppress(OSError):  # Another process deleted the file.
+        with contextlib.suppress(OSError):  # Another process deleted the folder.
             self._folder = Path.cwd()
         self._path = tuple(str(Path(self._folder or "/", entry)) for entry in sys.path)
         self._closed = False

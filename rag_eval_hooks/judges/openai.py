@@ -149,5 +149,5 @@ class OpenAIEmbedder:
             rows = []
         vectors = [vector for _, vector in rows]
         if [index for index, _ in rows] != [*range(count)] or not all(map(is_finite, vectors)):
-            raise JudgeError(f"{self.name}: the reply lacks one finite vector for each text")
+            raise JudgeError(f"{self.name}: the reply must have one finite vector for each text")
         return vectors

@@ -103,8 +103,8 @@ def choose(
 ) -> tuple[Metric, ...]:
     """Return the chosen metrics in order, without duplicates.
 
-    A name with a leading `-` excludes its metrics from those of the other names. Without other
-    names, the default metrics lose these metrics.
+    A name with a leading `-` excludes its metrics. If every name has a leading `-`, the result is
+    the default metrics without the excluded metrics.
 
     Raises:
         ConfigError: A name is unknown, no metric remains, or two metrics have the same id.

@@ -72,7 +72,7 @@ def _sentences_with_citations(answer: str) -> list[tuple[str, frozenset[int]]]:
     found: list[tuple[str, frozenset[int]]] = []
     for piece in sentences(answer):
         rest = piece
-        # A citation after the full stop starts the next piece.
+        # A citation after a full stop is at the start of the next piece.
         if found and (leading := _LEADING.match(piece)) is not None:
             sentence, before = found[-1]
             found[-1] = sentence, before | _numbers(leading[0])

@@ -31,7 +31,7 @@ V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
 _OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scale")
 _DETAILS: Final = {
-    CUT: "the texts were cut (see max_text_chars), and the part that was kept leaves {} undecided",
+    CUT: "the texts were cut (see max_text_chars), and the kept part does not decide {}",
     UNREAD: "the judge gave no readable verdict for {}",
     "": "the judge is unsure about {}",
 }
@@ -47,7 +47,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def average_precision(relevant: Sequence[bool]) -> float | None:
-    """Return the mean of precision@k over the ranks k of relevant items, 0 without such items."""
+    """Return the mean of precision@k over the ranks k of relevant items, or 0 if none exists."""
     if not relevant:
         return None
     ranks = [rank for rank, flag in enumerate(relevant, start=1) if flag]
@@ -76,8 +76,8 @@ def supported_share(
     """Score the share of supported claims among the claims with a sure verdict.
 
     In the score's parts, `contradicted` and `not_stated` are shares of the sure claims, and
-    `unsure` is a share of all claims. With `raw`, the parts are not scaled, and `raw` is the share.
-    `empty` is the value of a text without claims.
+    `unsure` is a share of all claims. If `raw` is true, the parts are not scaled, and a part named
+    `raw` is the share. `empty` is the value of a text without claims.
     """
     top = 1.0 if raw else scale.high
 
@@ -128,7 +128,7 @@ def chunk_precision(
 def sure_ones(
     verdicts: Sequence[V], explanation: Mapping[str, Any]
 ) -> tuple[list[V], tuple[str, ...]]:
-    """Return the sure verdicts, and warnings about the unsure ones and of all verdicts.
+    """Return the sure verdicts, the warnings of all verdicts, and warnings about unsure verdicts.
 
     Raises:
         Unavailable: Fewer than two thirds of the verdicts are sure.
@@ -203,8 +203,9 @@ def composite(
 ) -> dict[str, Any]:
     """Build `score`, `findings` and `reads` for a metric that averages other metrics.
 
-    The mean excludes parts without a value, as the papers exclude NaN, and warns about these parts.
-    If the judge is unsure about a part, the mean is undefined. Parts of weight 0 are not computed.
+    If a part has no value, the mean excludes the part, and the score has a warning. The papers
+    exclude NaN in the same way. If the judge is unsure about a part, the mean is undefined. Parts
+    of weight 0 are not computed.
     """
     weighed = {name: part for name, part in parts.items() if weights.get(name, 0) > 0}
 
@@ -250,7 +251,7 @@ def _weighted_mean(
         return NotScored(cause, detail, explanation=explanation)
     values = {name: one.value for name, one in scores.items()}
     weighed = math.fsum(shares[name] * value for name, value in values.items())
-    # Rounding must not leave the parts' range.
+    # Rounding must not move the mean outside the parts' range.
     value = min(max(values.values()), max(min(values.values()), weighed))
     warnings = [f"without {name} ({one.cause.value})" for name, one in absent.items()]
     warnings += [warning for one in scores.values() for warning in one.warnings]

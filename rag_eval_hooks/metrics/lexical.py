@@ -1,7 +1,7 @@
 """The suite `lexical`: compares answer and reference by words and numbers, without a model.
 
-Scores are in [0, 1]. With a blank reference, metrics that need a reference are undefined. A blank
-answer scores 0.
+Scores are in [0, 1]. If the reference is blank, metrics that need a reference are undefined. A
+blank answer scores 0.
 """
 
 from __future__ import annotations

@@ -26,11 +26,11 @@ class Metric:
         score: Pure function of a sample with all fields in `needs`, and its findings.
             `findings.made(...)` returns a finding or raises `Unavailable`.
         needs: Fields that the sample must have. Otherwise the outcome is `missing_input`.
-        findings: Findings that the function reads.
-        reads: Returns the findings that the function reads for one sample, if not all of
-            `findings`. Called before the judge is asked, and again once claims, entities, questions
-            and stance exist. May raise `Unavailable`, as `made` does, if the finding that decides
-            is absent.
+        findings: Findings that `score` reads.
+        reads: Function that returns the part of `findings` that `score` reads for one sample. None
+            means all of `findings`. The evaluator calls `reads` before the judge, and again when
+            claims, entities, questions and stance exist. `reads` may raise `Unavailable` if a
+            finding that it needs is absent.
         scale: Range of the values, and whether higher is better.
         summary: One sentence on what the number means.
         source: Publication that defines the metric.
@@ -65,7 +65,8 @@ class Metric:
         try:
             return self.reads(sample, known)
         except Unavailable:
-            # The deciding finding is absent, so its dependents will be absent.
+            # A finding that `reads` needs is absent, so the findings that depend on it will be
+            # absent.
             return self.reads(sample, Findings())
 
     def missing(self, sample: Sample) -> tuple[Field, ...]:
@@ -94,7 +95,7 @@ class AskedMetric(Metric):
 
 
 def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotScored]:
-    """Return, by metric id, why the sample lacks the metric's input."""
+    """Return a reason for each metric whose input the sample lacks, by metric id."""
     lacking = Field.lacking(sample)
     absent = {}
     for metric in metrics:
@@ -105,7 +106,7 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
 
 
 def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
-    """Return the missing ones of contexts and answer, with a similar metadata key as a hint.
+    """Return which of contexts and answer are missing. Similar metadata keys serve as hints.
 
     A field is reported if a metric needs the field, or if a metadata key resembles its name.
     """

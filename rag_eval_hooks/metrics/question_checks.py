@@ -173,7 +173,7 @@ class _Correct(_Table):
 
 
 class CalculationCheck(FactsCheck):
-    """Checks a calculation's result through facts that a correct answer states or lacks."""
+    """Checks a calculation's result. A correct answer states some facts and lacks others."""
 
     value = "is_correct"
     summary = "Whether the answer to {} has the right result."
@@ -198,7 +198,7 @@ def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
     """Return the checks in a TOML text: one table per `question_id`, with `kind` and its keys.
 
     Raises:
-        ConfigError: The text is not TOML, or a value is invalid, with the file and the key.
+        ConfigError: The text is not TOML, or a value is invalid. The message names file and key.
     """
     try:
         tables = tomllib.loads(text)

@@ -38,7 +38,10 @@ _ROLES: Final = ("answer", "reference")
 """Candidate and standard in the first template for accuracy. The second template swaps the two."""
 _MOST_PROBLEMS: Final = 6
 _WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
-"""Findings of one reply schema, because a provider may place the schema before the system text."""
+"""Findings that share one reply schema.
+
+A provider may place the schema before the system text. A prompt cache needs equal beginnings.
+"""
 _Group: TypeAlias = dict[str, Any]
 """Values by item, or the `ReplyError` for which the judge asks again."""
 
@@ -53,11 +56,12 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A finding of one sample as a question. A prompt may ask for any subset of its items.
+    """A question to the judge about one finding of one sample.
 
-    Keys name the items. Sentences and chunks are numbered from 1. `a1`, `a2` name claims of the
-    answer, `r1` of the reference, and `e1` entities. Texts have their own name. A list or a rating
-    is one item. A rating by two templates has one item per template, and a prompt uses one.
+    A prompt may ask about any subset of the finding's items. Keys name the items. Sentences and
+    chunks are numbered from 1. `a1`, `a2` name claims of the answer, `r1` of the reference, and
+    `e1` entities. A text has the name of its field. A list or a rating is one item. A rating by two
+    templates has one item per template, and each prompt uses one template.
 
     The prompt contains only the chunks numbered in `shown`.
     """
@@ -77,7 +81,7 @@ class Ask:
 
     @property
     def is_partial(self) -> bool:
-        """Whether other prompts show more chunks. If so, verdicts name chunks that state a part."""
+        """Whether the prompt omits chunks. Verdicts then also name chunks that state a part."""
         shown, chunks = self.shown, self.sample.contexts or ()
         return self.has_contexts and shown is not None and len(shown) < len(chunks)
 
@@ -156,7 +160,7 @@ class Ask:
         if spec.unit is Unit.TEMPLATE:
             return tuple(map(values.get, TEMPLATES))
         if spec.unit is Unit.TEXT:
-            # A blank text is indistinct and an absent text is not; both need no call.
+            # A blank text is indistinct, and an absent text is not. Neither needs a call.
             names = (Field.ANSWER, spec.text)
             return Stance(*(bool(values.get(n, self._text(n) is not None)) for n in names))
         if spec.unit is Unit.SENTENCE:
@@ -265,6 +269,6 @@ def _reply_model(kinds: tuple[Finding, ...]) -> type[BaseModel]:
     return create_model("Reply", __base__=ReplyElement, **fields)
 
 
-@lru_cache(maxsize=64)  # items, prompt and contents all go by sentence
+@lru_cache(maxsize=64)  # items, prompt and contents all have one element per sentence
 def _sentences_of(text: str) -> Mapping[str, str]:
     return numbered("", sentences(text)) if text.strip() else {}

@@ -129,7 +129,7 @@ class ReplyElement(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_closed)
 
     def content(self, _view: View) -> Any:
-        """Return the element's value for its item. The default is its last field."""
+        """Return the value for the element's item. The default is the element's last field."""
         return getattr(self, list(type(self).model_fields)[-1])
 
     @staticmethod
@@ -300,7 +300,7 @@ _adapter: Final = lru_cache(maxsize=64)(TypeAdapter)
 
 
 def content_of(model: Any, value: Any, view: View) -> Any:
-    """Validate a value by a model or an annotated type, and return its content.
+    """Validate a value with a Pydantic model or an annotated type, and return its content.
 
     Raises:
         ReplyError: The value is invalid. The message names the fields, not their contents.

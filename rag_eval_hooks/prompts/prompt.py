@@ -73,7 +73,7 @@ class Prompt:
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Derive the tokens of the delimiters from a secret key. Equal data keep equal delimiters."""
+    """Derive the tokens of the delimiters from a secret key. Equal data get equal delimiters."""
     return _DELIMITER.sub(lambda match: f"<{match[1]}data {_token(match[2], secret)}>", text)
 
 
@@ -82,7 +82,7 @@ def _token(text: str, key: bytes = b"") -> str:
 
 
 def data_block(document: Mapping[str, Any]) -> str:
-    """Quote untrusted texts as one JSON document between delimiters that they cannot contain.
+    """Quote untrusted texts as one JSON document between delimiters that the texts cannot contain.
 
     Brackets that resemble delimiters and invisible characters become JSON escapes. Lone surrogates
     become question marks, because no request can carry them.
@@ -134,7 +134,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def example_of(schema: Mapping[str, Any]) -> Any:
-    """Return a placeholder for each value of a schema, for endpoints without schemas."""
+    """Return a placeholder for each value of a schema, for endpoints that accept no schema."""
     if "properties" in schema:
         return {name: example_of(part) for name, part in schema["properties"].items()}
     if "items" in schema:
@@ -153,7 +153,7 @@ _FIRST_KEY: Final = re.compile(r"\{\s*\"(\w+)\"\s*:")
 _STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 _CLOSERS: Final = {"{": "}", "[": "]"}
 _DEEPEST: Final = 50
-_DIGITS: Final = 300  # more than any float has; Python cannot parse thousands of digits
+_DIGITS: Final = 300  # digits; no float has more, and Python cannot parse thousands of digits
 
 
 def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
@@ -184,7 +184,7 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _without_thoughts(text: str) -> str:
-    """Remove thoughts. The prompt may contain their opening mark."""
+    """Remove the model's thoughts, even if the opening mark is only in the prompt."""
     end = _THOUGHT.search(text)
     if end is None or _BEGINNING.search(text, 0, end.start()):
         return text
@@ -192,7 +192,7 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return the end and the text of an object. A truncated one ends at its last whole element."""
+    """Return end and text of an object. A truncated object ends at its last whole element."""
     open_marks: list[str] = []
     complete = "{}"
     for match in _STRUCTURE.finditer(text, start):

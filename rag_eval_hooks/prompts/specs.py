@@ -56,7 +56,7 @@ class Spec:
     call: PromptKind
     element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
     shows: tuple[Field, ...]
-    """Fields that the judge may see. The last field is split or compared."""
+    """Fields that the judge may see. The judge splits or compares the last field."""
     optional: frozenset[Field] = frozenset()
     unit: Unit = Unit.WHOLE
     about: Finding | None = None
@@ -90,7 +90,7 @@ class Spec:
 SPECS: Final[Mapping[Finding, Spec]] = {
     Finding(name): Spec(**row) for name, row in WORDING["findings"].items()
 }
-"""Definitions in the order of the calls. Short replies fill the prompt cache for the others."""
+"""Definitions in the order of the calls. Calls with short replies fill the prompt cache first."""
 
 ABOUT: Final[Mapping[Finding, Finding]] = {
     Finding.QUESTION_SIMILARITY: Finding.QUESTIONS,

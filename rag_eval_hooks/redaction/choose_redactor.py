@@ -19,7 +19,7 @@ RedactSpec: TypeAlias = (
     "str | Rule | Callable[..., str] | Iterable[str | Rule | Callable[..., str]]"
 )
 _ALL: Final = ("key", "email", "iban", "card", "phone")
-"""Rules of `all`. IP addresses resemble versions, and Presidio is slow."""
+"""Rules that `all` selects. `ip` also matches versions, and `presidio` is slow."""
 _FINDERS: Final = {
     "key": "keys:keys",
     "email": "addresses:emails",
@@ -43,7 +43,7 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
     # Objects are identified by their qualified names, which all processes share.
     objects = [getattr(each, "__qualname__", type(each).__qualname__) for each in chosen]
     settings = [sorted(names), sorted(config.redact_regions), objects]
-    # Keyed, so that the digest does not allow guessing the key.
+    # The digest depends on the key. With a plain hash, others could guess the key.
     mark = hmac.new(ids_key, repr(settings).encode(), "sha256").hexdigest()[:16]
     return Redactor(finders, functions, ids_key or None, mark)
 
@@ -63,7 +63,7 @@ def _expanded(name: str) -> tuple[str, ...]:
 
 
 def _finder(name: str, config: RagEvalConfig) -> Finder:
-    # Late, because some modules need an extra, and all compile long expressions.
+    # Import on demand, because some modules need an extra, and all compile long expressions.
     module, _, attribute = _FINDERS[name].partition(":")
     found = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
     arguments = {"phone": (config.redact_regions,), "presidio": ()}
@@ -77,7 +77,7 @@ def _function(given: Any) -> RedactFunction:
     only_text = functools.wraps(given)(lambda _field, text: given(text))
     try:
         signature = inspect.signature(given)
-    except (TypeError, ValueError):  # some built-in functions
+    except (TypeError, ValueError):  # Some built-in functions have no signature.
         return only_text
     for arguments, function in ((("text",), only_text), (("field", "text"), given)):
         with contextlib.suppress(TypeError):

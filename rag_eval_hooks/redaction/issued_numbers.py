@@ -22,7 +22,8 @@ _REGISTRY: Final = numdb.get("iban")
 _MAX_LOOKUPS: Final = 1000
 """Maximum number of distinct candidates to look up per text, at about 1 ms each.
 
-A text with more candidates is a table of numbers. All further candidates are phone numbers.
+A text with more candidates is a table of numbers. The rule then treats all further candidates as
+phone numbers.
 """
 
 
@@ -57,7 +58,7 @@ def _of_its_length(written: str) -> str:
 
 
 class Phones:
-    """Finds valid phone numbers. In the configured regions, a country code is not required."""
+    """Finds valid phone numbers. Numbers of the configured regions need no country code."""
 
     def __init__(self, regions: Sequence[str] = ()) -> None:
         self._regions = tuple(regions)
@@ -90,7 +91,7 @@ def _looked_up(written: str, regions: Sequence[str]) -> list[Match]:
     for region in regions:
         matches = [
             Match(
-                # The substitute for the sign belongs to the number.
+                # A prefix such as "00", which replaces the plus sign, belongs to the number.
                 number.start + offset if number.start else begin,
                 number.end + offset,
                 "PHONE",

@@ -20,7 +20,7 @@ _FORMS: Final = expressions("keys", makers="|".join(_DATA["makers"].values()), *
 
 
 def keys(text: str) -> Iterator[Match]:
-    """Yield keys, tokens, JWTs, passwords and private keys, including incomplete ones."""
+    """Yield API keys, tokens, JWTs, passwords and private keys, even incomplete private keys."""
     yield from (Match(m.start(), m.end(), "KEY") for m in _FORMS["by_maker"].finditer(text))
     yield from (
         Match(*m.span(), "KEY") for m in _FORMS["prefixed"].finditer(text) if _is_random(m[1])
@@ -44,7 +44,7 @@ def _named(text: str) -> Iterator[Match]:
         is_secret = _is_secret(found[1]) and not _is_no_secret_of(found[0], found[1])
         if is_secret:
             yield _first_group(found)
-        # The rest may be the name of a secret, or a URL that contains a secret.
+        # If the value is no secret, it may be the name of a secret, or a URL with a secret.
         found = _FORMS["named"].search(text, found.end() if is_secret else found.start(1))
 
 
@@ -69,7 +69,7 @@ def _is_random(text: str) -> bool:
 
 
 def _turns(text: str) -> int:
-    """Return how often digits and letters alternate, which is often in keys only."""
+    """Return how often digits and letters alternate. They alternate often only in keys."""
     return len(_FORMS["turn"].findall(text))
 
 

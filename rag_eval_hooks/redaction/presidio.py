@@ -60,7 +60,7 @@ def _default_analyzer() -> Any:
             'redact="presidio" needs Presidio and a spaCy model. Run: pip install presidio-analyzer'
         ) from missing
     if not is_package(_MODEL):
-        # Presidio would download it.
+        # Presidio would download a missing model.
         wants = f"the spaCy model {_MODEL} on disk (python -m spacy download {_MODEL})"
         raise ConfigError("redact", "presidio", wants)
     return AnalyzerEngine()

@@ -22,7 +22,7 @@ class Match:
     start: int
     end: int  # index after the last character
     kind: str  # name of the placeholder in letters and underscores, such as `EMAIL`
-    value: str = ""  # equal values of a kind share a placeholder; empty: the matched characters
+    value: str = ""  # equal values share a placeholder; if empty, the value is the matched text
 
 
 @runtime_checkable
@@ -63,8 +63,8 @@ def _union(first: tuple[int, Match], second: tuple[int, Match]) -> tuple[int, Ma
 MARGIN: Final = 400
 """Number of characters to remove from the end of a cut text after redaction.
 
-No rule recognizes a value that the cut splits. Addresses, numbers and tokens are shorter than
-this margin. The first line identifies a private key.
+No rule recognizes a value that the cut splits. Addresses, numbers and tokens are shorter than this
+margin. A private key may be longer, but its first line identifies the key.
 """
 
 RedactFunction: TypeAlias = Callable[[str, str], str]
@@ -88,7 +88,7 @@ _CONVERSATION: Final = (
     semconv.GEN_AI_OUTPUT_MESSAGES,
 )
 STRUCTURE: Final = ("role", "type", "id", "name", "finish_reason")
-"""Fields of messages and their parts without text of the application."""
+"""Fields of messages, and of message parts, that contain no text of the application."""
 _MAX_DEPTH: Final = 8
 """Maximum depth of nested metadata. Redaction fails on deeper values, such as cycles."""
 _IDS: Final = (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_ID)
@@ -232,7 +232,7 @@ class Redactor:
         fields = ("question", "answer", "reference", "question_id", "metadata")
         listed = ("reference_ids", "tags", "truncated")
         redacted = {name: by.value(name, getattr(sample, name)) for name in fields + listed}
-        # The ids of chunks are redacted the same way, so that both stay equal.
+        # Chunk ids are redacted in the same way, so they still match `reference_ids`.
         redacted |= {name: tuple(redacted[name]) for name in listed if redacted[name] is not None}
         return replace(
             sample,
@@ -245,8 +245,8 @@ class Redactor:
     def again(self, sample: Sample) -> Sample:
         """Redact a sample that other settings have redacted.
 
-        Existing placeholders stay, and new placeholders get higher numbers. The user's functions,
-        and the hash of ids, may change values that they have already replaced.
+        Existing placeholders stay, and new placeholders get higher numbers. The user's functions
+        run again on replaced values. Hashed ids are hashed again.
         """
         session = self.session()
         session.reserve_placeholders(str(sample.to_dict()))

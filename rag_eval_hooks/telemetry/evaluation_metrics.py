@@ -34,7 +34,7 @@ _LEVELS: Final[Mapping[str, _Level]] = {
     "rag.eval.judge.concurrency.limit": lambda gate: [(gate.limit, {})],
     "rag.eval.judge.concurrency.usage": lambda gate: [(gate.in_flight, {})],
     "rag.eval.judge.concurrency.waiting": lambda gate: [(gate.waiting, {})],
-    # Every state, including 0, because a reader keeps the last value.
+    # Report every state, even with the value 0, because a reader keeps the last value.
     "rag.eval.judge.breakers": lambda gate: [
         (int(gate.breaker.state is one), {semconv.EVAL_BREAKER: one.value}) for one in BreakerState
     ],
@@ -48,7 +48,7 @@ class MetricRecorder:
         self._judge = {semconv.EVAL_JUDGE: judge}
         self._incidents = incidents
         self._limit = ValueLimit()
-        # Replaced as a whole, so that threads can read it without a lock.
+        # Updates replace the whole tuple, so that threads can read the gates without a lock.
         self._gates: tuple[tuple[Caller, weakref.ref[Gate]], ...] = ()
         self.meter = meter = metrics.get_meter(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
@@ -116,7 +116,7 @@ class MetricRecorder:
             self._counters["rag.eval.judge.calls"].add(1, attributes, Context())
             durations = self._histograms["rag.eval.judge.duration"]
             durations.record(call.seconds, attributes, Context())
-        except Exception as error:  # noqa: BLE001 - the sink's edge: the user's provider
+        except Exception as error:  # noqa: BLE001 - a user's provider may raise anything
             self._incidents.report("telemetry metrics", error)
 
     def passes(self, caller: Caller, gate: Gate) -> None:

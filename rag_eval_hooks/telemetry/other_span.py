@@ -26,9 +26,9 @@ Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 class OtherSpan:
     """A span of another instrumentor. Thread-safe. Can be held like our own spans.
 
-    The instrumentor ends its span at an unknown time. In the application's `RagEvalSpanProcessor`,
-    a span that ends early waits for its scores, and early scores wait for the span's end. Without
-    that processor, scores can be set only while the span is open.
+    The instrumentor may end its span before or after the scores exist. If the application uses
+    `RagEvalSpanProcessor`, this processor exports the span when both exist. Without
+    `RagEvalSpanProcessor`, scores can be set only while the span is open.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class OtherSpan:
             self._done = True
             kept, self._kept = self._kept, []
             span, self._span = self._span, None
-            self._waits = bool  # frees the request
+            self._waits = bool  # drops the reference to the request
         if not self._processed and span is not None and span.is_recording():
             complete(span, self._attributes, self._links)
         # Every span is passed on, even after a processor raised.
@@ -96,8 +96,8 @@ class OtherSpan:
 class OtherSpans:
     """Spans of other instrumentors that may receive scores, by id. Thread-safe.
 
-    Calls `hold` with each finished span whose export must wait. Drops the oldest span above
-    `limits.HELD_SPANS`.
+    Calls `hold` with each finished span whose export must wait. If there are more than
+    `limits.HELD_SPANS` spans, drops the oldest span.
     """
 
     def __init__(self, hold: Callable[[HeldSpan], None]) -> None:
@@ -108,7 +108,8 @@ class OtherSpans:
     def forked(self) -> None:
         self._lock = threading.Lock()
         self._spans: OrderedDict[tuple[int, int], tuple[OtherSpan, int]] = OrderedDict()
-        # Acquired without the condition's Python code, in which a signal handler may raise.
+        # Acquire the lock directly, because a signal handler may raise in the condition's Python
+        # code.
         self._kept_lock = threading.RLock()
         self._changed = threading.Condition(self._kept_lock)
         self._kept: dict[OtherSpan, None] = {}
@@ -134,7 +135,7 @@ class OtherSpans:
         key = _key(span.get_span_context())
         with self._lock:
             other, processors = self._spans.pop(key, (None, 0))
-            # Every wrapped processor asks once.
+            # Each wrapped processor calls `ended` once per span.
             if other is not None and processors > 1:
                 self._spans[key] = other, processors - 1
         if other is None:

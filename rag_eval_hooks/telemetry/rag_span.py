@@ -94,7 +94,7 @@ class SpanHolder:
         try:
             complete(held.span, attributes, links)
             held.span.end(held.end_time)
-        except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
+        except Exception as error:  # noqa: BLE001 - a user's processor may raise anything
             self._incidents.report("span end", error)
 
 
@@ -113,7 +113,7 @@ def rag_span_of(sample: Sample) -> SpanContext | None:
 
 
 def around(span: SpanContext | None) -> Context:
-    """Return a fresh context in which a span is current. None gives an empty context."""
+    """Return a fresh context in which a span is current. Without a span, the context is empty."""
     if span is None:
         return Context()
     return trace.set_span_in_context(NonRecordingSpan(span), Context())

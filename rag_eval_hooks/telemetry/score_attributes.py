@@ -44,7 +44,10 @@ class Thresholds:
         return f"{words or metric_id} ({value})"
 
     def missed_by(self, metric_id: str, score: Score) -> float:
-        """Return by how much of the scale a score misses its threshold: 0 or less if it passes."""
+        """Return how far a score misses its threshold, as a fraction of the scale.
+
+        If the score passes, the result is 0 or less.
+        """
         scale = self.scales[metric_id]
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance
@@ -52,8 +55,9 @@ class Thresholds:
     def judged(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation with its verdicts.
 
-        A sample fails if one metric fails. Whether it passes is unknown if a metric with a
-        threshold lacks a score that was possible, or if no metric with a threshold has a score.
+        A sample fails if one metric fails. Otherwise the sample passes if all metrics that have a
+        threshold pass. The result is unknown if a possible score of such a metric is missing, or if
+        no such metric has a score.
         """
         outcomes = {name: evaluation.outcomes.get(name) for name in self._limits}
         verdicts = {
@@ -122,7 +126,7 @@ class ScoreAttributes:
         }
 
     def _first_to_read(self, evaluation: Evaluation) -> str | None:
-        """Return the result to show first: the worst failure, the groundedness, or the first."""
+        """Return the result to show first: the worst failure, groundedness, or the first result."""
         scores = evaluation.scores
         if failed := [name for name, passes in evaluation.verdicts.items() if not passes]:
             return max(failed, key=lambda name: self._thresholds.missed_by(name, scores[name]))

@@ -28,7 +28,7 @@ __all__ = ["set_providers"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _NOT_TAKEN = (404, 405, 501)
-"""HTTP statuses of a receiver that does not accept a signal, such as most trace viewers."""
+"""Statuses of a receiver that rejects a signal. Most trace viewers reject metrics and logs."""
 
 
 def set_providers(
@@ -78,6 +78,6 @@ def _url(endpoint: str | None, signal: str) -> str | None:
 def _accept(response: Any, *_: Any, **__: Any) -> Any:
     """Treat a response as success if the receiver does not accept this signal."""
     if response.status_code in _NOT_TAKEN:
-        _logger.debug("%s does not accept this signal (%d)", response.url, response.status_code)
+        _logger.debug("%s accepts no such telemetry (HTTP %d)", response.url, response.status_code)
         response.status_code = 200
     return response

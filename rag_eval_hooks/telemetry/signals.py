@@ -57,9 +57,10 @@ _USER_FEEDBACK: Final = "user_feedback"
 class EvaluationSpans:
     """Writes spans `evaluation <workflow>`, each with one link to the RAG span.
 
-    Without a recorded RAG span, or in the mode `off`, no span is written. In the mode `trace`, the
-    spans form separate traces. In the modes `late` and `child`, they are below the RAG span and
-    have the request's end time, so that the trace is not longer than its request.
+    If no RAG span was recorded, or in the mode `off`, no evaluation span is written. In the mode
+    `trace`, the spans form separate traces. In the modes `late` and `child`, the spans are below
+    the RAG span. They have the request's end time, so that the trace is not longer than its
+    request.
     """
 
     def __init__(self, provider: TracerProvider | None, *, mode: str, content: bool) -> None:
@@ -104,7 +105,7 @@ class EvaluationSpans:
         return at, at
 
     def _write_call(self, call: Call, below: Span) -> None:
-        # Without prompts, because they quote the application's texts.
+        # Omit prompts, because prompts quote the application's texts.
         span = self._tracer.start_span(
             f"{call.caller.operation} {call.caller.model}",
             trace.set_span_in_context(below, Context()),
@@ -128,7 +129,7 @@ class EvaluationSpans:
         }
         return self._tracer.start_span(
             f"evaluation {sample.workflow}" if sample.workflow else "evaluation",
-            # Never the current context, which may belong to the application.
+            # Do not use the current context, because that context may belong to the application.
             Context() if self._mode == "trace" else context_of(sample),
             links=[Link(target)],
             attributes=present(about),
@@ -206,7 +207,8 @@ class EventEmitter:
         )
 
     def emit(self, evaluation: Evaluation, attributes: ScoreAttributes) -> None:
-        # The API of 1.38 and 1.39 cannot tell. Explanations take time to write.
+        # Skip disabled loggers, because explanations take time to write. The OpenTelemetry API 1.38
+        # and 1.39 has no `enabled`.
         if not getattr(self._logger, "enabled", lambda: True)():
             return
         context, now = context_of(evaluation.sample), time.time_ns()
@@ -235,7 +237,7 @@ class FeedbackSpanSink:
     """Records feedback as a span and a log event, if the request's RAG span was recorded.
 
     The span `evaluation user_feedback` starts a separate trace, because the RAG span has ended.
-    The reference is in neither, because it is text of the application.
+    Span and event omit the feedback's reference, because it is text of the application.
     """
 
     def __init__(self, tracer: TracerProvider | None, logger: _logs.LoggerProvider | None) -> None:
@@ -250,7 +252,8 @@ class FeedbackSpanSink:
         if about is not None:
             self._write(feedback, about)
         elif feedback.sample_id is None and feedback.trace_id is not None:
-            # The request is unknown: a span cannot be linked, but an event has its trace.
+            # The RAG span is unknown, so no span can link to it. A log event needs only the trace
+            # id.
             about = SpanContext(int(feedback.trace_id, 16), 0, is_remote=True)
         if about is not None:
             self._events.emit_feedback(feedback, about)

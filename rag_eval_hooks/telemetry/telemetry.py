@@ -48,7 +48,7 @@ class Telemetry(Observer):
         logger: LoggerProvider | None,
         has_sinks: bool,
     ) -> None:
-        # Tests often need no scores.
+        # Under pytest there is no warning, because tests often need no scores.
         self._is_told = has_sinks or bool(tracer or meter or logger) or "pytest" in sys.modules
         self.judged = thresholds.judged
         self._incidents = incidents
@@ -57,7 +57,7 @@ class Telemetry(Observer):
         self._attributes = ScoreAttributes(thresholds, content=config.capture_content)
         mode = config.evaluation_span
         if config.trace_judge and mode == "late":
-            # Judge calls need a parent span of their duration.
+            # Judge calls need a parent span that lasts as long as the calls.
             mode = "trace"
         self._spans = EvaluationSpans(tracer, mode=mode, content=config.capture_content)
         self._events = EventEmitter(logger)
@@ -143,7 +143,7 @@ class Telemetry(Observer):
     def _edge(self, signal: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - the sink's edge: the user's providers
+        except Exception as error:  # noqa: BLE001 - a user's provider may raise anything
             self._incidents.report(f"telemetry {signal}", error)
 
 

@@ -28,9 +28,10 @@ def setup_tracing(
 ) -> TracerProvider:
     """Create providers with exporters and set them globally.
 
-    Use this in an application without OpenTelemetry providers. With OTLP, the call also creates
-    providers for metrics and log events, unless the application has set its own. A receiver that
-    accepts only spans is fine: a refused metric or log request (404, 405, 501) is no error.
+    Call `setup_tracing` if the application has no OpenTelemetry providers. With OTLP, the call also
+    creates providers for metrics and log events, unless the application has set its own. The
+    receiver may accept only spans. If the receiver rejects metrics or log events with HTTP status
+    404, 405 or 501, the exporter reports no error.
 
     Args:
         endpoint: Base URL of an OTLP/HTTP receiver. The default comes from the
@@ -41,8 +42,8 @@ def setup_tracing(
             `OTEL_RESOURCE_ATTRIBUTES` sets one.
 
     Returns:
-        The tracer provider. `RagEval.flush` and `shutdown` flush all providers. They shut down at
-        exit.
+        The tracer provider. `RagEval.flush` and `shutdown` flush all providers. The providers shut
+        down at exit.
 
     Raises:
         ImportError: The extra `otel` is not installed.
@@ -70,7 +71,7 @@ def global_providers() -> list[Any]:
 
 
 def flush_providers(timeout: float, providers: Iterable[Any] | None = None) -> bool:
-    """Flush providers in parallel. A provider without a flush method needs none.
+    """Flush providers in parallel. Skip providers without the method `force_flush`.
 
     Exporters may exceed their timeout, so the wait has its own limit. By default, flush the
     providers that `setup_tracing` set. Returns whether all finished in time.

@@ -32,14 +32,14 @@ def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]
     return {name: re.compile(whole(text), re.IGNORECASE) for name, text in named.items()}
 
 
-_PIECE: Final = 1_000  # number of characters per call of `re` in which a match may start
+_PIECE: Final = 1_000  # number of start positions that each call of `re` tries
 _LONGEST_MATCH: Final = 300
 
 
 def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield the same matches as `finditer`, for a pattern that matches at most 300 characters.
 
-    `re` holds the GIL during each call. Therefore a long text is searched in pieces.
+    `re` holds the GIL during each call. Therefore `matches_of` searches a long text in pieces.
     """
     start = 0
     while start < len(text):

@@ -54,7 +54,7 @@ def keywords(text: str) -> list[Keyword]:
     Numbers and words inside a phrase are also separate keywords. CJK words are bigrams.
     """
     every = tokens(text)
-    # A phrase that splits a token can never match. An example is a stray combining mark.
+    # A phrase that splits a token, for example at a stray combining mark, can never match.
     written = Searched(every)
     folded = (fold(phrase) for phrase in phrases(text) if written.holds_words(tokens(phrase)))
     words = (
@@ -84,7 +84,7 @@ class Searched:
         return bool(words) and f" {' '.join(words)} " in self._text
 
     def holds_entity(self, entity: str) -> bool:
-        """Return whether the text contains an entity. A number without a unit matches by value."""
+        """Return whether the text contains an entity. Bare numbers are compared by value."""
         values = numbers(entity)
         if len(values) == 1 and not any(c.isalpha() for c in entity):
             return values[0] in self._numbers

@@ -215,7 +215,7 @@ def _same_date(said: Measure, stated: Measure) -> bool:
     if said.unit != "date" or stated.unit != "date":
         dated, other = (said, stated) if said.unit == "date" else (stated, said)
         years = {float(year) for year, _, _ in dated.dates}
-        # A year follows from a date, but a date does not follow from a year.
+        # A date states its year, but a year states no date.
         return dated is stated and not other.unit and other.value in years
     return any(
         all(a == b for a, b in zip(one, two, strict=True) if a)

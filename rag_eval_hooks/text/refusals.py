@@ -4,8 +4,8 @@ A sentence refuses if its main clause refuses: "I cannot determine ...", "the pa
 mention ...". "The author is unknown" does not refuse. An answer refuses if it opens with a refusal
 and then gives no answer. A short answer also refuses if a refusal ends the answer.
 
-German, French and Spanish have a freer word order, so the rules use word types. In Chinese,
-Japanese and Arabic, the rules compare a short answer with common phrases.
+German, French and Spanish have a freer word order, so their rules check which types of words occur.
+In Chinese, Japanese and Arabic, the rules compare a short answer with common phrases.
 """
 
 # ruff: noqa: RUF001 - this module handles such characters

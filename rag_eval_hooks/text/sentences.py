@@ -29,7 +29,7 @@ def sentences(text: str) -> list[str]:
     """Return the sentences of a text in order. List items and short lines are sentences.
 
     A full stop directly before a capital ("hotels.The") ends a sentence, because scraped passages
-    often lack the space. Only white space is lost.
+    often lack the space. The result contains the whole text except white space.
     """
     return [piece for block in _blocks(text) for piece in _split(block)]
 

@@ -174,7 +174,7 @@ ERRORS: dict[str, str] = {
     "RagEvalCallbackHandler(evals, metrics=['ragas'])": r"'metrics'. Write: RagEval\(metrics=",
     "RagEval(tracer_provider='http://localhost:4318')": r"^tracer_provider is .* get_tracer\(\)",
     "RagEval(meter_provider=RagEval)": r"^meter_provider is .* with get_meter\(\)",
-    "RagEval(metrics=[lambda: 0.5])": r"^metrics is '<lambda>\(\)', but must be a function of one",
+    "RagEval(metrics=[lambda: 0.5])": r"^metrics is '<lambda>\(\)', but must be a function that",
     "RagEval(metrics=[lambda *, sample: 0.5])": r"^metrics is '<lambda>\(\*, sample\)', but must",
     "RagEval(half, redact=[coroutine])": f"a field's name and a text. It is defined at {__file__}:",
     "RagEval(rules=[{'rat': 0.5}])": r"rules\[0\].rat is not .* Did you mean rules\[0\].rate",
@@ -581,7 +581,7 @@ def test_question_with_two_references_is_warned_of_with_its_rows(
     file.write_text("\n".join(json.dumps({"question": q, "reference": r}) for q, r in rows))
     with capture_warnings() as seen:
         RagEval(references=str(file)).shutdown(0)
-    assert len(seen) == "".join(seen).count("rows 1 and 3 have one question but") == count
+    assert len(seen) == "".join(seen).count("rows 1 and 3 have the same question but") == count
 
 
 @pytest.mark.parametrize(

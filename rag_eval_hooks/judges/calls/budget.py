@@ -59,12 +59,13 @@ class Spend(NamedTuple):
 
 
 class Budget:
-    """Admits calls while the limits of the current hour and day (UTC) allow.
+    """Admits model calls until a limit of the current hour or day (UTC) is reached.
 
     A sample reserves all expected calls before its first call. A spent budget therefore leaves
-    whole samples unscored. A call without a reserved amount reserves one call, the prompt's tokens,
-    256 tokens of reply, and the price of both. The usage in the reply replaces this estimate. The
-    estimate remains if the call times out, reports no tokens, or belongs to a killed process.
+    whole samples unscored. If no sample reserved a call, the call makes its own reservation. This
+    reservation is one call, the prompt's tokens, 256 reply tokens, and their price. The usage in
+    the reply replaces this estimate of the call's amount. The estimate remains if the call times
+    out, reports no tokens, or belongs to a killed process.
 
     Limits are named `<unit>_per_<period>`. `rate` limits this process's calls per second. Processes
     share the SQLite file at `path`. A separate thread writes the file, because a hanging disk must
@@ -133,7 +134,7 @@ class Budget:
         return reservation
 
     def spent(self) -> Mapping[str, Spend]:
-        """Return the amounts of this hour and day, with the estimates of calls in flight."""
+        """Return the amounts of this hour and day, including estimates for calls in flight."""
         self._worker.submit(lambda: None).result()
         with self._totals() as db:
             return {period[0]: _read(db, period) for period in self._periods()}
@@ -144,7 +145,7 @@ class Budget:
         self._worker.release()
 
     def add(self, periods: _Periods, amount: Spend) -> None:
-        """Add an amount in the background. Limits do not apply."""
+        """Add an amount to the file in the background, even beyond a limit."""
 
         def write() -> None:
             try:
@@ -224,7 +225,7 @@ def budget_of(
     """Return the configured budget, or None without limits.
 
     Raises:
-        ConfigError: A limit on cost needs the price of a model without a known price.
+        ConfigError: The budget limits the cost, but the price of a model is unknown.
     """
     limits, rate = config.budget_limits, config.budget.get("calls_per_second") or None
     if not limits and rate is None:

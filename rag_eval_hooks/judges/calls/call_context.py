@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OUT_OF_TIME: Final = "the evaluation exceeded sample_timeout"
-_UNRELATED: Final = frozenset({401, 403, 408, 429})  # not about the request's content
+_UNRELATED: Final = frozenset({401, 403, 408, 429})  # statuses that any content can get
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    observer: Any = None  # its methods `called` and `passes` never raise or block
+    observer: Any = None  # The observer's methods `called` and `passes` never raise or block.
     log: CallLog | None = None
     budget: Budget | None = None
     hold: Reservation | None = None  # unused part of the current sample's reservation
@@ -93,7 +93,7 @@ class Meter:
 
     @asynccontextmanager
     async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """Count the block as one attempt. After a timeout, the token count is unknown."""
+        """Count the `with` block as one attempt. After a timeout, the token count is unknown."""
         await self.send()
         try:
             async with asyncio.timeout(timeout):
@@ -117,7 +117,7 @@ class Meter:
         id: object = None,
         prices: Prices | None = None,
     ) -> None:
-        """Add the usage that a reply reports. A value of a wrong type is unknown usage."""
+        """Add the usage that a reply reports. If a value has a wrong type, the usage is unknown."""
         call = self.record
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
         if prices is not None and used.input_tokens:

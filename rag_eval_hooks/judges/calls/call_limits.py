@@ -87,7 +87,7 @@ class Breaker:
         return is_free
 
     def ended(self, *, answered: bool | None, probe: bool) -> None:
-        """Update the breaker after a call. `answered` is None if the judge's state is unknown."""
+        """Update the breaker after a call. `answered` is None if the outcome is unknown."""
         self._probing = self._probing and not probe
         if answered:
             if self._open_until is not None:
@@ -105,7 +105,7 @@ class Breaker:
 
 
 class Gate:
-    """Limits concurrency in one event loop. A requested pause delays all calls.
+    """Limits concurrency in one event loop. If a server requests a pause, all calls wait.
 
     While the breaker is open, calls fail immediately. Any thread may read the attributes.
     """
@@ -120,7 +120,7 @@ class Gate:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot, and update the breaker after the block.
+        """Wait for a slot. After the `with` block, update the breaker.
 
         Raises:
             JudgeUnavailable: The breaker is open.

@@ -21,7 +21,7 @@ from rag_eval_hooks.judges.heuristic.chunks import (
 from rag_eval_hooks.text.folding import is_content
 from rag_eval_hooks.text.measures import Measure, agree
 
-_LONGEST: Final = 160  # items of a sentence; longer texts are not sentences
+_LONGEST: Final = 160  # maximum number of items of a sentence; longer texts are not sentences
 _MOVED: Final = 3  # a long claim may have one moved word per this many words
 _FEW: Final = 2  # maximum number of exchanged words
 _LIGHT: Final = frozenset(("was", "were", "had", "did", "will", "would", "who", "during"))
@@ -55,7 +55,8 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
     ]
     clause = _clause(stated, path, BREAKS)
     denied = (DENIAL in claimed) != any(item == DENIAL for _, item in clause)
-    # A negation applies only inside or directly before the match: "bread that is not sliced keeps".
+    # If other words interrupt the match, a negation may apply to those words. An example is
+    # "bread that is not sliced keeps".
     strict = all(
         at in path or item in BREAKS or is_small(item)
         for at, item in clause
@@ -94,7 +95,7 @@ def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
     placed = {one.a + at for one in match.get_matching_blocks() for at in range(one.size)}
     moved = [said[at] for at, token in enumerate(wanted) if at not in placed and token in held]
     if not lacking and 0 < len(moved) <= _FEW:
-        return False  # The words are the same except for one or two, which may be exchanged.
+        return False  # The text has all words, but one or two words may have swapped roles.
     return len(moved) <= len(wanted) // _MOVED and not any(
         isinstance(item, Measure) or item in claim.named for item in moved
     )

@@ -43,12 +43,12 @@ LEXICONS: Final = {
 }
 BREAKS: Final = (",", ";", "&")
 DENIAL: Final = "!"
-VALUE: Final = "#"  # represents any `Measure`
+VALUE: Final = "#"  # stands for any `Measure`
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
 _WHOLE: Final = {"cannot": "not", "wo": "will", "ca": "can"}
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}|https?://[^\s<>()]+")
-PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")  # from redaction
+PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")  # a placeholder of redaction
 _LABEL: Final = re.compile(r"(?:passage|document|source|chunk|context)s? [0-9]+", re.IGNORECASE)
 _OPENERS: Final = ".!?:;\"'\u201c\u2018(*-\u2013\u2014"
 _BARE: Final = 3  # words; in a shorter answer a capital letter marks a name

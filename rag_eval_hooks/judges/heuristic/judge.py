@@ -128,7 +128,7 @@ class HeuristicJudge:
     Args:
         entailer: A local model that judges every claim that the rules did not refute.
         calibration: A file that `rag-eval-hooks calibrate` wrote from your labels for this judge.
-            The file calibrates the probabilities. The file's cut decides unsure claims.
+            The file calibrates the probabilities. If the rules are unsure, the file's cut decides.
 
     Raises:
         ConfigError: The file is not a calibration, or belongs to another judge or version.

@@ -94,7 +94,8 @@ class _Lacking(NamedTuple):
 
 def _has_name(chunk: SplitText, phrase: str, parts: frozenset[str]) -> bool:
     if PLACEHOLDER.fullmatch(phrase) or ("@" in phrase and "://" not in phrase):
-        # Addresses share words such as the host. Placeholders share their kind.
+        # Different addresses share words such as the host, and different placeholders share the
+        # kind.
         return phrase.casefold() in chunk.casefolded
     return any(map(chunk.has_form, parts))
 
