@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.errors import ConfigError, JudgeError, kind_of
 from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Judge
@@ -55,6 +55,9 @@ class Cascade:
     def __init__(self, first: str | Judge, second: str | Judge, *, floor: float = 0.02) -> None:
         if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 <= floor <= 1:
             raise ConfigError("floor", floor, "a probability from 0 to 1")
+        for one in (first, second):
+            if not isinstance(one, str | Judge):
+                raise ConfigError("judge", kind_of(one), "a Judge, or its name as in settings")
         self.first, self.second = first, second
         self.second_name = second if isinstance(second, str) else None
         self.name = " > ".join(str(getattr(one, "name", one)) for one in (first, second))

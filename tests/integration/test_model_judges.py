@@ -43,6 +43,7 @@ from rag_eval_hooks import RagEval, Score
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
+from rag_eval_hooks.judges.cascade import Cascade
 from rag_eval_hooks.judges.llm import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.score import Cause, NotScored
@@ -269,6 +270,7 @@ def test_wrong_argument_of_a_judge_is_named() -> None:
         (LangChainJudge, "gpt", {}, "chat model"),
         (LangChainJudge, Plain(), {"timeout": 0}, "timeout"),
         (LlamaIndexJudge, "gpt", {}, "LLM"),
+        (Cascade, told, {"second": "heuristic"}, "Judge"),
         *((CallableJudge, told, {"attempts": n}, "attempts") for n in (0, 1.5, "8", True)),
     ]
     for kind, model, options, words in cases:
