@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.span_processor import RagEvalSpanProcessor as RagEvalSpanProcessor
     from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
-# Omits names that need an extra, because `import *` must work without extras.
+# This list omits names that need an extra, because `import *` must work without extras.
 __all__ = [
     "AskedMetric",
     "CallableJudge",
@@ -87,7 +87,7 @@ __all__ = [
     "setup_tracing",
 ]
 
-# Imported on first use, to keep the package's import fast.
+# Import these names on first use, to keep the package's import fast.
 _LAZY: Final = {
     "BertScorer": "rag_eval_hooks.judges.hugging_face",
     "CallableJudge": "rag_eval_hooks.judges.llm",

@@ -26,28 +26,29 @@ class Stats:
 
     Attributes:
         offered: Captured requests, submitted samples, samples recovered from the spool, and
-            evaluations that feedback requested. Equals the sum of all counts up to `pending`.
-        scored: Requests with a score for at least one metric.
+            evaluations that feedback requested. The counts from `scored` to `pending` add up to
+            `offered`.
+        scored: Requests with a score for at least one metric, except `partial` requests.
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
         dropped: Requests that were not evaluated, by reason. `str(evals.explain(id)[0])` explains a
             reason.
-        failed: Evaluated requests without a score, by cause. The key is the first `Cause` that is a
-            failure, else the first cause. `partial` means that the judge failed and only metrics
-            without a judge have scores.
+        failed: Evaluated requests without a score, and `partial` requests, by cause. The key is the
+            first `Cause` that is a failure, else the first cause. A request is `partial` if the
+            judge failed and only metrics without a judge have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
-        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. `offered`
-            excludes this count and all counts below.
+        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. This count
+            and all counts below do not add to `offered`.
         recovered: Requests in `offered` that earlier processes left in the spool.
         undurable: Requests in `offered` that the spool could not store.
         without_retrieval: Requests in which a model answered but capture saw no retrieved text.
         decisions: Sampling decisions by reason: `ratio`, `rule:<name>`, `tail:<name>`,
             `sampled_out`, `sampled_out:rule:<name>`, `feedback:<name>` or `reference`. `rate_limit`
-            counts samples beyond the rate limit.
-        refused: Metrics that a limit left without a score, by reason: `budget`.
+            counts samples that exceed the rate limit.
+        refused: Metrics without a score because the budget is used up. The only key is `budget`.
         failures: Missing scores by metric and failure cause, such as `ragas.faithfulness:
             judge_failed`.
-        feedback: Calls of `feedback` by result. `joined`: this process knows the request.
+        feedback: Calls of `RagEval.feedback` by result. `joined`: this process knows the request.
             `passed_on`: sent to the other processes. `alone`: delivered without a request.
             `unknown`, `invalid` or another reason: rejected.
     """
@@ -72,8 +73,8 @@ class Stats:
 class Books(Observer):
     """Counts requests by outcome, and remembers recent requests for `explain`. Thread-safe.
 
-    A signal handler of the application may raise at any moment. Only a plain `Lock`, which C code
-    releases, is certain to be released.
+    A signal handler of the application may raise at any moment. After such an exception, only a
+    plain `Lock` is certain to be released, because C code releases it.
     """
 
     def __init__(self, explained: int = 10_000) -> None:
@@ -126,7 +127,7 @@ class Books(Observer):
                         self._notes["failures"][f"{name}: {one.cause.value}"] += 1
                     self._notes["refused"][BUDGET] += one.cause is Cause.OVER_BUDGET
                 key = ending.column, ending.reason if ending.column in _BY_REASON else ""
-                # One statement, because no signal handler runs between its two stores.
+                # Use one statement, because a signal handler may run between two statements.
                 self._counts[key], request.is_counted = self._counts[key] + 1, True
             self._end(request)
 

@@ -75,7 +75,7 @@ class RagEvalCompletionHook:
         if run is not None:
             interaction = run.interaction
             interaction.is_joinable = True
-            # The completion already has a span.
+            # Write no span, because the completion already has a span.
             interaction.others = interaction.others or Others(active=True)
         return run
 

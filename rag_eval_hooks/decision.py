@@ -43,7 +43,7 @@ class Share(NamedTuple):
     reason: str = RATIO
 
     def includes(self, position: int) -> bool:
-        """Return True if this rate samples the key. A higher rate samples the same keys, too."""
+        """Return True if this rate samples the key. A higher rate samples the key, too."""
         return position < round(self.rate * _RANGE)
 
 
@@ -52,7 +52,7 @@ _NEVER: Final = Share(0.0)
 
 
 def highest(shares: Shares) -> Share:
-    # Between equal rates, `rule:...` and `tail:...` take precedence over `ratio`.
+    # If two rates are equal, `rule:...` and `tail:...` take precedence over `ratio`.
     return max(shares.values(), default=_NEVER)
 
 

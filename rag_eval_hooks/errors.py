@@ -42,7 +42,7 @@ def install_command(extra: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Describe a value's type. The description contains the value only if the value is a text."""
+    """Return the name of a value's type. Return a text unchanged."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return value if isinstance(value, str) else type(value).__name__
@@ -59,7 +59,7 @@ class Misplaced:
 
 
 class OnePerProcess:
-    """Base class of objects whose copies are the object itself."""
+    """Base class of objects that `copy` and `deepcopy` return unchanged."""
 
     def __copy__(self) -> Self:
         return self
@@ -224,7 +224,7 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 def argument_error(
     error: TypeError, method: Callable[..., Any], owner: object, advice: str = ""
 ) -> InputError | None:
-    """Convert Python's error about a call's arguments. Return None for an error inside the call."""
+    """Convert Python's error about a call's arguments. Return None if the method's body raised."""
     if error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return None
     name = method.__name__ if method.__name__ != "__init__" else type(owner).__name__
@@ -249,7 +249,8 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
             except TypeError as error:
                 if (wrong := argument_error(error, method, self, f" Write: {example}.")) is None:
                     raise
-            # Raise outside the handler, because the first traceback keeps the arguments alive.
+            # Raise outside the `except` block, because the first traceback keeps the arguments
+            # alive.
             if raises:
                 raise wrong
             self.incidents.report(method.__name__, wrong)
@@ -261,15 +262,15 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
 
 
 class JudgeError(RagEvalError):
-    """A judge or embedder returned no usable reply. Findings are missing as `judge_failed`."""
+    """A judge or embedder returned no usable reply. The cause is `judge_failed`."""
 
 
 class JudgeTimeout(JudgeError):
-    """A judge or embedder timed out. Findings are missing as `timeout`."""
+    """A judge or embedder timed out. The cause is `timeout`."""
 
 
 class BudgetError(JudgeError):
-    """The budget is used up, so the client sent no call. Findings are missing as `over_budget`."""
+    """The budget is used up, so the client sent no call. The cause is `over_budget`."""
 
 
 class JudgeUnavailable(JudgeError):

@@ -55,12 +55,13 @@ class RagEval(OnePerProcess, PublicNames):
     """Evaluates RAG requests in the background and writes the scores on their spans.
 
     Create one object per process and pass it to a framework's handler. By default, the heuristic
-    judge evaluates every request with all `ragas` metrics whose inputs exist. Every setting of
-    `RagEvalConfig` is also a keyword, which overrides the environment and the settings file.
+    judge evaluates every request with all `ragas` metrics whose inputs the request has. Every
+    setting of `RagEvalConfig` is also a keyword, which overrides the environment and the settings
+    file.
 
     Args:
-        metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`. `-`
-            before a name removes its metrics.
+        metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`. To
+            exclude metrics, write `-` before a suite or metric id.
         judge: A judge's name, a `Judge`, or a function for `CallableJudge`. docs/judges.md lists
             all names.
         sample_rate: Fraction of requests to evaluate, 0 to 1.
@@ -82,7 +83,7 @@ class RagEval(OnePerProcess, PublicNames):
     """
 
     _advice = (
-        "It is not a callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)], or "
+        "RagEval is not a callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)], or "
         "rag_eval_hooks_llama_index.enable(evals)"
     )
 
@@ -118,7 +119,7 @@ class RagEval(OnePerProcess, PublicNames):
         self.recorder = self._pipeline.recorder
         self.others = self._pipeline.others
         self.instrumentors = self._pipeline.instrumentors
-        # At exit, the exit hooks close the pipeline.
+        # No finalizer runs at exit, because the exit hooks close the pipeline.
         weakref.finalize(self, close_abandoned, self._pipeline).atexit = False
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -147,13 +148,15 @@ class RagEval(OnePerProcess, PublicNames):
             it.answer(text)
         ```
 
-        Framework calls with our handler in the block become part of the request. Without
-        `it.contexts` or `it.answer`, these calls supply contexts or answer. An exception sets the
-        request's status and propagates. A block inside a framework's run, or inside a block with
-        the same question, does not start a new request.
+        Framework calls with our handler in the block become part of the request. If the block does
+        not call `it.contexts` or `it.answer`, these calls supply the contexts or the answer. If the
+        block raises, the request's status is `error` or `cancelled`, and the exception propagates.
+        If the block runs inside a framework's run or inside a block with an equal question, no new
+        request starts.
 
         `metadata` accepts `session_id`, `user_id`, `question_id`, `reference` and any other keys.
-        `name` is the workflow's name on the span. The handler's options apply to the block's calls.
+        `name` is the workflow's name on the span. `options` are options of the handler, and apply
+        to the block's calls.
         """
         from rag_eval_hooks.capture import ManualInteraction
 
@@ -192,15 +195,17 @@ class RagEval(OnePerProcess, PublicNames):
     ) -> bool:
         """Record feedback on an answer, from a user or the application. Never blocks or raises.
 
-        Sinks receive the feedback, and the answer's trace shows the feedback. A tail rule may start
-        an evaluation. A reference starts the metrics that need a reference.
+        Sinks receive the feedback, and the answer's trace shows the feedback. If a tail rule
+        matches the feedback, an evaluation may start. If the feedback has a reference, the metrics
+        that need a reference start.
 
         The id is a trace id, a sample id, or the framework's root run id. If a trace has several
         answers, the feedback goes to the latest answer. Returns True if the feedback is queued.
 
         The evaluator remembers the last 1,000 requests for one hour. `stats().feedback` counts
-        feedback on these requests as `joined`. With a spool, other processes receive other feedback
-        (`passed_on`). Without a spool, sinks receive the feedback `alone`.
+        feedback on these requests as `joined`. If this process does not know the request, the other
+        processes of the spool receive the feedback (`passed_on`). Without a spool, sinks receive
+        the feedback without the request (`alone`).
         """
         return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference
@@ -247,7 +252,7 @@ class RagEval(OnePerProcess, PublicNames):
         self, method: str, metrics: str | Collection[str] | None, sample: Any, fields: Any
     ) -> tuple[frozenset[str] | None, Sample]:
         if call_context().observer is self._parts.telemetry.calls:
-            told = f"{method}() inside a metric or judge never ends. Remove the call."
+            told = f"Remove {method}() from the metric or judge. The call would never return."
             raise InputError(told)
         check_type("metrics", metrics, str | Collection, "ids of metrics, or one id")
         known = self._parts.scorer.metric_ids
@@ -273,8 +278,9 @@ class RagEval(OnePerProcess, PublicNames):
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
         """Explain the outcome of recent requests. `str(explanation)` is one line.
 
-        The id is the same as for `feedback`. The evaluator remembers the last 10,000 requests with
-        retrieved text and the last 10,000 requests without. One id returns at most eight requests.
+        The id is any id that `feedback` accepts. The evaluator remembers the last 10,000 requests
+        with retrieved text and the last 10,000 requests without. The result has at most eight
+        requests.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 

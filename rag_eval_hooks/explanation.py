@@ -66,7 +66,7 @@ class _Verdicts(NamedTuple):
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
     """Return an explanation as JSON of at most `limit` characters, or None if empty.
 
-    A shortened explanation contains `"cut": true`. Without `content`, the JSON contains only
+    A shortened explanation contains `"cut": true`. If `content` is False, the JSON contains only
     numbers and booleans.
     """
     for number, (share, items) in enumerate(_FORMS):
@@ -95,14 +95,14 @@ def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
         listed = [_form(one, chars, items, depth - 1) for one in list(value)[:items]]
         left = [form for form in listed if form is not _DROPPED]
         return left if left or not listed else _DROPPED
-    # An exporter would drop the whole batch if a text cannot be encoded.
+    # If a text cannot be encoded, an exporter drops the whole batch.
     return _DROPPED if chars is None else encodable(str(value)[:chars])
 
 
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
     """Return an explanation as lines of text, failed verdicts first, or None if empty.
 
-    `[...]` replaces text beyond `limit` characters. Without `content`, the result is JSON.
+    `[...]` replaces text beyond `limit` characters. If `content` is False, the result is JSON.
     """
     if not content:
         return explain(explanation, limit, content=False)
@@ -124,7 +124,8 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
 def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
     """Return the failures in one line, such as `1 of 3 claims are unsupported: claim 2`.
 
-    Return None without a verdict and a reason. Reasons quote texts, so they need `content`.
+    Return None if there is neither a verdict nor a reason. If `content` is False, the line omits
+    reasons, because reasons quote texts.
     """
     if (first := next(_verdicts(explanation), None)) is not None:
         told = _counted(first, content=content)
@@ -161,7 +162,7 @@ def _verdicts(explanation: Mapping[str, Any]) -> Iterator[_Verdicts]:
 
 def _is_verdict(name: str, items: Sequence[Mapping[str, Any]]) -> bool:
     values = [item.get(name, "") for item in items]
-    # Items with the key `verdict` have None for unsure verdicts, not for missing values.
+    # If an item has the key `verdict`, None means an unsure verdict, not a missing value.
     is_known = any(value is not None for value in values) or "verdict" in items[0]
     return is_known and all(isinstance(value, bool | None) for value in values)
 

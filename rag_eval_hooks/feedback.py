@@ -59,7 +59,7 @@ class Feedback:
 def id_of(value: object) -> str:
     """Return a trace id, sample id or run id as lower-case hexadecimal digits without dashes.
 
-    An id in another format, such as an application's sample id, only loses surrounding white space.
+    For an id in another format, such as an application's sample id, only strip white space.
     """
     if isinstance(value, uuid.UUID):
         return value.hex

@@ -1,4 +1,4 @@
-"""Counters of caught exceptions, which log the first exception of each kind."""
+"""Counts caught exceptions, and logs the first exception of each kind."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Incidents:
         self.forked()
 
     def forked(self) -> None:
-        """Reset the counts in a forked child, because another thread may have held the lock."""
+        """Create new counts and a new lock, because a fork may have copied a held lock."""
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -277,7 +277,7 @@ class ExitError(Exception):
 
 
 async def without_exit(call: Awaitable[T]) -> T:
-    """Await the user's code. Convert an attempt to exit the process.
+    """Await the user's code. If the code tries to exit the process, raise `ExitError`.
 
     Raises:
         ExitError: The code raised `SystemExit` or `KeyboardInterrupt`, which would stop the event

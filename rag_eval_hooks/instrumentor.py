@@ -34,7 +34,8 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     The instrumentor logs errors, because an exception would stop all other instrumentors. Span
     processors that exist at start-up hold RAG spans until the scores arrive. Pending evaluations
-    finish at SIGTERM, unless the application handles SIGTERM, and when Chainlit shuts down.
+    finish when Chainlit shuts down. Pending evaluations also finish at SIGTERM, unless the
+    application handles SIGTERM.
 
     The class is a singleton. The attribute `evals` is the evaluator, or None before
     instrumentation. Without a supported framework, `evals` stays None.
@@ -107,14 +108,14 @@ def finish_at_sigterm(evals: RagEval) -> bool:
 
     After a graceful shutdown, uvicorn raises SIGTERM again, and the process ends without exit
     hooks. The evaluator and each provider get `exit_timeout` seconds. Return False if the
-    application handles SIGTERM, or outside the main thread.
+    application handles SIGTERM, or if the caller is not on the main thread.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return False
 
     def handle(number: int, _: FrameType | None) -> None:
-        # In a thread, because the interrupted code may hold a lock that is needed here.
+        # Finish in a thread, because the interrupted code may hold a lock that the shutdown needs.
         thread = threading.Thread(target=_finish, args=(evals,), daemon=True)
         thread.start()
         thread.join(2 * evals.config.exit_timeout + 1)

@@ -82,10 +82,11 @@ class Ending:
         causes = [one.cause for one in evaluation.outcomes.values() if isinstance(one, NotScored)]
         if Cause.OVER_BUDGET in causes:
             return cls(Column.DROPPED, BUDGET, evaluation)
-        # Ignore metrics that were sampled out, because sampled metrics have another cause.
+        # Ignore metrics that were sampled out. The other metrics' causes explain the missing
+        # scores.
         chosen = [cause for cause in causes if cause is not Cause.SAMPLED_OUT]
         failures = [cause for cause in chosen if cause.is_failure]
-        # Without outcomes, every metric lacks an input.
+        # If there are no outcomes, every metric lacks an input.
         cause = next(iter(failures or chosen), Cause.MISSING_INPUT)
         return cls(Column.FAILED, cause.value, evaluation)
 

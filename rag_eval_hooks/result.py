@@ -92,7 +92,8 @@ class Evaluation:
     def status(self) -> EvalStatus:
         """Status of the RAG span: `partial` if some scores are missing, `error` without scores.
 
-        An unsure judge causes a missing score. Missing inputs and undefined values do not.
+        A score is missing if a metric or judge failed, or if the judge was unsure. A metric without
+        an input or without a defined value does not count.
         """
         if not self.unscored:
             return EvalStatus.OK
@@ -100,7 +101,7 @@ class Evaluation:
         return EvalStatus.PARTIAL if is_part else EvalStatus.ERROR
 
     def label(self, metric_id: str) -> str | None:
-        """Return the score's label, or pass or fail by the metric's threshold."""
+        """Return the score's label. For a score without a label, return `pass`, `fail` or None."""
         score = self.scores[metric_id]
         if score.label is None and metric_id in self.verdicts:
             return "pass" if self.verdicts[metric_id] else "fail"

@@ -172,7 +172,7 @@ class Sample:
         own |= {key: value for key, value in data.items() if key not in _OTHER_NAMES}
         names = {f.name for f in fields(cls)}
         if "question" not in own:
-            shown = f"It has {', '.join(map(repr, data)) or 'no keys'}."
+            shown = f"The keys are: {', '.join(map(repr, data)) or 'none'}."
             raise InputError("A sample needs a 'question'.", shown)
         free = {key: own.pop(key) for key in list(own) if key not in names}
         given = own.get("metadata") or {}

@@ -179,7 +179,7 @@ class Scale:
         for name in ("low", "high"):
             check_number(name, getattr(self, name))
         if not self.low < self.high:
-            ends = f"It is Scale({self.low}, {self.high})."
+            ends = f"The scale is Scale({self.low}, {self.high})."
             raise InputError("The low end of a scale must be below its high end.", ends)
 
     def score(self, value: float, **details: Any) -> Score:

@@ -94,8 +94,9 @@ class RagEvalSpanProcessor(SpanProcessor):
 def wrap_processors(provider: object, evals: RagEval) -> bool:
     """Wrap every span processor of an SDK provider. Return False if the provider has no processors.
 
-    In zero-code start-up, the application does not build the provider. The SDK has no public API
-    for existing processors.
+    In zero-code start-up, the application does not build the provider, so it cannot wrap
+    processors. The SDK has no public API that replaces processors, so this function changes private
+    attributes.
     """
     processors = getattr(provider, "_active_span_processor", None)
     inner = getattr(processors, "_span_processors", None)

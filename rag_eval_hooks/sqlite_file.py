@@ -16,7 +16,7 @@ from rag_eval_hooks.threads import at_fork
 
 # Python raises `UnicodeDecodeError` if SQLite's message quotes invalid bytes.
 FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
-# SQLite itself pauses up to 0.1 s, which would let newer processes overtake.
+# SQLite's own pauses last up to 0.1 s, so newer processes could overtake a waiting process.
 _RETRY_S: Final = 0.002
 _FORK_PATIENCE_S: Final = 2.0
 """Maximum seconds for which a fork waits for another thread."""
@@ -30,9 +30,8 @@ _UNHARMED: Final = {getattr(sqlite3, f"SQLITE_{name}") for name in _HARMLESS.spl
 class SqliteFile:
     """A SQLite file that opens on first use and closes before every fork. Thread-safe.
 
-    A forked child inherits SQLite's memory, which says that the child has file locks. The child
-    does not have the locks. So we close the connection before the fork, and both processes reopen
-    the file.
+    SQLite's memory records the file locks. A forked child inherits the memory, but not the locks.
+    So we close the connection before the fork, and both processes reopen the file.
 
     Args:
         path: The file. The object creates a missing file with mode 0600.
@@ -114,7 +113,7 @@ def is_damage(error: BaseException, *, is_read: bool = False) -> bool:
         return True
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY) & 0xFF not in _UNHARMED
-    # Our own text cannot be encoded.
+    # A UnicodeEncodeError means that our own text is invalid, not that the file is damaged.
     return isinstance(error, ValueError) and not isinstance(error, UnicodeEncodeError)
 
 

@@ -41,7 +41,8 @@ def at_fork(
     for methods, method in ((_BEFORE, before), (_IN_PARENT, in_parent), (_IN_CHILD, in_child)):
         if method is not None:
             assert isinstance(method, MethodType)
-            # A weak-reference callback would swallow an exception of a signal handler.
+            # Remove collected objects here, because a weak-reference callback would swallow a
+            # signal handler's exception.
             for number, (owner, _) in tuple(methods.items()):
                 if owner() is None:
                     methods.pop(number, None)
@@ -49,8 +50,8 @@ def at_fork(
 
 
 def _call(methods: _Methods, *, last_first: bool = False) -> None:
-    # Other threads may add objects meanwhile, so copy the list. A lock could stay locked in a
-    # child.
+    # Copy the list, because other threads may add objects meanwhile. Use no lock, because a lock
+    # could stay locked in a forked child.
     current = tuple(methods.values())
     # The stack calls every hook in reverse order, even if a hook raises.
     with contextlib.ExitStack() as calls:
@@ -123,7 +124,7 @@ class DaemonExecutor(Executor):
             try:
                 threading.Thread(target=crew.work, name=self._name, daemon=True).start()
             except BaseException:
-                # The caller expects that the call does not run.
+                # The caller gets an exception, so the queued call must not run.
                 future.cancel()
                 with self._lock:
                     crew.threads -= 1
@@ -136,7 +137,7 @@ class DaemonExecutor(Executor):
         return await asyncio.wrap_future(self.submit(copy_context().run, call))
 
     def release(self) -> None:
-        """End the threads after their calls. A later call starts new threads."""
+        """End the threads after all queued calls. A later call starts new threads."""
         with self._lock:
             crew, self._crew = self._crew, None
             if crew is not None:
@@ -151,9 +152,9 @@ class DaemonExecutor(Executor):
 class Loop:
     """Calls `step` repeatedly on a daemon thread.
 
-    Other threads can wake it and wait for the next call.
+    Another thread can call `wake` to start the next step at once, or `ask` to wait for that step.
 
-    `step` returns the seconds until its next call, or None to end the loop. `on_error` receives
+    `step` returns the seconds until the next step, or None to end the loop. `on_error` receives
     exceptions of `step`.
 
     The class uses only plain locks, because a signal handler may raise at any moment. An exception
@@ -189,7 +190,7 @@ class Loop:
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 thread.start()
                 with self._starting:
-                    # `join` may follow before the thread reaches `_run`.
+                    # The caller may call `join` before the thread reaches `_run`.
                     self._thread = self._thread or thread
             except BaseException as error:
                 self._is_started = False
@@ -204,9 +205,9 @@ class Loop:
             self._sleep.release()
 
     def ask(self, timeout: float | None) -> bool:
-        """Wait until a step that starts after this call ends. Return False on timeout.
+        """Start the next step at once, and wait for its end. Return False on timeout.
 
-        After the loop's end, return immediately.
+        If the loop has ended, return immediately.
         """
         turn = threading.Lock()
         turn.acquire()
@@ -224,7 +225,7 @@ class Loop:
         with self._starting:
             self._thread = self._thread or threading.current_thread()
         if not self.is_current:
-            # Another caller has started the thread meanwhile.
+            # Another caller has started another thread meanwhile.
             return
         pause: float | None = 0.0
         while pause is not None:

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
         told = (
             f"{arguments.labels}: Only {len(judged)} labels match a verdict with a probability. "
-            f"Calibration needs at least {LEAST_LABELS}, with both true and false among them."
+            f"Calibration needs at least {LEAST_LABELS} such labels, some true and some false."
         )
         if stray := [name for name, _ in labels if name not in known]:
             told += (

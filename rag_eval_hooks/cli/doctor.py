@@ -36,7 +36,7 @@ _SAMPLE: Final = Sample(
     answer="The library opens at nine.",
 )
 _FAITHFUL, _BY_EMBEDDER = "ragas.faithfulness", "ragas.answer_relevancy"
-# A check must not fill a sink and must not evaluate samples of the spool.
+# A check must not write to a sink and must not evaluate samples of the spool.
 _ALONE: Final[Mapping[str, Any]] = {
     **{"run_on": "thread", "spool": None, "metric_rates": {}, "thresholds": {}},
     **dict.fromkeys(("rules", "sinks", "tail"), ()),
@@ -152,7 +152,7 @@ def _judge(outcome: Outcome, seconds: float) -> CheckResult:
     if used.calls:
         text += f" with {used.input_tokens:g} prompt tokens and {used.output_tokens:g} reply tokens"
     if outcome.value < 1.0:
-        text += ", but did not support a claim that a chunk states word for word"
+        text += ", but found no support for a claim that a chunk states word for word"
         advice = "The judge's scores will not be useful. Choose another model."
         return CheckResult("judge", "warning", text, advice, figures)
     return CheckResult("judge", "ok", text, figures=figures)
@@ -269,8 +269,8 @@ def _lines(
         yield from _described(sample)
     if problem is not None:
         yield f"The pipeline raised {problem}"
-        yield "  If the pipeline needs more than a question, write a function that takes only the"
-        yield "  question and calls the pipeline, and pass it as --capture MODULE:FUNCTION"
+        yield "  If the pipeline needs more than a question, write a function that takes only a"
+        yield "  question and calls the pipeline. Then pass --capture MODULE:FUNCTION"
     for reason, count in reasons.items():
         text, part = _DATA["no_sample"].get(reason, ("", "contexts"))
         yield f"{f'{count} more without a sample' if samples else 'No sample'}: {reason}"

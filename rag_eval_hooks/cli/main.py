@@ -36,7 +36,7 @@ def work(arguments: argparse.Namespace) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser. It stores the subcommand's function as `run`."""
+    """Return the parser. The parsed arguments have the subcommand's function as `run`."""
     parser = argparse.ArgumentParser(
         prog="rag-eval-hooks", description="Live quality evaluation for RAG pipelines."
     )

@@ -41,8 +41,8 @@ class RuleSettings(BaseModel):
         metadata: Expected value for each metadata key, or a list of accepted values.
         question: Regular expression to find in the question.
         answer: Regular expression to find in the answer. Requests without an answer never match.
-        error: `true` matches every request that raised. A regular expression searches the
-            exception's class name. A failed request is evaluated without its answer.
+        error: `true` matches every request that raised an exception. A regular expression searches
+            the exception's class name. A failed request is evaluated without its answer.
         latency_above: Match requests that took at least this many seconds.
         latency_below: Match requests that took less than this many seconds.
     """
@@ -75,7 +75,8 @@ class TailSettings(BaseModel):
     Attributes:
         then: Suites or metric ids to evaluate when the condition holds.
         rate: Inclusion probability of these metrics, 0 to 1. A tail rule never lowers a rate.
-        name: Shown in sampling reasons as `tail:<name>`. The default is the condition's subject.
+        name: Shown in sampling reasons as `tail:<name>`. The default is the metric's id or the
+            condition's name.
         metric: Id of a metric that needs no network. The heuristic judge evaluates this metric for
             every request.
         below: Match values below this number on the metric's own scale.

@@ -292,7 +292,7 @@ class RagEvalConfig(BaseSettings):
     def settings_customise_sources(
         cls, settings_cls: Any, init_settings: Any, *_: Any, **__: Any
     ) -> Any:
-        """Ignore other sources, because pydantic-settings would merge tables of two sources."""
+        """Use one source, because pydantic-settings would merge tables of two sources."""
         return (init_settings,)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -305,7 +305,7 @@ class RagEvalConfig(BaseSettings):
             yield name, tuple(map(masked, value)) if name == "sinks" else value
 
     def for_judge(self, judge: str) -> RagEvalConfig:
-        """Return the settings with another judge, without another provider's API key."""
+        """Return a copy with another judge. Never send an API key to another provider."""
         if is_one_provider(judge, self.judge):
             return self.model_copy(update={"judge": judge})
         own: dict[str, Any] = {"judge_base_url": None, "judge_api_key": None}

@@ -208,10 +208,7 @@ def _endpoint_variables(judge: str) -> tuple[str, str]:
 
 
 def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Read variables that other software also uses, such as API keys.
-
-    The settings decide about their use.
-    """
+    """Read variables that other software also uses, such as API keys."""
     judge = str(own.get("judge", ""))
     url, _ = _endpoint_variables(judge)
     shared: dict[str, tuple[str, Any]] = {}

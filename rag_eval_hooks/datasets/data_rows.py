@@ -32,12 +32,12 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
         "question_id": "id question_id example_id sample_id",
     }.items()
 }
-"""Known column names by field. A dot precedes a key inside a column of objects."""
+"""Known column names by field. `a.b` is the key `b` in the objects of the column `a`."""
 ROW_KEY: Final = "dataset_row"
 MAX_LINE_CHARS: Final = 2**24
 """Maximum number of characters of a line or cell. Limits the memory per row."""
 _LONG: Final = 300
-"""Number of characters from which a value is text instead of metadata."""
+"""Minimum length of a text that is too long for metadata, in characters."""
 _BATCH: Final = 200
 
 

@@ -33,11 +33,11 @@ class DatasetRun(JsonlSink):
 
     The run skips rows that are in the file, except rows with a failed metric. If a pipeline answers
     (`is_asked`), the run also retries rows without an answer. The run replaces the file atomically.
-    After a kill, the old file remains.
+    If the process is killed, the old file remains.
     """
 
     is_watched = False
-    """False, because a busy disk or a stopped process must not lose rows by a timeout."""
+    """False: no delivery times out, because a busy disk or a stopped process must not lose rows."""
 
     def __init__(self, path: Path, *, is_asked: bool = False) -> None:
         super().__init__(path)
@@ -46,7 +46,7 @@ class DatasetRun(JsonlSink):
         self.resumed = 0  # rows that were in the file at the start
         self.started = 0  # rows that the evaluator received, or whose pipeline raised
         self.evaluated = 0  # rows evaluated and written
-        self.unreadable = 0  # rows that are not a sample
+        self.unreadable = 0  # rows that are not valid samples
         self.failed = 0  # rows that started but will have no result
         self.partial = 0  # rows with a failed metric; the next run retries them
         self.unanswered = 0  # rows that the pipeline did not answer; the next run retries them
@@ -199,7 +199,7 @@ def _fail_pending(evals: RagEval, run: DatasetRun) -> None:
 
 def _submit(sample: Sample, evals: RagEval, run: DatasetRun) -> None:
     run.started += 1
-    # When an evaluation finishes, the text budget has room again.
+    # A full queue rejects the sample. Retry when an evaluation has finished.
     while not evals.submit(sample):
         if not run.wait(1.0) and evals.stats().pending == 0:
             run.note(f"the evaluator rejected a row: {evals.stats().dropped}")
