@@ -157,7 +157,7 @@ def test_mistake_is_logged_once_with_the_line_of_the_caller(
 # A call that raises, and what its error says: it shows the value, as the caller sees it.
 ERRORS: dict[str, str] = {
     "evals.evaluate('a question')": "A sample must be a Sample, or a mapping with .* not str",
-    "evals.evaluate({'question': 'q', 'contexts': [{'body': 'x'}]})": "It has body",
+    "evals.evaluate({'question': 'q', 'contexts': [{'body': 'x'}]})": "The keys are: body",
     "evals.evaluate(question='q', reference_ids='id')": "must be a sequence of ids, not str",
     "evals.evaluate(question='q', ended_at=1_700_000_000)": "must be a whole number of nano",
     "evals.evaluate(question='q', ended_at=1.7e18)": "must be a whole number of nanoseconds",
