@@ -2,7 +2,7 @@
 
     python -m benchmarks.call_path [--list]
 
-The first request passes a sample to one metric and one sink by `submit`. The second request is a
+The first request passes a sample to `submit`, with one metric and one sink. The second request is a
 LangChain chain, and a judge on loopback scores its faithfulness. Each request runs three times. The
 benchmark counts the third run, in every thread, until the scores are delivered.
 """
@@ -75,7 +75,7 @@ class CallPath:
 @contextmanager
 def profiling() -> Iterator[CallPath]:
     path = CallPath()
-    # Set the function before threads start, because they take it over at their start.
+    # Set the profile function first, because a thread copies the function when the thread starts.
     threading.setprofile(path)
     yield path
     threading.setprofile(None)

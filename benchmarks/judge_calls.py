@@ -4,7 +4,7 @@
 
 The first table uses a truthful judge in the same process. The table counts calls, prompt characters
 and reply characters per sample. `with_shape` counts prompt characters if each prompt describes the
-reply's form. `failed` counts metrics over all samples.
+reply's form. `failed` counts metrics that failed, over all samples.
 
 A line below the table shows the share of context characters that a prompt cache serves. The cache
 knows a prompt's beginning after the first reply.
@@ -43,7 +43,7 @@ SETS: Mapping[str, Sequence[str]] = {
     ),
     "all suites": ("all",),
 }
-# Maximum calls per sample. Nvidia's independent ratings need six, questions one more.
+# Maximum calls per sample. Nvidia's independent ratings need six calls, and questions need one.
 MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
 
 

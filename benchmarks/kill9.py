@@ -141,7 +141,7 @@ def _stored(folder: Path, name: str) -> list[str]:
 
 def _is_on_disk(spool: Path, sample_id: str) -> bool:
     sql = "SELECT 1 FROM jobs WHERE json_extract(payload, '$.sample.sample_id') = ?"
-    # A busy machine makes file and table some time after a sample is accepted.
+    # On a busy machine, an application may accept samples before file and table exist.
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(spool)) as db:
         return db.execute(sql, (sample_id,)).fetchone() is not None
     return False
@@ -153,8 +153,8 @@ def _kill(app: subprocess.Popen[bytes]) -> None:
 
 
 def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]) -> dict[str, Any]:
-    # `lost_stored` counts lost samples on disk, or older than a sample on disk. Kills leave the
-    # `broken` lines, and `results.read` drops the `repeated` lines.
+    # `lost_stored` counts lost samples that were on disk, or that are older than a sample on disk.
+    # Killed processes leave the `broken` lines. `results.read` drops the `repeated` lines.
     told = [line.split() for line in (folder / "told").read_text().splitlines()]
     found: dict[str, set[str]] = {}
     texts = (folder / "results.jsonl").read_text().splitlines()

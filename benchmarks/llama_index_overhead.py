@@ -22,7 +22,7 @@ PASSAGES = (
     "The ferry from Skarn to the mainland returns at 18:15, and in summer also at 21:30.",
 )
 LOOP = asyncio.new_event_loop()
-set_global_tokenizer(str.split)  # LlamaIndex would download its default tokenizer
+set_global_tokenizer(str.split)  # else LlamaIndex downloads its default tokenizer
 
 
 def engine(streaming: bool = False) -> Any:

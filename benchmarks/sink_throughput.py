@@ -3,9 +3,9 @@
     python -m benchmarks.sink_throughput [--samples 600] [--latency 0.1] [--failures 0.08]
 
 A local server replaces the platform. The server answers a fraction `--failures` of the requests
-with 500 or 429. Before half of these answers, the server stores the scores. Each row shows the
-samples per second, relative to one request at a time. Each row also counts the scores that were
-lost or stored twice.
+with 500 or 429. For half of these requests, the server stores the scores before the error. Each row
+shows the samples per second, relative to a run with one request at a time. Each row also counts the
+scores that were lost or stored twice.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
     python -m benchmarks.standstill [--samples 200] [--seed 0] [--json FILE]
 
 A thread repeatedly sleeps for one millisecond, and records the delay of each wakeup. The thread
-also records the CPU time of this process meanwhile. Other load on the machine causes the rest of
-the delay. Garbage collection is off. For comparison, the process then idles for the same time.
+also records the CPU time of this process during the delay. If the delay exceeds the CPU time, other
+load on the machine causes the rest. Garbage collection is off. For comparison, the process then
+idles for an equally long time.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def main() -> None:
         for _ in range(options.samples)
     ]
     with RagEval("all", embedder="none") as evals:
-        evals.evaluate(samples[0])  # Load lazy modules now, so that the measured call does not.
+        evals.evaluate(samples[0])  # Load lazy modules before the measured call.
 
         def evaluate() -> None:
             for sample in samples:

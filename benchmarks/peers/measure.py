@@ -1,4 +1,4 @@
-"""Measure our library and the other libraries. `missing` contains the failures."""
+"""Measure our library and the other libraries. `missing` lists failed measurements with reasons."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class ScriptedModel(CustomLLM):
 
 def build(evals: RagEval) -> Callable[[str, Mapping[str, Any]], object]:
     """Return a function that asks the query engine a question, with metadata."""
-    set_global_tokenizer(str.split)  # The default tokenizer is downloaded.
+    set_global_tokenizer(str.split)  # else LlamaIndex downloads a tokenizer
     template = PromptTemplate(PROMPT.format(passages="{context_str}", question="{query_str}"))
     engine = RetrieverQueryEngine.from_args(
         HandbookRetriever(), llm=ScriptedModel(), text_qa_template=template

@@ -33,7 +33,7 @@ class OtlpFileExporter(SpanExporter):
     """
 
     def __init__(self, path: str | Path) -> None:
-        # Spans hold questions and answers: only the owner may read them.
+        # Only the owner may read the file, because spans contain questions and answers.
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._file: TextIO = os.fdopen(descriptor, "a", encoding="utf-8")
 

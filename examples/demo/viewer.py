@@ -106,7 +106,8 @@ def _process(
 ) -> Iterator[subprocess.Popen[bytes]]:
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("PHOENIX_")}
     with log.open("wb") as out:
-        # In a separate session: Ctrl-C reaches the demo, which then stops the viewer.
+        # Start the viewer in a separate session, so that Ctrl-C reaches only the demo. The demo
+        # then stops the viewer.
         process = subprocess.Popen(
             command, env={**inherited, **variables}, stdout=out, stderr=out, start_new_session=True
         )

@@ -2,8 +2,8 @@
 
 A difference combines two estimates by inverse variance. The first estimate is the mean difference
 of samples that both runs have (pairs). The second estimate is the difference of the means of all
-other samples. Its variance follows from the intervals of the two means (Zou and Donner, MOVER,
-2008).
+other samples. The variance of the second estimate follows from the intervals of the two means (Zou
+and Donner, MOVER, 2008).
 """
 
 from __future__ import annotations
@@ -103,13 +103,14 @@ def compare(
 ) -> Comparison:
     """Compare a new run with a base run.
 
-    Samples pair by `question_id` or, without an id, by question. Repeated questions pair in order.
-    If a metric has fewer than five pairs, all its samples are unpaired. `by` names a key, such as
-    `workflow`, for additional comparisons by group.
+    `compare` pairs samples by `question_id`. A sample without an id pairs by question. Repeated
+    questions pair in order. If a metric has fewer than five pairs, `compare` treats all samples of
+    the metric as unpaired. `by` names a key, such as `workflow`, for additional comparisons by
+    group.
 
     Raises:
         ConfigError: The runs used different judges or prompts for a metric and
-            `allow_different_judges` is false, or no sample has the key.
+            `allow_different_judges` is false, or no sample has the key `by`.
     """
     before, after = (list(map(without_texts, checked_rows(rows))) for rows in (base, new))
     check_key([*before, *after], by)
@@ -142,7 +143,8 @@ def _check_judges(*runs: Iterable[Evaluation]) -> None:
     judges: dict[str, tuple[set[str], set[str]]] = {}
     for at, rows in enumerate(runs):
         for metric, score in (item for row in rows for item in row.scores.items()):
-            # Only a new version of the prompts, not of the package, counts as another judge.
+            # A new version of the prompts counts as another judge. A new version of the package
+            # does not.
             prompts = score.version.partition("+")[2]
             made_by = f"{score.annotator or 'formula'} {prompts}".strip()
             judges.setdefault(metric, (set(), set()))[at].add(made_by)

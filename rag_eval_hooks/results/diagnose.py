@@ -26,9 +26,9 @@ _UNDEFINED: Final = 0.999
 def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluation]:
     """Return the results that have a score or a risk, worst first.
 
-    By default, faithfulness decides, then its risk, then the mean of all scores. A sample with
-    undecided faithfulness ranks by its risk. Without a risk, the sample ranks just before samples
-    with a perfect score.
+    By default, samples rank by faithfulness, then by risk, then by the mean of all scores. If
+    faithfulness is undecided, the sample ranks by risk. Without a risk, the sample ranks just
+    before samples with a perfect score.
     """
     rows = checked_rows(rows)
     known = {name: None for row in rows for name in row.outcomes}
@@ -67,8 +67,9 @@ def select(
 
     Args:
         rows: The results.
-        since: Time of the earliest request. `since` and `until` exclude results without a time.
-        until: Time before which requests were accepted.
+        since: Select requests accepted at or after this time. `since` and `until` exclude results
+            without a time.
+        until: Select requests accepted before this time.
         where: Required value for each key, as in `summarise`. `tag` matches any tag of the sample.
         metrics: Metric ids or suites to keep. The default is all.
     """
@@ -93,7 +94,7 @@ def select(
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Normalized bounds. A value is low below `low`, and high from `high` on."""
+    """Normalized bounds. A value below `low` is low. A value of at least `high` is high."""
 
     high: float = 0.8
     low: float = 0.5

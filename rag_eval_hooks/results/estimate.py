@@ -5,8 +5,9 @@ probability. Its linearized variance follows Sarndal, Swensson and Wretman, Mode
 Sampling (1992), section 5.7. Clusters, such as sessions, replace single values, and residuals are
 corrected for leverage.
 
-The interval is Wilson's (1927) for a proportion with this variance (Korn and Graubard, 1998). It
-uses Student's t unless the values are proportions of an unweighted sample without clusters.
+The interval is Wilson's (1927) for a proportion with this variance (Korn and Graubard, 1998). The
+interval uses Student's t unless the values are proportions of an unweighted sample without
+clusters.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Estimate:
 
 
 class Moments:
-    """Weighted means and linearized covariances. By default, each value is its own cluster."""
+    """Weighted means and linearized covariances. By default, each value is a separate cluster."""
 
     def __init__(
         self,
@@ -121,9 +122,9 @@ def mean_of(
 ) -> Estimate | None:
     """Return the mean of values in [0, 1], such as flags, or None without values.
 
-    `weights` are inverse inclusion probabilities. By default, all weights are equal. `clusters`
-    name the group of dependent values to which each value belongs, such as a session. By default,
-    each value is independent.
+    `weights` are inverse inclusion probabilities. By default, all weights are equal. `clusters` has
+    a key for each value, such as a session. Values with equal keys may depend on each other. By
+    default, all values are independent.
     """
     if not values:
         return None
@@ -143,9 +144,9 @@ def mean_of(
 def rare_variance(weights: Sequence[float]) -> float:
     """Return the variance that rare strata may hide, or 0 without rare strata.
 
-    Samples with one inclusion probability form a stratum. A few samples that represent much traffic
-    may be equal by chance. The formula therefore adds half a success and half a failure (Agresti
-    and Coull, 1998).
+    Samples with equal inclusion probabilities form a stratum. If few samples represent much
+    traffic, their values may be equal by chance. The formula therefore adds half a success and half
+    a failure (Agresti and Coull, 1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}
@@ -166,7 +167,8 @@ def predicted_mean(
     """Estimate the mean label of all samples from the labels of a random part.
 
     The estimate is prediction-powered (Angelopoulos, Duchi and Zrnic, PPI++, 2023). The weight of
-    the judge minimizes the variance. With a useless judge, the estimate equals the mean label.
+    the judge minimizes the variance. If the judge's values do not predict the labels, the estimate
+    equals the mean label.
 
     Args:
         judged: The judge's value for each unlabelled sample, in [0, 1].

@@ -68,7 +68,7 @@ class FailCondition:
         """Parse a condition such as `ragas.faithfulness<0.8`.
 
         Raises:
-            ConfigError: The text is not a condition, or good means would meet it.
+            ConfigError: The text is not a condition, or good means would meet the condition.
         """
         match = _CONDITION.fullmatch(text)
         if match is None:

@@ -72,7 +72,7 @@ def read(*sources: Source | Iterable[Source]) -> Results:
     """Return the evaluations from files, spools or data frames, and read them lazily.
 
     Sources are files of JSON lines (plain or gzip), Parquet files, spools, folders of files, and
-    data frames from `to_frame`. A rotated file includes its earlier parts.
+    data frames from `to_frame`. If a file was rotated, `read` also reads the earlier parts.
 
     Raises:
         FileNotFoundError: A path does not exist.
@@ -170,7 +170,8 @@ def to_frame(rows: Iterable[Evaluation]) -> pd.DataFrame:
     """Convert results to a data frame. `frame.to_parquet(path)` writes a file that `read` accepts.
 
     The columns are the metadata keys, the metrics (on their own scales), `time`, `evaluated`,
-    `question`, `answer`, `reference`, `passed` and `result`, the entire result as JSON.
+    `question`, `answer`, `reference`, `passed` and `result`. `result` has the entire result as
+    JSON.
     """
     import pandas as pd
 

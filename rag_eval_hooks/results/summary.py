@@ -264,7 +264,8 @@ def scale_of_metric(metric: str) -> Scale | None:
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
     """Return slope and offset from normalized values to the metric's scale.
 
-    For a user's metric, the worst and the best score in `ranked` (worst first) determine both.
+    `ranked` contains scores, worst first. For a user's metric, the first and the last score in
+    `ranked` determine slope and offset.
     """
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low
