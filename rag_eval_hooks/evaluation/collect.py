@@ -111,7 +111,7 @@ def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Judge, embedder and token scorer. The findings of a missing source are `missing_input`."""
+    """Judge, embedder and token scorer. If one is missing, its findings are `missing_input`."""
 
     judge: Judge
     embedder: Embedder | None = None

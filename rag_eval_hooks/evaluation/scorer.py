@@ -207,7 +207,6 @@ class Scorer:
         }
 
     def _valueless(self, metric: Metric, outcome: NotScored, *, is_lasting: bool) -> NotScored:
-        """Add advice. Report a chosen metric that never has a value with these settings."""
         detail, judge = outcome.detail, self.sources.judge
         if outcome.undecided:
             detail = f"undecided: {detail}"

@@ -138,8 +138,8 @@ class Worker:
 
     def run(self, function: Callable[[], Awaitable[R]]) -> R:
         """Run a coroutine function in the loop, outside the queue, and wait for its result."""
-        # A plain lock: a signal handler of the application may raise while this thread holds the
-        # lock of a future, and the loop would wait for that lock forever.
+        # Wait with a plain lock, not with a future. If a signal handler raises while this thread
+        # holds a future's lock, the loop waits for that lock forever.
         done = threading.Lock()
         done.acquire()
         future = self._call(function, done.release)
@@ -222,7 +222,7 @@ class Worker:
     def _run(self) -> None:
         with self._lock:
             if self._thread is not None:
-                # Two requests started the thread at once.
+                # Two callers started the thread at the same time.
                 return
             self._thread = threading.current_thread()
         try:
@@ -289,7 +289,7 @@ class Worker:
             finally:
                 item.handler.end(item.value)
             if loop.time() >= yield_at:
-                # Items may never suspend, but timers and inline evaluations must not starve.
+                # Yield, because jobs may never suspend, and timers and inline evaluations must run.
                 await asyncio.sleep(0)
                 yield_at = loop.time() + _LONGEST_TURN
 

@@ -137,7 +137,7 @@ def _load_scorer(
     from bert_score.utils import model2layers
 
     if layer is None and source not in model2layers:
-        raise JudgeError(f"{source}: bert-score knows no best layer of this model; set `layer`")
+        raise JudgeError(f"{source}: the best layer is unknown to bert-score; set `layer`")
     scorer = BERTScorer(source, layer, lang="en", rescale_with_baseline=rescale)
     if rescale:
         _ = scorer.baseline_vals  # a file without this layer must fail at start-up

@@ -53,7 +53,7 @@ class MetricOptions:
 
     Raises:
         ConfigError: A weight names an unknown part, is negative or not finite, or all weights are
-            0. Or two checks have the same question.
+            0. Another cause is two checks with the same question.
     """
 
     graphrag_weights: Mapping[str, float] = field(default_factory=partial(_weights, "graphrag"))

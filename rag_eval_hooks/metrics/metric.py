@@ -25,7 +25,8 @@ class Metric:
         id: `<suite>.<metric>`.
         score: Pure function of a sample with all fields in `needs`, and its findings.
             `findings.made(...)` returns a finding or raises `Unavailable`.
-        needs: Fields that the sample must have. Otherwise the outcome is `missing_input`.
+        needs: Fields that the sample must have. If a field is missing, the outcome is
+            `missing_input`.
         findings: Findings that `score` reads.
         reads: Function that returns the part of `findings` that `score` reads for one sample. None
             means all of `findings`. The evaluator calls `reads` before the judge, and again when
@@ -82,8 +83,9 @@ class AskedMetric(Metric):
     """A metric that an async function computes. Pass it to `RagEval(metrics=[...])`.
 
     Attributes:
-        ask: Called in the evaluator's event loop, with a sample that has all fields in `needs`.
-            Must not block the loop. If it raises, the outcome is `metric_failed`.
+        ask: Async function of a sample that has all fields in `needs`. The function runs in the
+            evaluator's event loop and must not block the loop. If the function raises, the outcome
+            is `metric_failed`.
         timeout: Seconds after which the outcome is `timeout`.
         annotator: Name of the evaluator, shown on the score.
     """

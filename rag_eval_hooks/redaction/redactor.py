@@ -73,7 +73,7 @@ Attribute: TypeAlias = "str | int | float | bool"
 
 
 class CutText(str):
-    """A text without its end. A value that crosses the cut cannot be recognized."""
+    """A text whose end was cut off. No rule can recognize a value that crosses the cut."""
 
     __slots__ = ()
 

@@ -137,7 +137,7 @@ class EvaluationSpans:
         )
 
     def _fields(self, evaluation: Evaluation, name: str, span: Span) -> Attributes:
-        # Long text is shortened here, so that it stays valid JSON; the SDK would cut it.
+        # Shorten long texts here, so that the JSON stays valid. The SDK would cut the JSON.
         chars = min(limits.EXPLANATION_CHARS, longest_text(span) or limits.EXPLANATION_CHARS)
         score = evaluation.scores[name]
         details = score_details(score)

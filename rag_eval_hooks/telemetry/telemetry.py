@@ -96,7 +96,7 @@ class Telemetry(Observer):
             links = [span.get_span_context() for span in spans]
             takes = self.holder.finish(request.span, about, links)
         if request.is_shipped:
-            # The evaluating process sends the other signals.
+            # The process that evaluates the sample sends the other signals.
             return
         if self._spans.only_late and not takes:
             spans = self._start(evaluation, attributes)

@@ -30,8 +30,8 @@ class Number(NamedTuple):
 class Measure:
     """A quantity in a text.
 
-    `value` is in meters, grams, seconds, months, liters or bytes. A clock time is minutes since
-    midnight, and a date is NaN.
+    `value` is in meters, grams, seconds, months, liters or bytes. For a clock time, `value` is
+    minutes since midnight. For a date, `value` is NaN.
     """
 
     value: float
