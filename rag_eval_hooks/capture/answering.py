@@ -1,4 +1,4 @@
-"""Finds question and answer of a request, and the model calls that produced the answer."""
+"""Finds the question and the answer of a request, and the model calls that produced the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rag_eval_hooks.capture.rows import texts_in
 from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctive
 
 _PREFIX = 160
-"""Characters. A prompt quotes an output if the prompt contains this prefix of the output."""
+"""Number of characters. A prompt with this prefix of an output quotes the output."""
 _MAX_CALLS = 200
 """Maximum number of recent model calls per request to compare with later prompts."""
 _MIN_OUTPUT = 3
@@ -86,11 +86,7 @@ class _Quotes:
         return sorted(places, key=places.__getitem__)
 
     def _place(self, said: str, call: Run, reader: Run) -> int:
-        """Return the position at which a prompt quotes an output, or -1.
-
-        Words in the call's own instructions, such as a fixed refusal, are no quotes. A short answer
-        from a document also appears in the prompt of its call.
-        """
+        """Return the position at which the reader's prompt quotes the call's output, or -1."""
         prompt = self._prompts[reader]
         if is_distinctive(said):
             said = said[:_PREFIX]
@@ -98,6 +94,7 @@ class _Quotes:
         else:
             # A cheap test first, because most prompts do not contain the output.
             place = contains_word(self._bare_prompt(reader), said) if said in prompt else -1
+        # A text from the call's own instructions, such as a fixed refusal, is not a quote.
         is_own = place >= 0 and said in self._prompts[call] and said in self._bare_prompt(call)
         return -1 if is_own else place
 
@@ -142,10 +139,10 @@ def _without(text: str, parts: Sequence[str]) -> str:
 
 
 def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
-    """Return the calls whose text is part of the answer, or else the last call.
+    """Return the calls whose replies form the answer, or else the last call.
 
-    Failed attempts may have returned the same reply. If the answer repeats a reply n times, return
-    the last n calls with this reply.
+    Failed attempts may have returned equal replies. If the answer contains a reply n times, return
+    only the last n calls with this reply.
     """
     outputs = {call: fold(call.text or "") for call in prompts}
     if answer:
@@ -175,9 +172,9 @@ def _parts_of(answer: str, outputs: Set[str]) -> Set[str]:
 
 
 def question_of(interaction: Interaction) -> tuple[str, str]:
-    """Return the question, and its source: `recorded`, `input`, `prompt` or `query`.
+    """Return the question and its source: `recorded`, `input`, `prompt` or `query`.
 
-    An unknown question is "".
+    If the question is unknown, return "".
     """
     root = interaction.root
     asked = queries(interaction)
@@ -186,7 +183,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     if interaction.asked:
         return _used_input(interaction, asked)
     if left := _left_in_state(interaction, asked):
-        # With several texts, the question is unknown. A query is not a question.
+        # Any of several texts could be the question, so the question is unknown.
         return left[0] if len(left) == 1 else "", "input"
     return next(iter(asked), ""), "query"
 
@@ -261,7 +258,7 @@ def _said(interaction: Interaction) -> str | None:
         return root.text
     texts = [text for text in interaction.candidates if text.strip()]
     said = [(c, text) for c in reversed(calls) for text in texts if _is_last_part(text, c)]
-    # The root may return a reply with its label and also without the label.
+    # The root may return a reply twice: with a label and without the label.
     labeled = (text for c, text in said if any(holds_reply(one, c) for one in texts))
     if (parsed := next(labeled, None)) is not None:
         return parsed

@@ -58,11 +58,11 @@ class Assembler:
         self._max_chars = config.max_text_chars
         self._redactor = redactor
         self._incidents = incidents
-        # Redact a reference with its sample. Without redaction, add the reference later.
+        # If redaction is active, redact the reference together with its sample.
         self._with_golden = with_golden if redactor.active else None
         self.redacts = redactor.active
-        # Redaction reads more of each text than the sample keeps. A value at the limit is then
-        # recognized.
+        # Redaction reads more of each text than the sample keeps. Redaction can then recognize a
+        # value that crosses the limit.
         self.text_chars = config.max_text_chars + MARGIN * redactor.active
 
     def session(self) -> Session:
@@ -188,9 +188,9 @@ def _response_id(interaction: Interaction, answer: str | None) -> str | None:
 def traits_of_interaction(interaction: Interaction) -> Traits:
     session = session_of(interaction.metadata)
     return Traits(
-        # If the root lacks a question, its retriever has the question, as in the sample.
+        # If the root has no question, use its retriever's query, as the sample does.
         question=question_of(interaction)[0],
-        # Compute the question once for all rules, because the search reads all model texts.
+        # Find the answer only once for all rules, because the search reads all model texts.
         answer=functools.cache(lambda: answer_of(interaction)),
         tags=interaction.tags,
         metadata={**interaction.metadata, **({"session_id": session} if session else {})},
@@ -231,7 +231,8 @@ def interaction_of(sample: Sample) -> Interaction:
 class SampleTexts:
     """Builds the values of a sample's fields, and records the names of cut fields.
 
-    Redaction reads `MARGIN` characters beyond the limit, to recognize a value at the limit.
+    Redaction reads `MARGIN` characters beyond the limit. It can then recognize a value that crosses
+    the limit.
     """
 
     def __init__(self, limit: int, session: Session, *, redacts: bool) -> None:
@@ -275,7 +276,7 @@ class SampleTexts:
         )
 
     def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return metadata with cut texts. Values that are too large are missing."""
+        """Return metadata with shortened texts. Omit large values that are not texts."""
         kept: dict[str, Any] = {}
         for key, value in values.items():
             name = f"{field}.{key}"
@@ -318,9 +319,9 @@ def _is_small(value: Any, most: int) -> bool:
 def _likeliest(
     contexts: tuple[Context, ...], answer: str, most: int, lists: Iterable[DocumentList]
 ) -> tuple[Context, ...]:
-    """Return the contexts that most likely support the answer, in their order.
+    """Return at most `most` contexts that likely support the answer, in the given order.
 
-    Rare words of the answer have the highest weight, then the rank, then an agent's last search.
+    Prefer contexts with rare words of the answer, then high ranks, then later contexts.
     """
     said, texts = set(words(answer)), [context.text.lower() for context in contexts]
     held = [[word for word in said if word in text] for text in texts]

@@ -24,13 +24,13 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _REMEMBERED_S = 60.0
-"""Seconds for which the recorder keeps a finished run's id, to recognize late events."""
+"""Seconds for which the recorder remembers the id of a finished run."""
 _MOST_IDS = 200_000
-"""Maximum number of remembered ids of finished runs. The ids take tens of megabytes."""
+"""Maximum number of finished runs whose ids are remembered. Takes tens of megabytes."""
 _MOST_RUNS = 10_000
 """Maximum number of run ids per sampled-out request."""
 _MAX_CHARS = 400_000_000
-"""Maximum number of characters in all open requests."""
+"""Maximum number of characters that all open requests contain together."""
 
 
 def remember(known: dict[K, V], key: K, value: V, most: int) -> None:
@@ -48,7 +48,6 @@ def _first(known: Mapping[K, V]) -> tuple[K, V] | None:
     try:
         return next(iter(known.items()), None)
     except RuntimeError:
-        # Another thread is changing the map and keeps the map small.
         return None
 
 
@@ -61,7 +60,7 @@ class EndedIds:
     def add(self, run_id: Hashable, *, is_root: bool = False) -> None:
         now = time.monotonic()
         remember(self._times, run_id, (now, is_root), _MOST_IDS)
-        # Each new entry removes two old entries, so that no entry stays forever.
+        # Each call removes up to two expired entries, so that no entry stays forever.
         for _ in range(2):
             first = _first(self._times)
             if first is not None and now - first[1][0] >= _REMEMBERED_S:
@@ -111,7 +110,7 @@ def _is_left(interaction: Interaction) -> bool:
             return False
         if held.cancelled() or interaction.root.kind is RunKind.MODEL:
             return True
-        # The result of the call may be the object that reports the event.
+        # Keep only the loop, because the task may hold the object that reports the end.
         interaction.task = held = held.get_loop()
     return held.is_closed() or (interaction.id is not None and interaction.id() is None)
 
@@ -133,8 +132,8 @@ class LeftOut:
 class LeftOutRequests:
     """Remembers requests that were sampled out at their start. Lock-free.
 
-    A retriever and a model that are called separately need the same decision. Without a common
-    trace or thread, sampling decides at the end of a run.
+    A retriever and a model that the application calls separately need the same sampling decision.
+    If they share no trace and no thread, sampling decides when a run ends.
     """
 
     def __init__(self, ttl_ns: int, most: int) -> None:
@@ -160,7 +159,7 @@ class LeftOutRequests:
     def key_of(
         self, run_id: Hashable, kind: RunKind, otel: OtelContext, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return the sampling key of a starting root, or None to sample the root at its end."""
+        """Return a root's sampling key, or None to postpone sampling to the end of the root."""
         if self._decide is None:
             return None
         if (thread := metadata.get("thread_id")) is not None:
@@ -178,7 +177,7 @@ class LeftOutRequests:
         tags: tuple[str, ...],
         metadata: Mapping[str, Any],
     ) -> bool:
-        # Runs inside a manual block have no thread, so the block decides for them.
+        # The manual block decides for its runs, because they have no thread id.
         if self._decide is None or key is None or kind is RunKind.MANUAL:
             return False
         if not self._decide(key, tags, metadata):

@@ -15,7 +15,7 @@ from rag_eval_hooks.redaction.redactor import STRUCTURE, Content, CutText
 from rag_eval_hooks.sample import Context
 
 Contents: TypeAlias = dict[str, Content]
-"""Span attributes before JSON encoding. Redaction must process each part first."""
+"""Span attributes before JSON encoding, because redaction needs the separate parts."""
 _CUT: Final = " [...]"
 _SYSTEM: Final = ("system", "developer")
 _FINISH_REASONS: Final = {
@@ -103,7 +103,7 @@ def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None)
         ]
     for index, document in enumerate(documents):
         prefix, metadata = f"{semconv.RETRIEVAL_DOCUMENTS}.{index}.document", document.metadata
-        # A text that is cut inside the JSON could not be redacted.
+        # Redaction could not recognize a cut text inside JSON.
         whole = {key: one for key, one in metadata.items() if not isinstance(one, CutText)}
         fields: dict[str, Any] = {
             "content": document.text,
@@ -113,18 +113,15 @@ def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None)
         }
         named = _present({f"{prefix}.{name}": one for name, one in fields.items()})
         if most is not None and len(content) + len(named) > most:
-            # Another attribute would evict the span's first attributes.
+            # Each further attribute would evict one of the span's first attributes.
             break
         content |= named
     return content
 
 
 def _model_content(run: Run) -> Contents:
-    """Return a model call in OpenTelemetry's GenAI format: messages with a role and parts.
-
-    Texts without a role, as in a completion model, get the role `user`.
-    """
-    # If a later step rewrote the documents of a prompt, the prompt was dropped.
+    """Return a model call in OpenTelemetry's GenAI format: messages with a role and parts."""
+    # A completion model's prompt has no roles.
     roles = run.roles if len(run.roles) == len(run.prompt) else ["user"] * len(run.prompt)
     prompt = list(zip(roles, run.prompt, strict=True))
     calls = run.span_content.get("tool_calls", ())

@@ -41,25 +41,22 @@ class ContextSource(StrEnum):
     PROMPT = "prompt"
     """The prompts of the answering calls contain all contexts."""
     SHINGLES = "shingles"
-    """A prompt contains at least three four-word sequences that only this context has."""
+    """A prompt contains three four-word sequences of a context that no other context has."""
     STRUCTURE = "structure"
     """The answer names the contexts as its sources."""
     LAST_LIST = "last_list"
-    """No prompt contains a candidate. The contexts are the last step's list."""
+    """No prompt contains a candidate, so the contexts are the last step's documents."""
     STEP = "step"
-    """A guess: a step or tool wrote some of the contexts, or no retriever found anything."""
+    """A step or tool returned some of the contexts. The step may not be a retrieval."""
     EARLIER_TURN = "earlier_turn"
-    """The prompt contains contexts that an earlier turn left in the state."""
+    """A prompt contains texts that an earlier turn left in the state."""
 
 
 _GUESSES = {Origin.STEP: ContextSource.STEP, Origin.EARLIER: ContextSource.EARLIER_TURN}
 
 
 class Found(NamedTuple):
-    """Contexts in prompt order, and the rule that found the contexts.
-
-    `contexts` is None if no retrieval ran.
-    """
+    """Contexts in prompt order, or None if no retrieval ran. `source` is the rule that applied."""
 
     contexts: tuple[Context, ...] | None
     source: ContextSource | None
@@ -185,7 +182,7 @@ class _Search:
         missing = [p for p, text in known.items() if text is None]
         shown = Prompts(self._calls.others).place(missing)
         texts = list(merged)
-        # A source that no prompt contains follows the source before it, or comes first.
+        # Insert a source that no prompt contains after the preceding source, or first.
         at = min((texts.index(text) for text in known.values() if text), default=len(texts))
         for p, text in known.items():
             if text is not None:
@@ -197,11 +194,6 @@ class _Search:
         return tuple(merged[text] for text in texts)
 
     def _guesses(self, origin: Origin) -> list[Passage]:
-        """Return step texts that may be contexts.
-
-        If there is only one text, the answer must use it, or the text must cover the question.
-        After an empty retrieval, the answer must use every text.
-        """
         passages = self._texts.step_texts(origin)
         used = self._texts.used(passages, ())
         if self._is_empty:
@@ -230,7 +222,7 @@ class _Search:
 
     def _last_list(self, prompts: Prompts) -> tuple[Context, ...] | None:
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS]
-        # Documents in the input may come from an earlier turn.
+        # Use the input's documents last, because they may come from an earlier turn.
         lists = lists or ([] if prompts.texts else self._lists)
         lists = lists or [passages[0].found for passages in by_list(self._tools)]
         lists = [f for f in lists if not f.run.within(RunKind.RETRIEVER)]
@@ -255,7 +247,7 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
 
 def _tells_of(p: Passage, asked: set[str]) -> bool:
     shared = content_words(p.context.text) & asked
-    # In scripts without spaces, the words are pairs of characters.
+    # In scripts without spaces, each pair of characters counts as a word.
     least = len(asked) / (5 if any(map(has_cjk, asked)) else 2)
     return bool(asked) and len(shared) >= max(min(_MIN_SHARED, len(asked)), least)
 

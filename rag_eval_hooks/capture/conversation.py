@@ -16,7 +16,6 @@ _SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
 _THREAD_KEYS = ("thread_id", "checkpoint_ns", "assistant_id")
 _TEXT_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
 OWN_KEYS = (*_TEXT_KEYS, "reference_ids")
-"""Metadata keys that have their own field on the sample."""
 
 
 def session_of(metadata: Mapping[str, Any]) -> str | None:
@@ -49,11 +48,11 @@ class Suspensions:
     def __init__(self, report: Callable[[Interaction], None], most: int) -> None:
         self._report = report
         self._most = most
-        # by root id, with the conversation; the thread that removes an entry owns the entry
+        # Conversation and request by root id. The thread that removes an entry owns the request.
         self._waiting: dict[Hashable, tuple[str, Interaction]] = {}
 
     def add(self, interaction: Interaction) -> None:
-        """Keep a request with a thread id. Without a thread id, nothing can resume a request."""
+        """Keep a request if it has a thread id, because only then a run can resume the request."""
         root = interaction.root
         conversation = thread_of(root.name, interaction.metadata)
         if conversation is not None:
@@ -65,15 +64,15 @@ class Suspensions:
             self._report(interaction)
 
     def reduce(self, interaction: Interaction) -> None:
-        # A request that finished with documents needs no retry.
+        # A successful request with documents needs no retry.
         is_done = interaction.status is Status.OK and interaction.retrieves
         if self._remove(interaction) and not is_done:
             self.add(_remainder(interaction))
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue a suspended request of the same conversation, if exactly one request fits.
+        """Continue a suspended request of the conversation, if exactly one request fits.
 
-        If the earlier attempt failed, take over only its question and its documents.
+        A failed request was reduced to its question and its documents.
         """
         fitting = self._fitting(conversation, fits)
         interrupted = [one for one in fitting if one.status is Status.INTERRUPTED]
@@ -93,7 +92,6 @@ class Suspensions:
             self._give_up(interaction)
 
     def sweep(self, oldest_allowed: float) -> None:
-        """Drop the requests that were suspended before a time, in nanoseconds since the epoch."""
         while (first := oldest(self._waiting)) and first[1].opened <= oldest_allowed:
             self._give_up(first[1])
 

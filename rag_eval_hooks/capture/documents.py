@@ -30,12 +30,12 @@ def documents_in(
 ) -> Lists:
     """Return the lists of documents in a value, in order.
 
-    Skip documents that are already in the input `given`. Under `keys`, an empty list or a list of
-    texts or mappings is a retrieval. With `resets`, an empty list is no retrieval. Include
-    artifacts of new tool messages.
+    Skip documents that the input `given` already contains. Under `keys`, a list may also be empty
+    or contain texts or mappings. If `resets` is true, skip empty lists. If `artifacts` is true,
+    include artifacts of new tool messages.
     """
     if isinstance(value, str):
-        # A formatter without documents returns a blank text.
+        # A formatter returns a blank text if retrieval found no documents.
         return [()] if not value.strip() and holds_documents(given) else []
     return list(_ListSearch(keys, artifacts, resets).lists_in(value, given, _LEVELS))
 
@@ -97,13 +97,13 @@ class _ListSearch(NamedTuple):
         before = given if isinstance(given, list | tuple) else ()
         first = next((item for item in items if item is not None), None)
         if first is None and holds_documents(before):
-            # The step received documents and returns none.
+            # The step received documents and returned an empty list.
             yield ()
         elif _document(first) is not None:
             if list(map(id, items)) != list(map(id, before)):
                 yield tuple(filter(None, map(_document, items)))
         elif not (isinstance(first, Message) and depth == _LEVELS):
-            # A bare list of messages is a prompt, with artifacts of earlier turns.
+            # Skip a bare list of messages: a prompt repeats artifacts of earlier turns.
             known = set(map(id, before))
             for item in items:
                 if id(item) not in known:

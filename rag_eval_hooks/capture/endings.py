@@ -29,21 +29,21 @@ _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
 """Maximum number of requests without retrieved text to remember for `explain`."""
 _MANY = 1000
-"""Number of queued roots from which threads that finish roots also process the queue."""
+"""Number of queued roots. Above this number, each thread that finishes a root helps."""
 _PATIENCE_S = 2.0
-"""Maximum number of seconds that a thread waits for another thread's sweep."""
+"""Maximum number of seconds to wait for another thread's sweep."""
 _POLL_S = 0.001
 _CHILDLESS = (
-    "Capture saw no step of the run %r, because LangChain does not pass on callbacks from a "
-    "constructor. Pass them in the call's config, or use rag_eval_hooks_langchain.enable(evals)."
+    "Capture saw no step of the run %r, because LangChain does not pass a constructor's callbacks "
+    "to steps. Pass callbacks in the call's config, or use rag_eval_hooks_langchain.enable(evals)."
 )
 _NO_ANSWER = (
-    "interaction without an answer",
-    "call it.answer(text), or it.answer(None) if there is no answer",
+    "An interaction() block recorded no answer",
+    "Call it.answer(text), or it.answer(None) if there is no answer",
 )
 _NO_CONTEXTS = (
-    "interaction without contexts",
-    "call it.contexts(documents), or it.contexts([]) if retrieval found none",
+    "An interaction() block recorded no contexts",
+    "Call it.contexts(documents), or it.contexts([]) if retrieval found none",
 )
 _UNRETRIEVED = (
     "A request was not evaluated, because capture saw an answer but no retrieved text. If the "
@@ -74,7 +74,7 @@ class Endings:
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
         self._warned: set[str] = set()
         self._passed_over = 0
-        # Whether the handler has seen only retrievers. None before the handler's first run.
+        # True while the handler has seen only retrievers. None before the handler's first run.
         self.lacks_model: bool | None = None
 
     @property
@@ -91,7 +91,8 @@ class Endings:
             self._on_wait()
             self._suspensions.add(interaction)
             return
-        # Only passed handlers receive interrupts, so this end may be an interrupt.
+        # Only handlers in a call's config receive interrupts. Without such a handler, a
+        # successful end may be an interrupt.
         if interaction.resumable and not (is_well and interaction.passed):
             self._suspensions.add(interaction)
         self.add(interaction)
@@ -99,7 +100,7 @@ class Endings:
     def add(self, interaction: Interaction) -> None:
         self._ended.append(interaction)
         is_awaited, others = self._on_wait(), interaction.others
-        # Another instrumentor's span waits for the decision.
+        # Decide now, because another instrumentor's span waits for the decision.
         if not is_awaited or (others is not None and others.span is not None):
             with self._lock:
                 self.decide()
@@ -115,7 +116,7 @@ class Endings:
                 yield False
                 return
             time.sleep(_POLL_S)
-        # Not `acquire`, because the application's signal handler may raise right after it.
+        # Not `acquire`: a signal handler could raise before `try` starts.
         with self._lock:
             outer, self._sweeper = self._sweeper, threading.get_ident()
             try:
@@ -179,7 +180,7 @@ class Endings:
             return False
         if interaction.retrieves is not None:
             return interaction.retrieves
-        # A retrieval outside the block has the original texts with metadata.
+        # If a separate retrieval matches, join it, because its documents have metadata.
         is_joined = interaction.is_joinable and self._by_hand.was_shown(interaction)
         return not is_joined and has_retrieved(interaction, answer_of(interaction))
 
@@ -194,8 +195,8 @@ class Endings:
         span = trace.get_current_span(interaction.otel).get_span_context()
         if span.is_valid:
             self._traces.append(format_trace_id(span.trace_id))
-        # The manual calls handle a model that saw retrieved documents. A model called alone may
-        # rewrite the question for a retriever.
+        # Do not warn about a model that saw retrieved documents, because `ManualCalls` joins the
+        # call. Do not warn about a single model call, which may rewrite the question.
         is_alone = interaction.root.kind is RunKind.MODEL
         is_rewriter = is_alone and interaction.is_joinable
         has_warned = _UNRETRIEVED in self._warned
@@ -247,9 +248,9 @@ def _is_childless(interaction: Interaction) -> bool:
 def _replace_rewritten(interaction: Interaction) -> None:
     """Replace the text of each document by the text that a later step wrote.
 
-    A masked text must not reappear in a context, on a span, in metadata or in a postprocessor's
-    prompt. Two stores may use the same id. A step's text therefore replaces only the text that the
-    step received under this id.
+    If a step masks a text, the original text must not reach a context, a span or metadata.
+    Documents of two stores may have equal ids. A step's text therefore replaces only the text that
+    the step received.
     """
     for number, found in enumerate(interaction.lists):
         earlier = interaction.lists[:number]
@@ -273,7 +274,7 @@ def _replace(
     names, texts = {context.id for context in known}, {context.text for context in known}
     lost: set[str] = set()
     if any(context.id not in names and context.text not in texts for context in found.contexts):
-        # A new document may contain the text of a document that the step dropped.
+        # The step may have merged documents into a new document, so drop the old ones.
         lost = found.given.keys() - latest.keys()
     if not replaced and not lost:
         return
@@ -311,7 +312,7 @@ def _earlier_text(
     if was not in latest:
         return was
     texts = [context.text for context in known if context.id == name]
-    # If the step's input is unknown, a shorter text may be a preview.
+    # If the step's input is unknown, keep a longer text, because `latest` may be a preview.
     if latest in texts or (name not in given and any(latest in text for text in texts)):
         return None
     return next((text for text in reversed(texts) if text not in latest), None)

@@ -1,8 +1,7 @@
 """Requests that the application records manually, with or without a framework.
 
-A generator shares its consumer's context variables. While the generator is suspended, the variables
-stay set, but the generator's frame is not on the stack. The stack therefore shows which block is
-running.
+A suspended generator can leave its block set in the context variable of its consumer. But the
+generator's frame is then not on the stack. The stack therefore shows which blocks are running.
 """
 
 from __future__ import annotations
@@ -48,20 +47,19 @@ _INCIDENTS = incidents.__name__
 class ManualInteraction(PublicNames):
     """One manually recorded request, from `RagEval.interaction`. A sync and async context manager.
 
-    A framework's outermost runs inside the block become part of this request.
+    The block adds the outermost runs of frameworks to this request.
 
-    If the block is inside a framework's run, or inside a block with the same question, the block
-    joins the outer request. The outer request then gets the contexts and metadata, and also the
-    answer if it has none. If the outer block has another question, this block stays a separate
-    request, because a suspended generator may have left the outer block open.
+    If the block is inside a framework's run, the block adds its contexts and metadata to the run's
+    request. If that request has no answer, the block also adds its answer. A block inside another
+    block with an equal question does the same. If the questions differ, the inner block is a
+    separate request, because a suspended generator may have left the outer block open.
 
     If no span is current when the block opens, the request joins the trace in which the object was
-    created. A server may end its span before the response generator runs.
+    created. This helps if a server ends its span before the response generator runs.
 
-    Tasks and threads that copy the context find the request. After the block, a task can no longer
-    add to the request.
+    Tasks and threads that copy the context can add to the request until the block ends.
 
-    `it.answer = text` is the same as `it.answer(text)`. The same holds for contexts and metadata.
+    `it.answer = text` means `it.answer(text)`. `it.contexts` and `it.metadata` work alike.
     """
 
     def __init__(
@@ -81,11 +79,10 @@ class ManualInteraction(PublicNames):
         self._run: Run | None = None
         self._state, self._thread = _OUTSIDE, 0
         self._answers = 0
-        # The enclosing block.
         self._outer: ManualInteraction | None = None
         self._frame: FrameType | None = None
         if question is None or (isinstance(question, str) and not question.strip()):
-            incidents.mistake("capture interaction: no question", "pass the user's question")
+            incidents.mistake("interaction() received no question", "Pass the user's question")
         self._question: str = self._read("question", question, partial(_text, "question")) or ""
         self._metadata: dict[str, Any] = self._read("metadata", metadata, self._entries) or {}
         self._tags: tuple[str, ...] = self._read("tags", tags, partial(texts_of, "tags")) or ()
@@ -108,9 +105,9 @@ class ManualInteraction(PublicNames):
 
     def _opened(self, method: str) -> Run | None:
         if self._state:
-            advice = "write: `with evals.interaction(question) as it:`"
+            advice = "Write: `with evals.interaction(question) as it:`"
             if self._state != _OUTSIDE and self._thread != threading.get_ident():
-                advice = "wait for the thread inside the block"
+                advice = "Inside the block, wait until the thread ends"
             self._incidents.mistake(f"it.{method}() was called {self._state}", advice)
         return self._run
 
@@ -120,8 +117,8 @@ class ManualInteraction(PublicNames):
 
         Args:
             documents: One document or several: texts, `Context` objects, mappings with a `text`,
-                LangChain documents, or objects that `as_context` reads. Further calls append
-                documents. Duplicate texts count once. An empty list means that retrieval found
+                LangChain documents, or objects that `as_context` reads. Each call appends
+                documents. Equal texts count once. An empty list means that retrieval found
                 nothing.
         """
         if not documents:
@@ -136,16 +133,16 @@ class ManualInteraction(PublicNames):
 
     @host_edge
     def answer(self, text: Any) -> None:
-        """Record the answer for the user. The last call wins.
+        """Record the answer. If the block calls this method repeatedly, the last call wins.
 
         Args:
-            text: The text, a framework's message or response, or None if there is no answer.
+            text: A text, a framework's message or response, or None if there is no answer.
         """
         if (run := self._opened("answer")) is not None:
             self._answers += 1
             if self._answers == _MANY_ANSWERS:
-                advice = "only the last call counts; join the parts of a stream and make one call"
-                self._incidents.mistake("it.answer() was called repeatedly in a block", advice)
+                advice = "Only the last call counts. Join the parts of a stream and make one call"
+                self._incidents.mistake("A block called it.answer() many times", advice)
             read = partial(_text, "answer")
             self._recorder.answer(run, _unless_lost(run, "answer", read, text))
 
@@ -242,10 +239,9 @@ def enclosing_interactions() -> list[ManualInteraction]:
 
 
 def _around(recorder: object) -> list[ManualInteraction]:
-    """Return the open blocks around the caller, the innermost first.
+    """Return the open blocks around the caller, innermost first.
 
-    If the innermost block is in a generator, only blocks whose frames are on the caller's stack
-    count.
+    If the innermost block is in a generator, start with the first block on the caller's stack.
     """
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):

@@ -1,4 +1,4 @@
-"""Joins separately called retrievers and models into requests."""
+"""Joins retrievers and models that the application calls separately into requests."""
 
 from __future__ import annotations
 
@@ -15,23 +15,21 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 
 _MOST = 1000
-"""Maximum number of waiting root runs. Another run evicts the oldest."""
+"""Maximum number of waiting root runs. Each further run evicts the oldest."""
 _MOST_CHARS = 10_000_000
 _REMEMBERED_S = 60
-"""Seconds for which a retrieval waits for a model call with the documents in the prompt."""
+"""Seconds for which a retrieval waits for a model call whose prompt has its documents."""
 _PAUSE_S = 5
-"""Seconds without another call after which a request is complete."""
+"""Seconds after the last call until a request is complete."""
 _BEGINNING = 240
-"""Number of characters. A prompt must contain this prefix of a document.
-
-A shorter document must appear whole.
-"""
+"""Number of leading characters of a document that a prompt must contain."""
 _MOST_ADDED = 0.2
-"""Maximum fraction of a formatter's text that documents do not contain."""
+"""Maximum fraction of a formatter's output that is not from documents."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
 _ADVICE = (
-    "A retriever and a model were called separately, so the request was not captured. Call "
-    "rag_eval_hooks_langchain.enable(evals), or wrap both calls in evals.interaction(question)."
+    "The application called a retriever and a model separately, so capture missed the request. "
+    "Call rag_eval_hooks_langchain.enable(evals). "
+    "Or wrap both calls in evals.interaction(question)."
 )
 
 
@@ -86,7 +84,7 @@ class _FinishedCall:
         return is_distinctive(text) and text in self.prompt
 
     def find_retrievals(self, known: Sequence[_FinishedCall]) -> list[_FinishedCall]:
-        # A chain may call its retriever without reporting the call.
+        # A chain may not report its retriever's call.
         began = max((run.start for run in self.models), default=self.root.start)
         givers: dict[str, list[_FinishedCall]] = {}
         for one in known:
@@ -148,7 +146,7 @@ class _CallGroup:
         is_chain = root.kind is RunKind.CHAIN
         if not is_chain:
             typed = answering.models[-1].user_text
-            # Keep the mark of a cut text.
+            # Keep the type `CutText`, which marks a cut text.
             typed = type(typed)(typed.strip())
             is_asked = any(one.query and one.query in fold(typed) for one in self.retrievals)
             joined.asked = () if is_asked else (typed,)
@@ -157,7 +155,7 @@ class _CallGroup:
             root = Run(object(), kind, "interaction", None, joined, root.start, text=text)
             root.error_type = error_type
             joined.runs = [root]
-        # A prompt with documents is no question. A retriever's query is a question.
+        # A text with documents is a prompt, not a question.
         query = None if self._is_prompt(root.query or "") else root.query
         asked = tuple(text for text in joined.asked if text and not self._is_prompt(text))
         root.outermost = True
@@ -165,11 +163,11 @@ class _CallGroup:
         for part in reversed(parts):
             own = part.interaction.part(part.interaction.runs)
             if not (part is answering and is_chain):
-                # The root of the call becomes a step of the joined request.
+                # The call's root becomes a step of the joined request.
                 own.runs.insert(0, root)
             joined.absorb(own)
         root.query, joined.asked, joined.attempted = query, asked, True
-        # A generator may run after the request's span is no longer current.
+        # Prefer a call in a trace, because a late generator may run without a current span.
         in_trace = (part for part in (answering, *parts) if part.place.is_in_trace)
         joined.otel = next((part.interaction.otel for part in in_trace), joined.otel)
         joined.opened = min(part.interaction.opened for part in parts)
@@ -192,8 +190,8 @@ class _CallGroup:
 class ManualCalls:
     """Joins retrievals and model calls of one request, on the worker's thread.
 
-    Ambiguous calls do not join. The frameworks in `everywhere` are captured in the whole process.
-    Calls of other frameworks do not join, because calls between them may be missing.
+    `everywhere` names the frameworks whose calls are captured in the whole process. Calls of other
+    frameworks are not joined, because capture may have missed a call between them.
     """
 
     joined = 0
@@ -249,12 +247,12 @@ class ManualCalls:
         self._retrievals = [one for one in self._retrievals if one not in request.retrievals]
         if not all(one.interaction.is_joinable for one in request.parts):
             places = ", ".join(self.handlers)
-            self._incidents.count(_ADVICE, detail=places and f"the handler is created at {places}")
+            self._incidents.count(_ADVICE, detail=places and f"It created the handler at {places}")
             return
         try:
             joined = request.joined()
         except Exception as error:  # noqa: BLE001 - every lost request must be counted
-            self._incidents.report("calls by hand", error)
+            self._incidents.report("capture manual calls", error)
             joined = Interaction(otel_context.get_current(), is_readable=False)
         self.joined += sum(answers(one.interaction) for one in request.calls)
         self._on_end(joined)

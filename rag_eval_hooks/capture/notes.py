@@ -1,4 +1,4 @@
-"""Stores the values that integrations report about runs, within the text limits of a request."""
+"""Stores the values that integrations report about runs, within a request's text limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rag_eval_hooks.redaction.redactor import CutText
 from rag_eval_hooks.sample import Context, Status
 
 _WAITING = 10
-"""Unread texts may have this many times the limit, because events may share a text."""
+"""Factor of the limit for unread events, because several events may share a text."""
 _REPEATED_SHARE = 8
 
 
@@ -23,15 +23,15 @@ class Notes:
         self._incidents = incidents
         # maximum number of characters in all texts of one request
         self._max_chars = max_chars
-        # maximum number of deferred events of one request
+        # maximum number of characters in the unread events of one request
         self.most_waiting = _WAITING * max_chars
-        # one more than the sample uses, so that truncation is visible
+        # one character more than the sample keeps, to detect longer texts
         self.longest = max_text_chars + 1
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Store a run's event. Another thread reads the event later.
+        """Store a run's event, which another thread later passes to `read`.
 
-        The values must not change. A failure marks the request as incomplete.
+        The values must not change. If `read` fails, mark the request as incomplete.
         """
 
         def guarded() -> None:
@@ -44,7 +44,7 @@ class Notes:
         run.interaction.pending.append(guarded)
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """Return the part of a text within the limit. An outermost run always keeps some text."""
+        """Cut a text to the request's remaining limit. The limit ignores outermost runs."""
         if text is None:
             return None
         if run.outermost:
@@ -65,7 +65,7 @@ class Notes:
         run.prompt, run.roles = self._prompt_texts(run.interaction, texts), tuple(roles)
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
-        """Record a run's output text. `unknown` marks an unreadable output."""
+        """Record a run's output text. If the output is unreadable, set `unknown`."""
         run.text, run.text_unknown = self.text(run, text), unknown
 
     def alternatives(
@@ -105,7 +105,7 @@ class Notes:
         interaction = run.interaction
         kept = self._contexts(interaction, contexts)
         if contexts and not kept:
-            # The limit dropped these documents, so this is not an empty retrieval.
+            # The retrieval found documents, but the limit dropped all of them.
             interaction.attempted = True
             return
         forms = {
@@ -127,9 +127,9 @@ class Notes:
             run.interaction.stops.add(checkpoint)
 
     def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
-        """Keep a request open until `over` returns the final status of a run's stream.
+        """Keep a request open until `over` returns the status of a finished stream.
 
-        The recorder calls `over` when the root returns, and a few times per second.
+        While the stream is open, `over` returns None.
         """
         run.interaction.streams.append(over)
 
@@ -137,7 +137,7 @@ class Notes:
         return tuple([self._prompt_text(interaction, text) for text in texts])
 
     def _prompt_text(self, interaction: Interaction, text: str) -> str:
-        # Each call of an agent repeats the previous prompt.
+        # An agent repeats its previous prompt in each call, so store a repeated text only once.
         if text in interaction.prompted and interaction.kept_chars < self._max_chars:
             interaction.kept_chars += len(text) // _REPEATED_SHARE
             return interaction.prompted[text]
@@ -162,7 +162,7 @@ class Notes:
                 break
             text = self._limited(interaction, context.text, "contexts")
             metadata = self._cut_metadata(interaction, context.metadata)
-            # Copies of a framework's documents may have more fields.
+            # Create a new context, because a framework's subclass may have more fields.
             kept.append(Context(text=text, id=context.id, score=context.score, metadata=metadata))
         return tuple(kept)
 

@@ -13,11 +13,11 @@ from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.sample import Context
 
 Choice: TypeAlias = str | Callable[[Any], Any] | None
-"""The name of a key, or a function of a run's input or output."""
+"""A key's name, or a function that takes a run's input or output."""
 
 
 class CaptureKeywords(TypedDict, total=False):
-    """Keywords of `RagEval.interaction`. See `CaptureOptions`."""
+    """Keywords of `RagEval.interaction`. `CaptureOptions` explains each keyword."""
 
     contexts: Choice
     answer: Choice
@@ -39,16 +39,18 @@ class CaptureOptions:
     value automatically.
 
     Attributes:
-        question: Where the question is: a key or a function of the outermost call's input.
-        contexts: Where the contexts are: a key or a function of a step's output. The last output
-            with a match wins.
-        answer: Where the answer is: a key or a function of the outermost call's output.
-        root: Name of the call that is a request, instead of the outermost call.
-        retrieval_tools: Names of the tools whose text is retrieved text. None means every tool.
-        document_keys: Keys whose list is a retrieval. The list may be empty, or contain texts or
-            mappings.
-        as_context: Function that converts an application's object to its text or a `Context`. The
-            function returns None for other objects and never receives dicts.
+        question: A key of the outermost call's input, or a function that takes the input and
+            returns the question.
+        contexts: A key of a step's output, or a function that takes the output and returns the
+            contexts. If several outputs match, the last output wins.
+        answer: A key of the outermost call's output, or a function that takes the output and
+            returns the answer.
+        root: Name of the runs that are requests. None means the outermost runs.
+        retrieval_tools: Names of the tools that return retrieved text. None means every tool.
+        document_keys: Keys whose lists are retrieved documents. Such a list may be empty, or
+            contain texts or mappings.
+        as_context: Function that converts an object of the application to a text or a `Context`.
+            The function returns None for other objects. Capture never passes dicts.
 
     Raises:
         ConfigError: An option is invalid.
@@ -80,12 +82,6 @@ class CaptureOptions:
 
     @classmethod
     def of(cls, owner: str, given: Mapping[str, Any]) -> Self:
-        """Create options from keywords. Errors name `owner`, such as `enable()`.
-
-        Raises:
-            InputError: An option is unknown.
-            ConfigError: An option is invalid.
-        """
         known = [one.name for one in fields(cls)]
         for name in given.keys() - {*known}:
             if name in RagEvalConfig.model_fields:
@@ -94,7 +90,6 @@ class CaptureOptions:
         return cls(**given)
 
     def over(self, others: Options) -> Options:
-        """Return these options, with missing options from `others`."""
         values = {field.name: getattr(self, field.name) for field in fields(CaptureOptions)}
         return replace(others, **{name: one for name, one in values.items() if one is not None})
 

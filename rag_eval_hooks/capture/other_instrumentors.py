@@ -15,9 +15,9 @@ Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 
 
 class OtherInstrumentors:
-    """Finds spans of other instrumentors and notes the spans on the request.
+    """Finds spans of other instrumentors and stores the spans on the request.
 
-    If `can_wait` is false, the spans cannot wait for scores. We then also write our own span.
+    If `can_wait` is false, these spans cannot wait for scores, so we also write our own span.
     """
 
     can_wait = True
@@ -30,7 +30,8 @@ class OtherInstrumentors:
     def note(self, run: Run, find: Find) -> None:
         """Look for other instrumentors when a run below the framework's root starts.
 
-        Earlier, some handlers have not yet seen the root. Some handlers appear only at a retrieval.
+        When the root starts, another instrumentor's handler may not know the root yet. Some
+        handlers appear only when a retriever starts.
         """
         if not self._wanted:
             return

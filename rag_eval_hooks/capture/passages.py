@@ -1,4 +1,4 @@
-"""Finds retrieved texts in prompts, with their positions."""
+"""Finds retrieved texts in prompts, and the positions of these texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MIN_METADATA = 40
 """Minimum number of characters of a metadata text that identifies its document."""
 _FEW = 16
 _KEY_WORDS = 3
-"""Number of inner words in the index. The outer words may touch other text."""
+"""Number of words per index key. Without the outer words, which may touch other text."""
 
 
 class Passage:
@@ -46,7 +46,7 @@ class Passage:
 
     @cached_property
     def forms(self) -> list[tuple[Context, str]]:
-        """Normalized texts that represent the passage in a prompt. Wider texts come first."""
+        """Texts that may represent the passage in a prompt. Texts that contain it come first."""
         values = self.context.metadata.values()
         others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
         others[:0] = [] if self._form is None else [self._form]
@@ -58,7 +58,7 @@ class Passage:
 
 
 class Location(NamedTuple):
-    """Position of the whole passage in a prompt, even if the prompt contains only a part."""
+    """A passage's position. If the prompt has only a part, an estimate for the whole passage."""
 
     prompt: int
     start: int
@@ -143,10 +143,7 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rests(self, placed: Mapping[Passage, Location]) -> list[str]:
-        """Return the prompts, with one filler word in place of each text found whole.
-
-        A word sequence then cannot cross this place.
-        """
+        """Replace each whole text by one filler word, so that no word sequence spans the text."""
         rests = []
         for number, text in enumerate(self.texts):
             last, parts = 0, []
@@ -193,7 +190,7 @@ def _outermost(placed: Mapping[Passage, Location]) -> dict[Passage, Location]:
 
 
 def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
-    """Return each text once. Prefer the last list with an id, score or metadata of the text."""
+    """Return each text once. Prefer the last entry that has an id, a score or metadata."""
     found: dict[str, Passage] = {}
     for one in lists:
         listed: dict[str, Passage] = {}

@@ -89,7 +89,7 @@ class Provenance:
     @cached_property
     def _queries(self) -> set[str]:
         lists = self._interaction.lists_of(Origin.TEXT)
-        # In older graphs, a step passes a tool's result on. The result still belongs to the tool.
+        # In old graphs, a step also returns a tool's result. The result still belongs to the tool.
         texts = {fold(context.text) for found in lists for context in found.contexts}
         return texts | {fold(run.query) for run in self._interaction.runs if run.query}
 
@@ -113,7 +113,7 @@ class Provenance:
         said = {text for _, text in self._said_before(p, with_arguments=is_step)}
         if any(p.folded in text for text in said):
             return True
-        # A step may split a reply and join the parts again.
+        # A step may rearrange the parts of a reply, so half of the word sequences suffice.
         shared = set[str]().union(*(p.runs & runs_of(text) for text in said))
         return bool(p.runs) and 2 * len(shared) >= len(p.runs)
 
@@ -127,7 +127,7 @@ class Provenance:
         others = (one for one in self._written if one.found is not p.found)
         parts = {one.folded for one in others if one.folded in p.folded} - {p.folded}
         lengths = sorted(map(len, parts))
-        # A gap of the width of the shortest part may be an unseen text.
+        # If the rest is at least as long as the shortest part, it may be a retrieved text.
         return len(lengths) > 1 and len(p.folded) - sum(lengths) < lengths[0]
 
     @cached_property

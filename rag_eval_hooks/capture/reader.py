@@ -30,7 +30,6 @@ class BaseReader:
         self._recorder = recorder
         self._incidents = incidents
         self.options = options
-        # the place in the application that created the handler
         self.place = f"set at {place_of_caller()}" if options != CaptureOptions() else ""
         self._form_of = form_of
         self._forms: dict[type, Form] = {}
@@ -40,10 +39,10 @@ class BaseReader:
         return self.options if own is None else own.over(self.options)
 
     def is_named_tool(self, run: Run) -> bool | None:
-        """Return whether `retrieval_tools` names a tool, or None if the option is not set."""
+        """Return whether `retrieval_tools` names the tool, or None if the option is not set."""
         if (names := self.options_of(run).retrieval_tools) is None:
             return None
-        told = "No tool has a name in the option retrieval_tools,"
+        told = "The option retrieval_tools names an unknown tool"
         return self._recorder.is_named(told, names, run.name, self.place)
 
     def _converted(self, run: Run, read: Callable[[Any], Any], value: Any) -> Context | None:
@@ -55,11 +54,11 @@ class BaseReader:
             return None
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
-        """Copy an event's values now, and call `read` with the run and the copies later."""
+        """Copy an event's values now. Another thread later calls `read` with the copies."""
         self.later(run, event, read, *[self.copy(run, value) for value in shown])
 
     def later(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Call `read` later with values that are already copied or immutable."""
+        """Like `defer`, for values that are already copied or cannot change."""
         self._recorder.defer(run, event, self._read, run, read, values)
 
     def copy(self, run: Run, value: Any) -> Any:
@@ -70,7 +69,7 @@ class BaseReader:
         return Cut(value) if copier.is_cut else copy
 
     def whole(self, run: Run, copy: Any) -> Any:
-        """Copy a whole value that was too large for the application's thread."""
+        """Copy a value again if the first copy was cut. A background thread has higher limits."""
         if not isinstance(copy, Cut):
             return copy
         copier = self._copier(run, nodes=LATE_NODES)
@@ -94,7 +93,7 @@ class BaseReader:
         )
 
     def choose(self, run: Run, name: str, value: Any) -> None:
-        """Call an option's function on this thread until the function returns a text."""
+        """Call the function of an option, unless an earlier call returned a text."""
         choice = getattr(self.options_of(run), name)
         if not callable(choice) or isinstance(run.chosen.get(name), str):
             return
@@ -126,7 +125,7 @@ class BaseReader:
             choice = getattr(self.options_of(run), name)
             near = nearest(choice, list(map(str, entries(value) or ())))
             advice = f"; did you mean {near!r}?" if near else ""
-            told = f"option {name}={choice!r} matches no key of a request{advice}"
+            told = f"The option {name}={choice!r} matches no key of a request{advice}"
             run.interaction.unmet[name] = told, self.place
 
     def _note_choice(self, run: Run, value: Any) -> None:
@@ -141,5 +140,5 @@ class BaseReader:
         if contexts is not None:
             self._recorder.choose(run, contexts)
         elif run.outermost and run.interaction.chosen is None:
-            # A function for the output of one step need not fit the output of another step.
+            # Report only the root's output, because the function may not fit every step's output.
             self._report_choice("contexts", result)

@@ -1,4 +1,4 @@
-"""Reads question and answer from copies of runs' inputs and outputs."""
+"""Reads the question and the answer from copies of runs' inputs and outputs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | 
 
 
 def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
-    """Return the question in an input: a known key, the last user message, or the only text."""
+    """Return a known key's text, the last user message, or the only text, in this order."""
     if isinstance(value, str):
         return value
     if isinstance(value, FormattedPrompt):
@@ -106,9 +106,10 @@ def texts_in_input(value: Any, depth: int = _LEVELS) -> Iterator[str]:
 def answer_of(
     value: Any, given: Any = None, said: Callable[[str], bool] = lambda _: False
 ) -> str | None:
-    """Return the answer in an output: a text, message, known key, or a model's last message.
+    """Return the answer in an output: a text, a message, a known key or the last model message.
 
-    An unchanged entry of `given` is no answer. `said` returns whether a model wrote a text.
+    Ignore entries that the input `given` already contains. `said` tells whether a model wrote a
+    text.
     """
     if isinstance(value, str):
         return value
@@ -130,7 +131,7 @@ def answer_of(
 
 
 def named_answer(value: Any) -> str | None:
-    """Return the text under an answer's key, or else the value as JSON."""
+    """Return the text in the value of an answer key. Without a text, return JSON."""
     text = _answer_text(value)
     return as_json(value) if text is None else text
 
@@ -151,7 +152,7 @@ def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | 
         is_last = message.name or message is messages[-1]
         if message.role == "assistant" and message.text:
             return message.text
-        # A graph turns a bare text into a user message. An agent's report has a name.
+        # A graph converts a text without a role to a user message, even if a model wrote the text.
         if message.role == "user" and is_last and said(message.text):
             return message.text
         if message.role == "user" and not message.name:
@@ -180,7 +181,7 @@ def lone_text(value: Any) -> str:
 
 
 def as_json(value: Any) -> str | None:
-    """Return a value as JSON. None for texts, empty values, documents and messages."""
+    """Return a value as JSON, or None for a text, an empty value, documents or messages."""
     held = entries(value) if isinstance(value, Record) else value
     is_container = isinstance(held, list | tuple | frozenset | dict)
     has_value = held if is_container else isinstance(held, Number | date | time | Enum)
@@ -189,7 +190,7 @@ def as_json(value: Any) -> str | None:
     try:
         return json.dumps(_plain(value), ensure_ascii=False)
     except (TypeError, ValueError):
-        # The value contains an unread object, or a number too long to convert.
+        # The value contains an unread object, or an integer with too many digits.
         return None
 
 

@@ -44,9 +44,9 @@ class Recorder(Notes):
     """Follows runs by id, and reports each request once, after its root run finishes.
 
     Event methods are O(1), lock-free, and may be called from any thread. Events of one run must
-    arrive in order. `on_end` receives every finished request, outside the application's thread. The
-    recorder calls `on_wait` when `sweep` has work. `on_wait` returns whether a thread will call
-    `sweep`. If not, the finishing thread reports the request.
+    arrive in order. `on_end` receives each finished request. When a request finishes, the recorder
+    calls `on_wait`. If `on_wait` returns True, another thread must call `sweep`, which calls
+    `on_end`. If `on_wait` returns False, the finishing thread calls `on_end`.
     """
 
     def __init__(
@@ -64,17 +64,17 @@ class Recorder(Notes):
         self._ttl_ns = int(limits.INTERACTION_SECONDS * 1e9)
         self._max_open = limits.OPEN_INTERACTIONS
         self.by_hand = ManualCalls(on_end, incidents)
-        # Each function returns the id of the framework's run around the caller.
+        # Each function returns the id of the framework's current run.
         self.locators: set[Callable[[], Hashable | None]] = set()
         self.left_out = LeftOutRequests(self._ttl_ns, self._max_open)
         self.forked()
 
     def forked(self) -> None:
-        # Names of runs, by option, expected names and place. None after a match.
+        # Observed names of runs, by message, expected names and place. None after a match.
         self._names: dict[tuple[str, tuple[str, ...], str], dict[str, None] | None] = {}
         # Whether a run reached a handler, by the handler's place.
         self.handlers: dict[str, bool] = {}
-        # Module of another framework, and its advice, by the place of an `enable` without a run.
+        # Module of another framework, and advice, by the place of an `enable` that saw no run.
         self.enabled: dict[str, tuple[str, str]] = {}
         self._runs: dict[Hashable, Run] = {}
         self._ended = EndedIds()
@@ -89,7 +89,7 @@ class Recorder(Notes):
         )
 
     def is_root(self, root: str, name: str, place: str) -> bool:
-        return self.is_named("No run has the name in the option root,", [root], name, place)
+        return self.is_named("The option root names an unknown run", [root], name, place)
 
     def is_named(self, told: str, wanted: Collection[str], name: str, place: str) -> bool:
         seen = self._names.setdefault(key := (told, tuple(wanted), place), {})
@@ -113,10 +113,8 @@ class Recorder(Notes):
 
     def report_unreached(self) -> None:
         for place in [place for place, is_reached in self.handlers.items() if not is_reached]:
-            told = f"No run reached the handler created at {place}; pass the handler in config="
-            self._incidents.count(
-                told + '{"callbacks": [handler]} of the call, before evals.shutdown()'
-            )
+            told = f"No run reached the handler created at {place}. Before evals.shutdown(), call "
+            self._incidents.count(told + 'the chain with config={"callbacks": [handler]}')
         self.handlers.clear()
 
     def opened(self) -> tuple[int, int]:
@@ -139,7 +137,7 @@ class Recorder(Notes):
         return run_id in self._runs or run_id in self.left_out
 
     def is_unknown(self, run_id: Hashable) -> bool:
-        """Return whether capture never saw the run, or evicted the run."""
+        """Return whether capture never saw or already forgot the run."""
         return not self.knows(run_id) and run_id not in self._ended
 
     def shared(self, run_id: Hashable, other: Run) -> bool:
@@ -147,12 +145,12 @@ class Recorder(Notes):
         return run is not None and run.interaction is other.interaction
 
     def around(self, parent_id: Hashable | None) -> Run | None:
-        """Return the open run to which a new run belongs, by id or by the caller's place."""
+        """Return the open run with the parent's id, or else the open run around the caller."""
         for run_id in chain((parent_id,), self._located()):
             if run_id is not None and (run := self.get(run_id)) is not None:
                 return run
         run = enclosing_run(self)
-        # A forked child inherits the scope, but its recorder starts empty.
+        # A forked child inherits the context, but its recorder has no runs.
         return run if run is not None and self.get(run.id) is run else None
 
     def _located(self) -> Iterator[Hashable | None]:
@@ -169,19 +167,20 @@ class Recorder(Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Start a run. The run is a root if `apart` is true or if no open run is around the run.
+        """Start a run. Without an open run around the caller, the run is a root.
 
-        Metadata and tags apply to roots. Return None if the run is known, late, or not captured.
+        With `apart`, a run directly inside manual blocks is also a root. Only roots use metadata
+        and tags. Return None if the run is known, late, or not captured.
         """
-        # Applications may reuse a request's name, so only runs below the root can be late.
+        # Applications may reuse the id of a root, so such a root is new and not late.
         is_late = run_id in self._ended and not (parent_id is None and self._ended.is_root(run_id))
         if run_id in self._runs or is_late or self.left_out.starts(run_id, parent_id, kind):
             return None
         parent = self._runs.get(parent_id) if parent_id is not None else None
-        # Check `_runs` before `_ended`. A concurrent end adds to `_ended` first, so the id is
-        # always in at least one of them.
+        # `_remember` adds an id to `_ended` before it removes the id from `_runs`. If we check
+        # `_runs` first, we cannot miss the id.
         if parent_id in self._ended:
-            # The run's children are late, too.
+            # Remember this run, so that its children are late, too.
             self._remember(run_id)
             return None
         if parent is None:
@@ -207,7 +206,7 @@ class Recorder(Notes):
         interaction.attempted |= kind is RunKind.RETRIEVER
         self._runs[run_id] = run
         if runs[0].id not in self._open:
-            # The request ended in another thread, so nothing would remove the run.
+            # Another thread has ended the request, so no other code would remove the run.
             self._remember(run_id)
             return None
         return run
@@ -256,7 +255,7 @@ class Recorder(Notes):
         interaction = run.interaction
         root = interaction.root
         if root.end is not None:
-            # Two threads may see the end of the stream at once.
+            # Two threads may see the end of the stream at the same time.
             self._waiting.pop(root.id, None)
         elif interaction.returned:
             endings = [over() for over in interaction.streams]
@@ -273,9 +272,9 @@ class Recorder(Notes):
         self._finish(run, status_after(kind))
 
     def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
-        """Mark a run's request as incomplete, because an event of the run was lost.
+        """Mark a run's request as incomplete, because capture lost an event of the run.
 
-        If the request is unknown, all open requests become incomplete. One request counts as lost.
+        If the request is unknown, count one lost request and mark all open requests as incomplete.
         """
         run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
         if run is not None:
@@ -294,7 +293,7 @@ class Recorder(Notes):
         run.end = time.time_ns()
         if run.parent is None:
             if run.id in self._waiting and status is not Status.ABANDONED:
-                # Capture notices the end late, so the last reported event supplies the time.
+                # Capture notices the end of a stream late, so use the time of the last event.
                 run.end = run.interaction.last_event or run.end
             # A root's end and a sweep may race. Only the thread that removes the request reports.
             if self._open.pop(run.id, None) is not None:
@@ -317,7 +316,7 @@ class Recorder(Notes):
         self._runs.pop(run_id, None)
 
     def sweep(self, *, at_once: bool = False) -> None:
-        """Report finished requests. With `at_once`, also report manual calls that may continue."""
+        """Report finished requests. With `at_once`, also report open groups of manual calls."""
         with self.ended.sweeping() as is_free:
             if not is_free:
                 return
@@ -336,8 +335,8 @@ class Recorder(Notes):
 
     def abandon_open(self) -> None:
         self._abandon(opened := list(self._open.values()))
-        advice = "it is not evaluated; read its stream to the end before evals.shutdown()"
-        self._incidents.count("request open at shutdown", len(opened), detail=advice)
+        advice = "The request is not evaluated. Read its stream to the end before evals.shutdown()"
+        self._incidents.count("A request was open at shutdown", len(opened), detail=advice)
 
     def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns
@@ -346,6 +345,6 @@ class Recorder(Notes):
 
     def _cancel(self, interactions: Iterable[Interaction]) -> None:
         for interaction in interactions:
-            # The request's stream may have finished without an event.
+            # First check the streams, because a stream may finish without an event.
             self.settle(interaction.root)
             self._finish(interaction.root, Status.CANCELLED)

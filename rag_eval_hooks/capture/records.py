@@ -1,4 +1,4 @@
-"""Data classes for a framework's runs, and for the request that contains the runs."""
+"""Data classes for a request and its runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class RunKind(StrEnum):
-    """Kind of a run. Retrievers, models, tools, embeddings and rerankers become spans."""
+    """Kind of a run. Runs of the kinds `CHAIN` and `MANUAL` below the root get no span."""
 
     CHAIN = "chain"
     RETRIEVER = "retriever"
@@ -50,7 +50,7 @@ class Run:
     parent: Run | None
     interaction: Interaction
     start: int
-    # The application called this run, not a framework's run.
+    # The application called this run directly. No other framework run contains it.
     outermost: bool = False
     end: int | None = None
     prompt: tuple[str, ...] = ()
@@ -63,16 +63,16 @@ class Run:
     facts: Facts = field(default_factory=lambda: _NOTHING)
     error_type: str | None = None
     tool_arguments: Sequence[Any] = ()
-    # only for the span: `tool_calls`, `arguments`, `result`
+    # values only for the span, under `tool_calls`, `arguments` and `result`
     span_content: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    # the framework's name for this step, equal if the step runs again after a stop
+    # the framework's name for this step; the name stays if the step runs again after a stop
     checkpoint: str | None = None
-    # The model calls inside belong together, like the calls of one synthesizer.
+    # The run's model calls together produce the answer, as in a synthesizer.
     joins: bool = False
     # name of the batch of concurrent steps
     batch: str | None = None
     unfinished: bool = False
-    # results of the application's functions for `question`, `contexts` and `answer`
+    # results of the option functions `question`, `contexts` and `answer`
     chosen: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     # data of the integration, kept while the interaction is open
     state: Any = None
@@ -132,11 +132,11 @@ class DocumentList:
     run: Run
     contexts: tuple[Context, ...]
     origin: Origin = Origin.DOCUMENTS
-    # text that the framework shows to a model, by index of the document
+    # by index of the document: the text that the framework puts into prompts
     shown: Mapping[int, str] = field(default_factory=dict)
     # whether the application named the tool as a retrieval tool; None if it named no tool
     named: bool | None = None
-    # texts of the run's input documents by id, if known
+    # by id: the texts of the run's input documents, if known
     given: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -148,7 +148,7 @@ class DocumentList:
 class Others:
     active: bool = False
     span: OtherSpan | None = None
-    # span context of the other root, if its trace is not sampled
+    # span context of the other instrumentor's root, if its trace is not sampled
     unrecorded: SpanContext | None = None
 
 
@@ -191,7 +191,7 @@ class Place:
         return self.span.get_span_context().is_valid
 
     def nearness(self, other: Place) -> int:
-        """Rate how likely two calls belong to one request: -1 no, 0 unknown, 1 maybe, 2 likely."""
+        """Rate whether two calls belong to one request: -1 no, 0 unknown, 1 maybe, 2 likely."""
         one, two = self.span.get_span_context(), other.span.get_span_context()
         if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
             return -1
@@ -203,7 +203,7 @@ class Place:
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Interaction:
-    """One request: its root run and everything that happened in the run."""
+    """One request, with its root run and the runs inside."""
 
     otel: OtelContext
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -214,14 +214,14 @@ class Interaction:
     # start of the last root, in nanoseconds since the epoch
     opened: int = 0
     chosen: tuple[Context, ...] | None = None
-    # other texts of the root's output and of its last step, which may include the answer
+    # other output texts of the root and its last step; one of them may be the answer
     candidates: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     # the root's output as JSON, if no text is known as the answer
     structured: str | None = None
-    # texts of the root's input, which may include the question
+    # texts of the root's input; one of them may be the question
     asked: tuple[str, ...] = ()
-    # texts of the state with which a root without input continues
+    # if the root has no input: texts of the state with which the root continues
     kept: tuple[str, ...] = ()
     interrupted: bool = False
     # The framework may retry the request from the point of failure.
@@ -229,39 +229,39 @@ class Interaction:
     # checkpoints at which the request stopped
     stops: set[str] = field(default_factory=set)
     attempted: bool = False
-    # whether capture read the ids in the framework's configuration
+    # whether capture has read the metadata in the framework's configuration
     configured: bool = False
     # False if the start event was lost. The request then cannot become a sample.
     is_readable: bool = True
     # parts of the sample that lack text, because of a limit or a lost event
     left_out: set[str] = field(default_factory=set)
     step_texts: set[int] = field(default_factory=set)
-    # replaced texts by document id
+    # by document id: the texts that a later step replaced
     rewritten: dict[str | None, set[str]] = field(default_factory=dict)
     kept_chars: int = 0
     prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None
-    # functions that return how a stream's reading ended, or None for an open stream
+    # functions that return the status of a finished stream, or None for an open stream
     streams: list[Callable[[], Status | None]] = field(default_factory=list)
-    # task in which the open request started, or the loop of a finished task
+    # task in which the request started, or the event loop if the task has finished
     task: Any = None
-    # whether the root returned and only streams are open
+    # whether the root has returned; streams may still be open
     returned: bool = False
-    # end of the last reading of a stream in nanoseconds since the epoch; 0 if unknown
+    # last time at which the application read a stream, in nanoseconds since the epoch, or 0
     read_until: int = 0
     place: Place | None = None
-    # The handler was passed to this request, so the request is not a step of a larger request.
+    # The application passed the handler to this call, so the call is not a step of another call.
     passed: bool = False
-    # Capture saw the whole framework at the start, so manual calls can be joined.
+    # Capture saw all calls of the framework, so this request can join other requests.
     is_joinable: bool = False
-    # message and place by option, if no key matched; None after a match
+    # by option: message and place if no key matched, or None after a match
     unmet: dict[str, tuple[str, str] | None] = field(default_factory=dict)
     # The request's own options override the handler's options.
     options: CaptureOptions | None = None
-    # Weak reference to the framework's run id. After its death, no end event can arrive.
+    # Weak reference to the framework's run id. Once the id is gone, no end event can arrive.
     id: Callable[[], object] | None = None
     sampling_key: str | None = None
-    # events in order, with copies of their values; another thread reads the events
+    # functions that read the events, in order, on another thread
     pending: deque[Callable[[], None]] = field(default_factory=deque)
     snapshots: Snapshots = field(default_factory=Snapshots)
 
@@ -283,7 +283,7 @@ class Interaction:
 
     @property
     def retrieves(self) -> bool | None:
-        """Whether a retriever ran or a run returned documents. None if unsure."""
+        """Whether the request retrieved documents, or None if unsure."""
         if self.attempted or self.chosen is not None:
             return True
         if any(found.origin not in _UNSURE for found in self.lists):
@@ -308,7 +308,7 @@ class Interaction:
         self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
 
     def read(self) -> None:
-        """Read the deferred events in order, outside the application's thread. Not thread-safe."""
+        """Read the deferred events in order. Not thread-safe."""
         while self.pending:
             self.pending.popleft()()
 
@@ -329,7 +329,7 @@ class Interaction:
         return own
 
     def absorb(self, earlier: Interaction) -> None:
-        """Add an earlier request that this request continues. Newer values replace older values."""
+        """Add an earlier request that this request continues. This request's values win."""
         root, first = self.root, earlier.root
         root.query = root.query or first.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept

@@ -1,4 +1,4 @@
-"""Finds texts, table rows and records in copies of tool and step outputs, including JSON."""
+"""Finds texts, table rows and records in outputs of tools and steps, including JSON."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _ERRORS = frozenset(("error", "errors"))
 _OF_ERRORS = frozenset(("code", "status", "message", "detail"))
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
-"""Width from which a text is a separate text instead of a field of a record."""
+"""Minimum width of a separate text. A shorter text is a field of a record."""
 _PASSAGE = 20
-"""Width from which a text in a list is a passage instead of a name."""
+"""Minimum width of a passage in a list. A shorter text is a name."""
 _MARKS = 6
 _LEVELS = 8
 _DEEP = 50
@@ -35,9 +35,10 @@ Write: TypeAlias = Callable[[Any], str]
 
 
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
-    """Yield the texts of a copy that are long enough to recognize, one list at a time.
+    """Yield lists of the texts that are long enough to recognize in a prompt.
 
-    A record with its nested values is one text. Messages of models and users are skipped.
+    A record becomes one text, together with its nested values. Messages of models and users are
+    skipped.
     """
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None
@@ -123,7 +124,7 @@ def _main_text(held: Mapping[str, Any]) -> str:
 
 def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
     fields = list(map(_fields, items))
-    # A list without text is a vector, not a row.
+    # An item without text is not a row. It may be a vector.
     if not all(f is not None and any(isinstance(v, str) for v in f) for f in fields):
         return None
     texts = list(filter(None, (_written(item, write) for item in items)))
@@ -152,7 +153,7 @@ def _written(item: Any, write: Write) -> str | None:
     try:
         return write(item)
     except (TypeError, ValueError, RecursionError):
-        # The value contains an unread object, or a number too long to convert.
+        # The value contains an unread object, or an integer with too many digits.
         return None
 
 
@@ -182,7 +183,7 @@ def _fields(item: Any) -> Any:
 
 
 def found_nothing(held: Any) -> bool:
-    """Return whether a JSON reply contains only an error or an empty page."""
+    """Return whether a JSON reply contains no results, but only an error or an empty page."""
     if not isinstance(held, dict):
         return False
     left = {key for key, value in held.items() if not _is_nothing(value)}

@@ -1,8 +1,8 @@
-"""Copies values of a framework, within limits. Another thread can read the copies later.
+"""Copies a framework's values, within limits. Another thread can read the copies later.
 
-The application's thread makes the copies, without running application code. Copies contain dicts,
-lists, models, dataclasses, texts and numbers. Other objects stay unread. A value that did not
-change since its last copy is not copied again. Readers thus recognize values that a step passes on.
+The application's thread makes the copies and runs no application code. Copies contain dicts, lists,
+models, dataclasses, texts and numbers. `Opaque` replaces other objects. An unchanged value has only
+one copy. Readers can therefore recognize a value that a step only passes on.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _ENTRIES = 15
 _DEEP = 12
 """Maximum depth of a copy in the application's thread."""
 LATE_LEVELS = 50
-"""Maximum depth of a copy in the background. No reader goes deeper."""
+"""Maximum depth of a copy in the background."""
 _LONG = 1_000
-"""Number of characters. A longer text counts once, even if several copies share the text."""
+"""Number of characters. If several copies share a longer text, the text counts once."""
 _MOST_KINDS = 2_000
 _IMMUTABLE: tuple[type, ...] = (
     *(int, float, complex, bytes, Decimal, Fraction, UUID, date, time, timedelta),
@@ -44,7 +44,7 @@ _ATOMS = frozenset((str, bool, datetime, NoneType, *_IMMUTABLE))
 
 
 class Opaque:
-    """Placeholder for an unread object. Converting the placeholder to text raises."""
+    """Placeholder for an unread object. `str` and `repr` of the placeholder raise `TypeError`."""
 
     def __repr__(self) -> str:
         raise TypeError("the object was not read")
@@ -77,24 +77,22 @@ Form: TypeAlias = Callable[["Copier", Any, int], Any]
 class Snapshots:
     made: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     chars: int = 0
-    # identities of counted long texts
+    # ids of the long texts that already count
     long: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class Copier:
-    """Copies the values that a framework passes around."""
-
     snapshots: Snapshots
-    # returns how to copy a framework's class, or None for other classes
+    # returns the function that copies a framework's class, or None for other classes
     form_of: Callable[[type], Form | None]
-    # forms of classes that were copied before
+    # cached results of `form_of`
     forms: dict[type, Form]
-    # reads an application's object through the option `as_context`
+    # the option `as_context`
     as_context: Callable[[Any], Context | None] | None
     # maximum number of characters in the copies of one request
     most_chars: int
-    # number of containers that may still be copied
+    # number of further containers that this object may copy
     nodes: int = _NODES
     # whether the last copy omits something because of size or depth
     is_cut: bool = field(default=False, init=False)
@@ -145,7 +143,7 @@ class Copier:
                     self._count(part)
 
     def room(self, size: int, depth: int, value: Any = None) -> int:
-        """Return how many entries of a container to copy. A container inside itself gets 0."""
+        """Return how many entries of a container to copy. If the container contains itself: 0."""
         if id(value) in self._around:
             return 0
         self.nodes -= 1

@@ -50,13 +50,13 @@ _FORMS: Final = {
     RunKind.RERANKER: ("rerank", "RERANKER", SpanKind.INTERNAL),
 }
 _MOST_WAITING: Final = 1000
-"""Maximum number of requests whose spans may wait for the background thread."""
+"""Maximum number of requests whose spans wait for the background thread."""
 _MOST_WAITING_CHARS: Final = 2_000_000
-"""Maximum number of characters in the waiting spans. Their redaction takes seconds."""
+"""Maximum number of characters in the waiting spans, because redaction takes seconds."""
 
 
 class _DeferredSpan:
-    """A started RAG span. Another thread writes its content and children. Thread-safe."""
+    """A started RAG span, whose content and children another thread writes. Thread-safe."""
 
     def __init__(
         self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents
@@ -66,7 +66,7 @@ class _DeferredSpan:
         self._span = span
         self._write: Callable[[bool], None] | None = write
         self._incidents = incidents
-        # Held while spans are written. The sample is redacted next, with the same session.
+        # Held while spans are written. The sample is redacted afterwards, with the same session.
         self._writing = threading.Lock()
         self._lock = threading.Lock()
         self._is_ended = False
@@ -75,7 +75,10 @@ class _DeferredSpan:
         self.add_link = span.add_link
 
     def complete(self, *, content: bool = True) -> None:
-        """Write the missing spans, with or without the application's text. Idempotent."""
+        """Write the span's content and children. Idempotent.
+
+        Without `content`, omit the application's texts.
+        """
         with self._writing:
             write, self._write = self._write, None
             if write is None:
@@ -94,7 +97,7 @@ class _DeferredSpan:
             self._incidents.report(event, error)
 
     def __getattr__(self, name: str) -> Any:
-        # For example limits, and the links and events that count toward the limits.
+        # For example, `fitting` reads the span's limits, links and events.
         if name == "_span":
             raise AttributeError(name)
         return getattr(self._span, name)
@@ -107,7 +110,7 @@ class _DeferredSpan:
             if self.is_complete:
                 self._add(attributes)
             else:
-                # The content comes first. Later, it could evict the span's first attributes.
+                # Write the content first. If written later, it could evict the first attributes.
                 self._attributes = {**self._attributes, **attributes}
 
     def _add(self, attributes: Attributes) -> None:
@@ -154,9 +157,9 @@ def application_span(otel: OtelContext) -> RequestSpan:
 
 
 class SpanWriter:
-    """Writes spans after a request has finished, with the original times.
+    """Writes the spans of finished requests, with the original times.
 
-    The RAG span starts when the request ends. A background thread writes content and child spans.
+    `begin` creates the RAG span. A background thread writes its content and its children.
     """
 
     def __init__(
@@ -173,7 +176,7 @@ class SpanWriter:
         self.forked()
 
     def forked(self) -> None:
-        """Drop waiting spans in a forked child, because the parent writes them."""
+        """Drop waiting spans in a forked child, because the parent process writes these spans."""
         self._waiting: deque[_DeferredSpan] = deque()
         self._waiting_chars = 0
         self._draining = threading.Lock()
@@ -205,7 +208,7 @@ class SpanWriter:
         return RequestSpan(span.get_span_context(), held, deferred=deferred)
 
     def _defer(self, deferred: _DeferredSpan) -> None:
-        # If the evaluator wrote the spans, nothing is left to write.
+        # Remove spans that the evaluator has already written.
         with contextlib.suppress(IndexError):
             while self._is_full(deferred) and self._waiting[0].is_complete:
                 self._waiting_chars -= self._waiting.popleft().chars
@@ -214,7 +217,7 @@ class SpanWriter:
                 self._incidents.count("span content omitted")
             deferred.complete(content=False)
             return
-        # Inexact if threads race. `drain` resets the sum.
+        # If threads race, the sum is inexact. `drain` resets the sum.
         self._waiting_chars += deferred.chars
         self._waiting.append(deferred)
 
