@@ -32,8 +32,8 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
     """Parse a stored result.
 
-    The result has no pass/fail verdicts. If the redaction settings differ from the stored settings,
-    this function redacts the sample again and drops the explanations.
+    The result has no pass/fail verdicts. If `redactor` has other settings than the writer had,
+    redact the sample again and drop the explanations.
     """
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]
@@ -43,7 +43,7 @@ def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
     outcomes = {name: outcome_from_dict(one) for name, one in data["outcomes"].items()}
     if redactor is not None and is_redacted_differently(redactor, data):
         sample = redactor.again(sample)
-        # Explanations quote the original texts.
+        # Explanations may quote texts that the new settings redact.
         outcomes = {name: replace(one, explanation={}) for name, one in outcomes.items()}
     start, end, reason = int(data["start"]), int(data["end"]), str(data["reason"])
     return Evaluation(
@@ -61,5 +61,5 @@ def is_redacted_differently(redactor: Redactor, data: Mapping[str, Any]) -> bool
 
 
 def _text(sample: Sample, mark: str, **more: Any) -> str:
-    # Metadata that JSON cannot represent becomes text.
+    # If JSON cannot represent a metadata value, store its text.
     return json.dumps({"sample": sample.to_dict(), "redaction": mark, **more}, default=str)

@@ -15,7 +15,7 @@ from rag_eval_hooks.text.refusals import refusal
 
 _WIDTH: Final = 100
 _TEXT_CHARS: Final = 300
-_FAIR: Final = 0.5  # normalized; the sink prints lower scores in red
+_FAIR: Final = 0.5  # normalized score; the sink prints lower scores in red
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _REFUSAL: Final = "(The answer is a refusal without claims, so its scores mean little.)"
 

@@ -36,12 +36,12 @@ AnySink: TypeAlias = Sink | FeedbackSink | PlatformSink | SinkFunction
 SinkSpec: TypeAlias = AnySink | str
 
 _CLOSE_TIMEOUT: Final = 1.5  # seconds, shared by all sinks
-_FLUSH_TIMEOUT: Final = 30.0  # seconds for the export of spans if `flush` has no timeout
-_CHARS: Final = 500  # assumed size of feedback, or of an outcome without explanation
+_FLUSH_TIMEOUT: Final = 30.0  # seconds to export spans if `flush` receives no timeout
+_CHARS: Final = 500  # estimated characters of a feedback, or of an outcome without explanation
 
 
 class Dispatch:
-    """A dispatcher with one queue per sink. Thread-safe.
+    """Passes results to the queue of each sink. Thread-safe.
 
     Only `flush` and `close` block. A failing sink does not affect other sinks.
     """
@@ -114,8 +114,8 @@ class Dispatch:
     def flush(self, timeout: float | None) -> bool:
         """Export spans, then deliver queued results. Return False on timeout.
 
-        Platforms reject a score if they do not have its span. A result in the spool counts as
-        delivered.
+        Spans come first, because platforms reject a score without its span. A result in the spool
+        counts as delivered.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):
@@ -152,7 +152,7 @@ def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
     if isinstance(spec, str):
         return _named(*SINKS.parts(spec), config)
     if isinstance(spec, type):
-        raise ConfigError("sinks", spec, f"an object, such as {spec.__name__}()")
+        raise ConfigError("sinks", spec, f"an object, not a class. Write: {spec.__name__}()")
     if isinstance(spec, Sink | FeedbackSink | PlatformSink) or callable(spec):
         return spec
     lacks = " and ".join(f"{name}()" for name in ("deliver", "close") if not hasattr(spec, name))

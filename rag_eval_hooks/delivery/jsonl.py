@@ -32,7 +32,8 @@ class JsonlSink:
     """Appends one JSON line per sample to a file. `rag_eval_hooks.results.read` reads the file.
 
     Several processes may append to the same file. Each write sets the file's mode to 0600. After a
-    crash, a process with a spool may write the same `result_id` twice. The reader drops duplicates.
+    crash, a process with a spool may write a result again, with an equal `result_id`. The reader
+    drops duplicates.
     `deliver` and `feedback` raise `OSError` if the file cannot be written.
 
     Args:
@@ -54,7 +55,6 @@ class JsonlSink:
         return f"jsonl:{self._path}"
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Append one line to the file."""
         self._write(result_line(evaluation, content=self._content))
 
     def feedback(self, feedback: Feedback) -> None:
@@ -77,13 +77,13 @@ class JsonlSink:
                 if size := file.seek(0, os.SEEK_END):
                     file.seek(size - 1)
                     if file.read(1) != b"\n":
-                        # A killed process left an incomplete line.
+                        # A killed process left an incomplete line, so start a new line.
                         data = b"\n" + data
                 while data:
                     data = data[file.write(data) :]
             finally:
                 if fcntl is not None:
-                    # A child that the process forked meanwhile keeps the file open.
+                    # Unlock explicitly, because a forked child may keep the file open.
                     fcntl.flock(file, fcntl.LOCK_UN)
 
 
@@ -91,9 +91,9 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
     """Return the JSON object of one line in a results file.
 
     `time` is the start of the request, and `evaluated` is the end of the evaluation. Both times are
-    in UTC (ISO 8601). `passed` and `verdicts` exist only with thresholds. `result_id` comes last,
-    so an incomplete line has no `result_id`. Without `content`, the line contains no texts of the
-    application.
+    in UTC (ISO 8601). If no thresholds are set, `passed` and `verdicts` are missing. `result_id`
+    comes last, so an incomplete line has no `result_id`. Without `content`, the line contains no
+    texts of the application.
     """
     sample = evaluation.sample.to_dict()
     sample.pop("ended_at", None)
@@ -123,8 +123,8 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
 def rotated_files(path: Path) -> list[Path]:
     """Return the rotated files of a results file, oldest first.
 
-    Log rotators name these files `<name>.<number or day>` or `<name>-<day>`, with an optional
-    `.gz`.
+    Log rotators name these files `<name>.<number>`, `<name>.<day>` or `<name>-<day>`. The name may
+    end with `.gz`.
     """
     found = path.parent.glob(f"{glob.escape(path.name)}[.-][0-9]*")
     return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))

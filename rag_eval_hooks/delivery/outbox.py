@@ -1,8 +1,8 @@
 """A queue of jobs: samples to evaluate and results to deliver.
 
-A process keeps its jobs in memory. With a spool, a SQLite file has a copy of each job. The process
-renews a lease on its jobs. If the process dies, the lease expires, and another process claims the
-jobs.
+A process keeps its jobs in memory. If a spool is set, a SQLite file also stores each job. The
+process renews a lease on its jobs. If the process dies, the lease expires. Another process then
+claims the jobs.
 
 One thread runs all SQL. No method raises. If the disk fails, jobs stay in memory.
 """
@@ -25,14 +25,14 @@ from rag_eval_hooks.threads import Loop
 
 T = TypeVar("T")
 
-PATIENCE_S: Final = 2.0  # seconds to wait for a write before a sample counts as undurable
-_GATHER_S: Final = 0.01  # seconds to collect changes for one transaction
+PATIENCE_S: Final = 2.0  # seconds to wait for a write; then the sample counts as undurable
+_GATHER_S: Final = 0.01  # seconds in which changes join one transaction
 _MOST_JOBS: Final = 256  # maximum number of jobs per transaction
 _POLL_S: Final = 1.0  # seconds between two searches for jobs of dead processes
-_FIRST_POLL_S: Final = 2.0  # seconds; later, because a forking process leaves jobs to its children
+_FIRST_POLL_S: Final = 2.0  # seconds; longer, so that forked children claim the jobs
 _BUSY_PAUSE_S: Final = 0.1
 _ERROR_PAUSE_S: Final = 2.0  # seconds to wait after a write fails
-_NO_SINK: Final = "spool: results are lost, because their sink is no longer configured"
+_NO_SINK: Final = "spool: results are lost, because their sink is not configured"
 
 
 class Outbox:
@@ -40,12 +40,12 @@ class Outbox:
 
     Args:
         path: Folder of the file, or None to keep jobs only in memory.
-        max_bytes: Maximum size of the file. A job beyond this size stays only in memory.
+        max_bytes: Maximum size of the file. If the file is full, new jobs stay only in memory.
         incidents: Log of caught failures.
     """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
-        # True while the disk fails. Callers then do not wait for writes.
+        # If the disk fails, this is True, and callers do not wait for writes.
         self.is_stalled = False
         self.max_bytes = max_bytes
         # Number of accepted samples that are only in memory.
@@ -70,14 +70,14 @@ class Outbox:
         return self._file is not None and self._file.exists
 
     def consume(self, name: str, capacity: Callable[[], int], take: Callable[[Job], bool]) -> None:
-        """Pass jobs of dead processes to `take`, on the outbox's thread.
+        """Pass jobs of dead processes to `take`, which runs on the outbox's thread.
 
-        `take` returns False to decline a job.
+        If `take` returns False, release the job.
         """
         self._consumers[name] = capacity, take
 
     def start(self, *, later: bool = False) -> bool:
-        """Return False if the system cannot start a thread."""
+        """Start the thread. Return False if the system cannot start a thread."""
         if self._file is None or self._loop.is_running or self._is_closing:
             return True
         self._poll_at = time.monotonic() + (_FIRST_POLL_S if later else 0.0)
@@ -111,7 +111,7 @@ class Outbox:
         return self._read(outbox_file.read_size, unknown)
 
     def drain(self, timeout: float | None) -> bool:
-        """Wait until all earlier changes are on disk or dropped. Return False on timeout."""
+        """Wait until earlier changes are written or have failed. Return False on timeout."""
         if not self._loop.is_running:
             return not self._dirty
         return self._loop.ask(timeout)
@@ -233,7 +233,7 @@ class Outbox:
     def _failed(
         self, file: OutboxFile, error: Exception, changes: Sequence[tuple[Job, State]] = ()
     ) -> bool:
-        """Schedule a retry. Return True if the caller can retry immediately, with a new file."""
+        """Schedule a retry. If a new file replaced a damaged file, return True to retry now."""
         self._report(error)
         if is_damage(error, is_read=not changes):
             file.replace()
@@ -249,7 +249,7 @@ class Outbox:
             pause = _BUSY_PAUSE_S if is_busy(error) else _ERROR_PAUSE_S
             self._retry_at = time.monotonic() + pause
             if not is_busy(error):
-                # Changes stay queued, but callers must not wait for a failing disk.
+                # Keep the changes for a retry, but let callers continue, because the disk fails.
                 self.is_stalled = True
                 for job, _ in changes:
                     job.resolve()

@@ -23,7 +23,7 @@ from rag_eval_hooks.sqlite_file import SqliteFile, open_existing
 EVALUATE: Final = "evaluate"  # consumer of samples
 FEEDBACK: Final = "feedback"  # consumer of feedback on other processes' requests
 NAME: Final = "outbox.sqlite"
-LEASE_S: Final = 15.0  # seconds until a dead process's jobs can be claimed
+LEASE_S: Final = 15.0  # seconds after which another process can claim a dead process's jobs
 _BUSY_S: Final = 0.5
 _SQL: Final[Mapping[str, Any]] = tomllib.loads(
     files(__package__).joinpath("outbox.toml").read_text("utf-8")
@@ -41,7 +41,7 @@ class Job:
     """A sample to evaluate, or a result for one sink."""
 
     consumer: str
-    payload: Any = None  # text if the job was claimed from the file
+    payload: Any = None  # JSON text if this process claimed the job from the file
     encode: Callable[[], str] | None = None  # runs on the outbox's thread
     accepted: float = field(default_factory=time.time)
     tries: int = 0
@@ -49,7 +49,7 @@ class Job:
     # `done` sets these fields. The transaction that finishes the job stores them.
     count: str = ""
     then: Sequence[Job] = ()
-    # The outbox sets these fields. Until the commit, `row` may change.
+    # The outbox sets these fields. `row` is final only after the commit.
     row: int | None = None
     text: str | None = None
     is_stored: bool = False
@@ -73,7 +73,7 @@ class Job:
         return self.then if state is State.DONE else (self,)
 
     def resolve(self, *, is_ours: bool = True) -> None:
-        # A caller that timed out cancelled the future.
+        # After a timeout, the caller has cancelled the future.
         with suppress(InvalidStateError):
             if self.written is not None:
                 self.written.set_result(is_ours)
@@ -82,7 +82,8 @@ class Job:
 class OutboxFile:
     """The outbox's SQLite file, which several processes share. Not thread-safe.
 
-    Methods raise one of `FILE_ERRORS`. If the error is damage, call `replace`.
+    If the file fails, methods raise one of `FILE_ERRORS`. If `is_damage` accepts the error, call
+    `replace`.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -107,8 +108,8 @@ class OutboxFile:
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
         """Claim the oldest jobs of dead processes, up to each consumer's capacity.
 
-        Delete expired results of unknown sinks, and return their number. Lock the file only if
-        there are changes, because all processes poll.
+        Also delete expired results whose sink is not configured. Return the claimed jobs and the
+        number of deleted results. If nothing is ready, do not lock the file.
         """
         self._check()
         now = time.time()
@@ -165,7 +166,7 @@ class OutboxFile:
         return not 0.0 <= now - self._beat_at < LEASE_S / 3
 
     def _check(self) -> None:
-        """Raise `ValueError` if another program deleted or replaced the open file."""
+        """Raise `ValueError` if another program has deleted or replaced the file."""
         found = _identity_of(self.path)
         if self._identity not in (None, found):
             raise ValueError("the file was moved")
@@ -223,7 +224,7 @@ def _identity_of(path: Path) -> tuple[int, int] | None:
 
 def _claimed(owner: str, consumer: str, row: int, *columns: Any) -> Job:
     tries, accepted, text, left_by = columns
-    # Another program may have changed the file. A row with wrong types is unreadable.
+    # Another program may have changed the file, so check the types.
     if not (isinstance(tries, int) and isinstance(accepted, float) and isinstance(text, str)):
         tries, accepted, text = 0, 0.0, ""
     job = Job(consumer, text, lambda: text, accepted, tries=tries, row=row, is_stored=True)
@@ -248,7 +249,7 @@ def check_spool(folder: Path) -> None:
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
-    """Return each outcome's count over all processes, or an empty mapping if there is no file."""
+    """Return each outcome's count over all processes. Without a file, return no counts."""
     with _read(path) as db:
         if db is None:
             return {}

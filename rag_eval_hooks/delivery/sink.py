@@ -1,4 +1,4 @@
-"""Interfaces of sinks, and the adapter that calls a user's sink."""
+"""Interfaces of sinks, and the adapter for a user's sink."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from rag_eval_hooks.score import Outcomes
 class Sink(Protocol):
     """A receiver of results.
 
-    The evaluator calls `deliver` once per sample, in order, on the sink's own thread. The evaluator
-    catches and counts exceptions. The application never sees an exception of a sink.
+    The evaluator calls `deliver` once per sample, in order, on the sink's own thread. If a call
+    raises, the evaluator counts the exception. The application never sees this exception.
 
-    With a spool, the evaluator repeats a failed call until the call succeeds. After a crash, the
-    evaluator may deliver a result again, under the same `result_id`.
+    If a spool is set, the evaluator repeats a failed call until the call succeeds. After a crash,
+    the evaluator may deliver a result again, with an equal `result_id`.
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
         """Store or send one evaluation.
 
-        If this method returns an awaitable, the sink's thread awaits the result. The event loop
-        does not run between calls.
+        If this method returns an awaitable, the sink's thread awaits the awaitable. The thread's
+        event loop does not run between calls.
         """
         ...
 
@@ -42,10 +42,10 @@ class Sink(Protocol):
 
 @runtime_checkable
 class FeedbackSink(Protocol):
-    """A receiver of feedback. The rules of `Sink` apply."""
+    """A receiver of feedback. The evaluator calls `feedback` like `Sink.deliver`."""
 
     def feedback(self, feedback: Feedback) -> Awaitable[None] | None:
-        """Store or send one feedback, which contains the ids of its sample and RAG span."""
+        """Store or send one feedback. The feedback has the ids of its sample and RAG span."""
         ...
 
     def close(self) -> None:
@@ -63,8 +63,9 @@ class SendError(Exception):
     """A failed delivery to a platform.
 
     Args:
-        reason: A short description for counts and logs, such as `HTTP 503`. No texts of samples.
-        is_for_all: Whether the failure affects every result in the request.
+        reason: A short description, such as `HTTP 503`. Logs show the reason, so it must not quote
+            samples.
+        is_for_all: Whether the failure affects every result in the batch.
     """
 
     def __init__(self, reason: str, *, is_for_all: bool = True) -> None:
@@ -77,8 +78,8 @@ class RetryLater(SendError):
     """The platform cannot accept results now.
 
     Args:
-        reason: A short description for counts and logs.
-        wait: Requested pause in seconds, or None.
+        reason: A short description, such as `HTTP 503`.
+        wait: Pause that the platform requests, in seconds, or None.
     """
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
@@ -87,7 +88,7 @@ class RetryLater(SendError):
 
 
 class SpanUnknown(SendError):
-    """The platform does not have the span yet. Applications export spans in batches."""
+    """The platform does not have the span yet, for example because a batch is not exported yet."""
 
     def __init__(self, answer: str = "") -> None:
         super().__init__("no such span", is_for_all=False)
@@ -103,11 +104,11 @@ class TooSlowError(Exception):
 
 
 class Destination:
-    """The interface between a queue and its sink. The queue calls all methods from one thread."""
+    """The interface between a queue and its sink. The queue uses one thread to call the methods."""
 
     batch_size = 1
     is_watched = False
-    """True if calls have no timeout and may hang."""
+    """Whether the queue must detect hanging calls."""
     retries = True
     place = ""
 
@@ -125,8 +126,8 @@ class Destination:
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         """Deliver a batch in order of arrival. Must be idempotent.
 
-        Return the exceptions of failed results by index, or raise if all results failed. `last`
-        means that the queue will not retry.
+        Return the exceptions of failed results by index. If all results fail, this method may raise
+        instead. If `last` is true, the queue will not retry.
         """
         raise NotImplementedError
 
@@ -140,10 +141,10 @@ class UserSink(Destination):
         self._sink = own = cast("Any", sink)
         is_function = not isinstance(sink, Sink | FeedbackSink)
         kind = "CallableSink" if is_function else type(sink).__name__
-        # The key must be the same in the next process, whatever the order of the sinks.
+        # The next process must compute an equal key, even if the order of the sinks changes.
         place = str(getattr(sink, "place", kind)).encode("utf-8", "backslashreplace").decode()
         super().__init__(getattr(sink, "__name__", kind), place)
-        # A data set run has no timeout for its results file.
+        # A data set run writes its results file without a timeout.
         self.is_watched = getattr(sink, "is_watched", True)
         deliver = own if is_function else getattr(sink, "deliver", None)
         self._deliver: Any = None if deliver is None else _one_argument(deliver)
@@ -198,7 +199,7 @@ def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
-    """Await a sink, and return its exception. The event loop would log a raised exception."""
+    """Await a sink and return its exception, because the event loop logs a raised exception."""
     try:
         async with asyncio.timeout(timeout) as limit:
             await pending

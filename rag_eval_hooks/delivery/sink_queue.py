@@ -28,8 +28,8 @@ from rag_eval_hooks.threads import Loop
 _FULL: Final = "outbox full"
 _LONGEST_ASKED: Final = 60.0  # maximum seconds to wait for a `Retry-After` header
 _LONGEST_LOOK: Final = 5.0  # maximum seconds between two attempts if the span is missing
-_DOWN: Final = 5  # consecutive failures until the sink counts as down
-_GRACE: Final = 0.1  # seconds in which a cancelled awaitable may return
+_DOWN: Final = 5  # number of consecutive failures after which the sink counts as down
+_GRACE: Final = 0.1  # seconds in which a cancelled awaitable can finish
 _RECOVERED: Final = 64  # maximum number of results to claim from the spool at once
 _LONGEST_SLEEP: Final = 3600.0
 _POLL: Final = 0.05  # seconds between two checks for a hanging call
@@ -39,10 +39,11 @@ _ALONE: Final = SendError("one of several failed")
 class SinkQueue:
     """A sink's queue, which delivers results on its own thread. Thread-safe.
 
-    The queue retries a failed result with backoff, and meanwhile delivers other results. If the
-    sink is down, the queue sends one result at a time. Without a spool, the queue drops results
-    beyond the memory limit, and calls a user's sink only once per result. taken = sent + lost +
-    spooled + waiting.
+    The queue retries a failed result with backoff and meanwhile delivers other results. If the sink
+    is down, the queue sends one result at a time. If no spool is set, the queue drops results above
+    the memory limit. It then also calls a user's sink only once per result.
+
+    The counts satisfy taken = sent + lost + spooled + waiting.
     """
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
@@ -59,7 +60,7 @@ class SinkQueue:
         self._origin = f"sink {sink.name}"
         self._lock = threading.Lock()
         self._loop = Loop(f"rag-eval-hooks-{sink.name}", self._step, self._report)
-        # A heap of due time, number and job, without the jobs in flight.
+        # A heap of due time, number and job. Jobs in flight are not in the heap.
         self._waiting: list[tuple[float, int, Job]] = []
         self._numbers = itertools.count()
         self._flying: list[Job] = []
@@ -72,7 +73,7 @@ class SinkQueue:
     def put(self, job: Job, chars: int) -> None:
         now = time.monotonic()
         job.chars, job.queued_at = chars, now
-        # Feedback cannot be stored in the spool.
+        # Feedback has no `encode`, because the spool cannot store feedback.
         if self.sink.retries or (job.encode is not None and self._outbox.is_durable):
             job.give_up_at = now + self._retry_for
         if job.is_stored:
@@ -101,9 +102,10 @@ class SinkQueue:
             return _RECOVERED if is_empty or 2 * self._chars < self._most_chars else 0
 
     def check(self) -> None:
-        """Report a hanging call, and drop expired results if the sink is down.
+        """Report a hanging call. If the sink is down, drop expired results.
 
-        Results in or behind the hanging call are lost, except results in the spool.
+        The results of the hanging call and the results queued behind it are lost, unless the spool
+        has them.
         """
         now, longest = time.monotonic(), self._timeout + _GRACE
         with self._lock:
@@ -122,8 +124,8 @@ class SinkQueue:
     def flush(self, timeout: float) -> bool:
         """Retry waiting results immediately. Return False on timeout.
 
-        A result is finished if it is sent or lost. A result in the spool needs only one attempt, or
-        no attempt if the sink is down.
+        Wait until each result is sent or lost. For a result in the spool, one attempt suffices. If
+        the sink is down, wait for no results in the spool.
         """
         now = time.monotonic()
         with self._lock:
@@ -137,12 +139,12 @@ class SinkQueue:
                     return True
             if (left := now + timeout - time.monotonic()) <= 0:
                 return False
-            # A hanging call does not answer, so poll.
+            # Poll, because a hanging call blocks the thread.
             self._loop.ask(min(_POLL, left))
             self.check()
 
     def begin_close(self, timeout: float) -> None:
-        """Reject new results, and retry waiting results once within `timeout` seconds."""
+        """Reject new results. Retry each waiting result once, for at most `timeout` seconds."""
         with self._lock:
             if self._closing is not None:
                 return
@@ -153,7 +155,7 @@ class SinkQueue:
             self._close_sink()
 
     def end_close(self) -> None:
-        """Wait for the last retries. Other results stay in the spool, or are lost."""
+        """Wait for the last retries. Results without a success stay in the spool or are lost."""
         self._loop.join((self._closing or 0.0) - time.monotonic())
         with self._lock:
             if self._loop.is_running and self.sink.is_watched:
@@ -202,7 +204,7 @@ class SinkQueue:
             if not self._is_open:
                 error = RetryLater(type(error).__name__)
             elif self.sink.retries and not isinstance(error, SendError):
-                # A retry would raise the same error in the client.
+                # Do not retry, because the client itself raised the error.
                 error = Rejected(type(error).__name__, is_for_all=False)
             is_shared = len(jobs) > 1 and isinstance(error, SendError) and not error.is_for_all
             return dict.fromkeys(range(len(jobs)), _ALONE if is_shared else error)
@@ -211,7 +213,7 @@ class SinkQueue:
 
     def _pause(self, now: float) -> float | None:
         if self._closing is not None:
-            # Results in the spool do not need a retry while the sink is down.
+            # If the sink is down, results in the spool do not need another attempt.
             is_safe = self._outbox.is_durable and self._is_down
             is_over = not self._waiting or now >= self._closing or is_safe
             return None if is_over else 0.0
@@ -314,7 +316,7 @@ class SinkQueue:
         self._end(job, "spooled" if self._outbox.release(job) else "lost", reason)
 
     def _give_up(self, job: Job) -> None:
-        # A result without an attempt has no reason, so use the last failure's reason.
+        # A result that was never sent has no reason, so use the last failure's reason.
         reason = job.reason or self._last_reason
         self._end(job, "lost", "kept too long" if job.is_stored else reason)
 

@@ -54,13 +54,13 @@ from rag_eval_hooks.telemetry.signals import FeedbackSpanSink
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
-"""A metric's name, a metric, or a function that returns an outcome or a number from 0 to 1."""
+"""A metric, its name, or a function that returns an outcome or a number from 0 to 1."""
 RemoteFleet: TypeAlias = Callable[[Incidents, str], Any]
 T = TypeVar("T")
 _WAYS_TO_WRAP: Final = {
     "langchain_core": ". Wrap the model: rag_eval_hooks_langchain.LangChainJudge(model)",
     "llama_index": ". Wrap the LLM: rag_eval_hooks_llama_index.LlamaIndexJudge(llm)",
-    "openai": ". For a model of this client, write judge='openai:<model>'",
+    "openai": ". To use this client's model, write judge='openai:<model>'",
 }
 _TABLES: Final = ((JUDGES, Judge), (EMBEDDERS, Embedder), (TOKEN_SCORERS, TokenScorer))
 
@@ -173,7 +173,7 @@ def parts_of(
     sources = models.sources(config, incidents, embeds=embeds)
     scales = {metric.id: metric.scale for metric in measured}
     for sink in all_sinks:
-        # Reject an alert whose condition no score can meet.
+        # Reject an alert if no score can meet its condition.
         for setting, name, limit in getattr(sink, "__dict__", {}).get("metric_limits", ()):
             check_limit(setting, name, limit, scales)
     tracer, meter, logger = providers
@@ -213,7 +213,7 @@ def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents)
     try:
         ask(semconv.TRACER_NAME, __version__, own, semconv.SCHEMA_URL)
     except Exception as error:  # noqa: BLE001 - the host's edge: providers are the user's
-        incidents.report(f"{ask.__name__}() of the provider", error)
+        incidents.report(f"{ask.__name__}() of the OpenTelemetry provider", error)
         return silent
     return own
 
@@ -223,14 +223,14 @@ def _chosen_metrics(
     config: RagEvalConfig,
     available: Sequence[Metric],
 ) -> tuple[Metric, ...] | None:
-    """Return the chosen metrics, or None for the `ragas` metrics whose fields a sample has."""
+    """Return the chosen metrics. None means: the `ragas` metrics whose inputs a sample has."""
     if metrics is None:
         return choose(config.metrics, available) if config.metrics else None
     asked = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics
     if not isinstance(asked, Iterable) or isinstance(asked, RagEvalConfig):
         fix = ". Write RagEval(config=...)" if isinstance(asked, RagEvalConfig) else ""
         raise ConfigError("metrics", kind_of(asked), METRICS_WANTED + fix)
-    # `choose` rejects objects other than functions.
+    # `choose` rejects objects that are neither names nor metrics.
     specs = (
         metric_of(one) if callable(one) and not isinstance(one, type) else cast("str | Metric", one)
         for one in asked
@@ -244,7 +244,7 @@ def _metric_options(path: str | None) -> MetricOptions:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        wants = f"a readable TOML file. Reading it raised {type(error).__name__}"
+        wants = f"a readable TOML file. Reading the file raised {type(error).__name__}"
         raise ConfigError("question_checks", path, wants) from None
     return MetricOptions(question_checks=parse_checks(text, path))
 
@@ -256,7 +256,7 @@ def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
     if app is not None and not hasattr(app, "send_task"):
         wants = "'thread', 'celery' or a Celery application"
         raise ConfigError("run_on", type(app).__name__, wants)
-    # The integration imports the pipeline.
+    # Import late, because the integration imports the pipeline.
     fleet: RemoteFleet = import_module("rag_eval_hooks_celery").fleet_of(config, app).publisher
     return fleet
 

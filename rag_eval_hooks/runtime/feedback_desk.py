@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _UNREADABLE: Final = ("capture_failed", "redaction_failed")
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CAPACITY: Final = 64
-_PAUSE_S: Final = 1.0  # seconds in which other processes may claim the feedback
-_PATIENCE_S: Final = 60.0  # seconds to wait for the process that has the request
-_MOST_WAITING: Final = 1000  # invalid ids must not fill the spool
+_PAUSE_S: Final = 1.0  # seconds until this process looks for feedback again
+_PATIENCE_S: Final = 60.0  # seconds in which the process with the request can claim the feedback
+_MOST_WAITING: Final = 1000  # per minute, so that feedback for invalid ids cannot fill the spool
 
 
 @dataclass(slots=True, eq=False)
@@ -43,10 +43,11 @@ class _Item:
 
 
 class FeedbackDesk(Observer):
-    """Joins feedback with finished requests, and evaluates metrics that feedback requests.
+    """Adds the ids of requests to feedback, and evaluates metrics that feedback asks for.
 
-    If the request belongs to another process, feedback goes through the spool to that process.
-    After a minute, or without a spool, sinks receive the feedback without a request.
+    If another process has the request, feedback goes through the spool to that process. If no
+    process claims the feedback within a minute, or if no spool is set, sinks receive the feedback
+    alone.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -56,7 +57,7 @@ class FeedbackDesk(Observer):
         self._handler = Handler(self._process, self._end)
         self._memory = Memory()
         self._lock = threading.Lock()
-        # Unfinished requests, with their waiting feedback.
+        # Unfinished requests, with the feedback that waits for each request.
         self._pending: dict[Request, list[_Item]] = {}
         self._waiting = 0
         # Times at which feedback went to the spool in the last minute.
@@ -65,9 +66,9 @@ class FeedbackDesk(Observer):
         self._outbox.consume(FEEDBACK, self._capacity, self._take)
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
-        """Count feedback and queue it until the evaluation of its request has finished.
+        """Count feedback, and queue the feedback until its request has finished.
 
-        Return True if the feedback is queued.
+        Return False if the feedback is invalid, rejected or has no usable id.
         """
         try:
             feedback = Feedback(
@@ -162,7 +163,7 @@ class FeedbackDesk(Observer):
             self._memory.add(request)
 
     def begun(self, request: Request) -> None:
-        # A sink may call `feedback` with the sample's id immediately.
+        # Store the sample's id now, because a sink may call `feedback` with this id.
         if request in self._pending:
             self._memory.update(request, request.sample())
 
@@ -184,7 +185,7 @@ class FeedbackDesk(Observer):
             self._memory.strip(request)
         request.span = None
         if not request.is_final:
-            # Drop the scores to save memory, because feedback may arrive much later.
+            # Drop the scores to save memory, because requests stay here for a long time.
             request.ending = replace(ending, evaluation=None)
         with self._lock:
             items = self._pending.pop(request, [])
@@ -220,7 +221,7 @@ class FeedbackDesk(Observer):
         if not asked:
             return
         with_reference, wanted, fed = asked
-        # Before the first await, so that other feedback does not request the same metrics.
+        # Update before the first await. Other feedback then does not evaluate these metrics again.
         request.evaluated |= fed
         evaluation = await self._pipeline.processor.evaluate_asked(request, with_reference, wanted)
         if evaluation is None:

@@ -1,4 +1,4 @@
-"""The queue of finished requests, whose sampling rules run later."""
+"""The queue of finished requests that wait for sampling."""
 
 from __future__ import annotations
 
@@ -24,19 +24,17 @@ from rag_eval_hooks.sample import Sample, Status
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-_MOST_WAITING: Final = 1000  # with more waiting requests, application threads also submit
+_MOST_WAITING: Final = 1000  # above this number, application threads also submit requests
 _MOST_STUCK: Final = 10_000  # maximum number of waiting requests while a rule hangs
-_PATIENCE_S: Final = 0.5  # seconds until a rule in another thread counts as hanging
+_PATIENCE_S: Final = 0.5  # seconds after which a rule in another thread counts as hanging
 _POLL_S: Final = 0.001
 
 
 class Intake:
-    """Starts the RAG span when a request finishes, and submits the request for evaluation later.
+    """Starts the RAG span of a finished request, and later submits the request. Thread-safe.
 
-    Thread-safe.
-
-    User-defined rules may be slow, so the background thread submits requests in `drain`. There is
-    no lock, because a rule may hang or call `stats`.
+    Sampling rules may be slow, so the background thread submits requests in `drain`. This class
+    uses no lock, because a rule may hang or call `stats`.
     """
 
     def __init__(self, pipeline: Pipeline, spans: SpanWriter) -> None:
@@ -67,7 +65,7 @@ class Intake:
             self._pipeline.refuse("capture_failed")
             self._incidents.report("capture", error)
             return
-        # A span of another instrumentor waits for the sampling decision.
+        # Decide now, because another instrumentor's span waits for the decision.
         self._added(at_once=span.is_foreign)
 
     def add_left_out(self, left: LeftOut) -> None:
@@ -79,7 +77,7 @@ class Intake:
             if not self._pipeline.watch() or at_once:
                 self.tick()
             elif len(self._waiting) > _MOST_STUCK and self._submitting:
-                # A rule hangs in another thread.
+                # A rule hangs in another thread, so drop a request.
                 self._submit_next(refusal="queue_full")
             elif len(self._waiting) > _MOST_WAITING and not self._submitting:
                 self._submit_next()
@@ -88,11 +86,11 @@ class Intake:
             self._incidents.report("capture", error)
 
     def submit(self, sample: Sample) -> bool:
-        """Submit a sample now. Write a span, unless the sample has a trace id or span id."""
+        """Submit a sample now. If the sample has no trace id and no span id, also write a span."""
         if sample.trace_id is not None or sample.span_id is not None:
             return self._pipeline.submit(Request.of(sample, lambda: self._assembler.own(sample)))
         interaction, session = interaction_of(sample), self._assembler.session()
-        # Sample each sample of a trace separately, such as the samples of a batch.
+        # Use the sample's own key, because the samples of a batch may share a trace.
         interaction.sampling_key = id_of(sample.sample_id)
         span = self._span(interaction, session)
         named = replace(sample, trace_id=span.trace_id, span_id=span.span_id)
@@ -110,7 +108,7 @@ class Intake:
         return is_accepted
 
     def drain(self) -> None:
-        """Submit all requests. Wait for submissions in other threads, except hanging rules."""
+        """Submit all requests. Wait for other threads' submissions, unless a rule hangs."""
         while self._submit_next():
             pass
         me = threading.get_ident()
@@ -133,7 +131,7 @@ class Intake:
         if self.leaves_out is None or interaction.status is not Status.OK:
             return False
         if interaction.sampling_key is None:
-            # The sampling key must not depend on our span.
+            # Use the run's id, because the trace id would come from our own span.
             interaction.sampling_key = id_of(interaction.root.id)
         return self.leaves_out(interaction.sampling_key, interaction.tags, interaction.metadata)
 
@@ -163,7 +161,7 @@ class Intake:
         trace_id, span_id = span.trace_id, span.span_id
 
         def build() -> Sample:
-            # Spans and sample share placeholder numbers, which spans assign first.
+            # Write the spans first, because they number the placeholders that the sample also uses.
             span.complete()
             return self._assembler.sample(interaction, session, trace_id, span_id)
 

@@ -14,34 +14,35 @@ if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
 _POLL_S: Final = 0.25
-_STOP_TIMEOUT: Final = 2.0  # seconds, for each component
+_STOP_TIMEOUT: Final = 2.0  # seconds for each component
 
 
 class ExitHook:
     """Flushes and shuts down a pipeline when the process exits.
 
-    The first hook flushes when the main thread ends, because judges can still start threads. The
-    second hook shuts the pipeline down when the interpreter exits. Children of `multiprocessing`
-    need a third hook, because `os._exit` skips the other hooks.
+    The first hook flushes when the main thread ends, because judges can still start threads then.
+    The second hook shuts the pipeline down when the interpreter exits. Children of
+    `multiprocessing` skip both hooks, because `os._exit` ends these children. A third hook flushes
+    in these children.
     """
 
     def __init__(self, pipeline: Pipeline, timeout: float) -> None:
-        # Python cannot unregister the first hook, which must not keep the pipeline alive.
+        # A weak reference, because Python cannot unregister the first hook.
         self._pipeline = weakref.ref(pipeline)
         self._left = timeout
         self._is_armed, self._is_finished = False, True
         self._finalizers: list[Any] = []
 
     def arm(self) -> None:
-        # Register at the first sample. Exit hooks run in reverse order, and our hook must
-        # run before the tracer provider's hook.
+        # Register late, at the first sample. Exit hooks run in reverse order. Our hook must run
+        # before the tracer provider's hook.
         if self._is_armed:
             return
         self._is_armed = True
         # Python rejects new hooks while the interpreter exits.
         with contextlib.suppress(RuntimeError):
             atexit.register(self._at_exit)
-            # A private API, stable since Python 3.9. The second hook suffices without this API.
+            # A private API since Python 3.9. Without this API, only the second hook flushes.
             getattr(threading, "_register_atexit", lambda _: None)(self._at_main_end)
         # Only children of multiprocessing need the third hook.
         util: Any = sys.modules.get("multiprocessing.util")
@@ -64,7 +65,7 @@ class ExitHook:
 
     def _at_child_end(self) -> None:
         self._at_main_end()
-        # Other threads may have added samples meanwhile.
+        # If the flush did not finish, shut down within the remaining time.
         if not self._is_finished:
             self._at_exit()
 
@@ -75,7 +76,7 @@ class ExitHook:
 
 
 def flush(pipeline: Pipeline, timeout: float | None) -> bool:
-    """Wait until all accepted requests have finished. Return False after `timeout` seconds."""
+    """Wait until all accepted requests have finished. Return False on timeout (seconds)."""
     pipeline.ready()
     deadline = None if timeout is None else time.monotonic() + timeout
 
@@ -95,10 +96,10 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
 
 
 def shutdown(pipeline: Pipeline, timeout: float) -> bool:
-    """Finish pending requests within `timeout` seconds, and close. Idempotent.
+    """Finish pending requests within `timeout` seconds, then close. Idempotent.
 
-    Unfinished requests stay in the spool. Without a spool, unfinished requests are dropped as
-    `shutdown`. Return True if all pending requests finished.
+    Return True if all pending requests have finished. Unfinished requests stay in the spool. If no
+    spool is set, drop unfinished requests with the reason `shutdown`.
     """
     pipeline.ready()
     deadline = time.monotonic() + timeout
@@ -130,6 +131,6 @@ def close_abandoned(pipeline: Pipeline) -> None:
         shutdown(pipeline, 0.0)
 
     if pipeline.is_ready and not pipeline.is_closed:
-        # Without a new thread, the exit hook flushes the pipeline.
+        # If no thread can start, the exit hook flushes the pipeline.
         with contextlib.suppress(RuntimeError):
             threading.Thread(target=finish, name="rag-eval-hooks-close", daemon=True).start()

@@ -13,9 +13,10 @@ from rag_eval_hooks.sample import Sample
 
 
 class Memory:
-    """Remembers requests within `limits.FEEDBACK_*`, and evicts the oldest first. Thread-safe.
+    """Remembers recent requests, within `limits.FEEDBACK_*`. Thread-safe.
 
-    If the texts exceed the size limit, the oldest requests lose their texts but keep their ids.
+    If there are too many requests, evict the oldest. If the texts are too large, remove the texts
+    of the oldest requests, but keep the ids.
     """
 
     def __init__(self) -> None:
@@ -24,7 +25,7 @@ class Memory:
         self._lock = threading.Lock()
         # Requests and their deadlines, oldest first.
         self._requests: OrderedDict[Request, float] = OrderedDict()
-        # Requests with texts, and the texts' characters, oldest first.
+        # Requests with texts and their number of characters, oldest first.
         self._texts: OrderedDict[Request, int] = OrderedDict()
         self._by_id: dict[str, Request] = {}
         self.chars = 0

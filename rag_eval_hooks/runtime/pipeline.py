@@ -39,8 +39,8 @@ _TICK_S: Final = 0.25
 class Pipeline:
     """The implementation of `RagEval`. Thread-safe.
 
-    A forked child creates threads, locks and queues on first use, because gevent may replace their
-    classes after the fork.
+    A forked child creates its threads, locks and queues only on first use. After a fork, gevent may
+    replace the classes of threads, locks and queues.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -68,7 +68,7 @@ class Pipeline:
         self._building = threading.Lock()
         parts.telemetry.watch(lambda meter: observe(meter, self))
         at_fork(before=self._before_fork, in_child=self._after_fork)
-        # Create the sinks now, so that a wrong setting raises here.
+        # Create the sinks now, so that a wrong setting raises at start-up.
         self.ready()
         if self.outbox.has_leftovers:
             self.outbox.start(later=True)
@@ -111,7 +111,7 @@ class Pipeline:
         self.outbox.consume(EVALUATE, self._capacity, self.processor.recover)
         self._requests = Handler(self.processor.process, self.processor.end)
         self._desk = FeedbackDesk(self)
-        # `flush` waits for the books, so the other observers come first.
+        # `flush` waits for `books`, so the other observers must come first.
         self.observers.all = (parts.telemetry, self._desk, self.processor, self.books)
         if self.is_closed:
             self.close()
@@ -119,7 +119,7 @@ class Pipeline:
             self.outbox.close(0)
 
     def _before_fork(self) -> None:
-        """End held spans, because parent and child would both export the spans."""
+        """End held spans. Otherwise, the parent and the child would both export these spans."""
         if self.is_ready:
             self.holder.release_all(EvalStatus.FORK)
 
@@ -142,7 +142,7 @@ class Pipeline:
             return False
 
     def submit(self, request: Request) -> bool:
-        """Sample a request and queue it. Return True if it will be evaluated. Never blocks."""
+        """Sample a request. If it is sampled, queue it and return True. Never blocks."""
         try:
             self.ready()
             ending = self._decide(request) or self._queue(request)
@@ -168,7 +168,7 @@ class Pipeline:
         if refusal := self._refusal():
             if self.is_closed:
                 advice = (
-                    "The request is not evaluated. Call shutdown() once, at the end of the process"
+                    "The request is not evaluated. Call shutdown() only at the end of the process"
                 )
                 self.parts.incidents.mistake("request after shutdown", advice)
             return Ending.dropped(refusal)
@@ -283,7 +283,7 @@ class Pipeline:
         self._clock.wake()
 
     def close(self) -> None:
-        """Reject new requests, also in children that the process forks later."""
+        """Reject new requests in this process and in its future forked children."""
         self.is_closed = True
         self._exit.disarm()
         self.worker.close()

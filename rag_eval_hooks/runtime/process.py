@@ -31,7 +31,7 @@ from rag_eval_hooks.suppress import suppressed
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-_MOST_TRIES: Final = 10  # maximum number of processes that may crash on a sample
+_MOST_TRIES: Final = 10  # number of crashed processes after which a sample is dropped
 
 
 class Observers:
@@ -50,7 +50,7 @@ class Observers:
         try:
             self.tell("settled", request, ending)
         except BaseException:
-            # A signal handler raised. Observers accept a second call.
+            # A signal handler raised during the calls. Repeat them, which observers allow.
             self.tell("settled", request, ending)
             raise
 
@@ -75,7 +75,7 @@ class Processor(Observer):
         self._limit = RateLimit(pipeline.parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
-        """Return the ending of a rejected request, or None if the request continues."""
+        """Return None if sampling and rate limit admit the request, or else its ending."""
         request.decision = decision
         self._pipeline.books.note("decisions", decision.reason)
         if not decision.sampled:
@@ -112,7 +112,7 @@ class Processor(Observer):
 
     async def process(self, request: Request) -> None:
         if request.ending is not None:
-            # A signal handler interrupted the submission.
+            # A signal handler has already cancelled the submission.
             return
         try:
             with suppressed(self._parts.incidents):
@@ -132,14 +132,14 @@ class Processor(Observer):
             elif request.is_shipped:
                 ending = Ending(Column.SHIPPED)
             else:
-                advice = "give shutdown() or exit_timeout more seconds, or set spool"
+                advice = "Raise exit_timeout or the timeout of shutdown(), or set spool"
                 self._parts.incidents.count("shutdown dropped requests", detail=advice)
             self._observers.settle(request, ending)
 
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
-        """Evaluate metrics for feedback, as a new request. Return None above the rate limit."""
+        """Evaluate metrics for feedback, as a new request. If it is rejected, return None."""
         request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
         request.is_final = request.by_feedback = True
         if (refused := self.admit(request, decision)) is not None:
@@ -154,7 +154,7 @@ class Processor(Observer):
         return None if request.ending is None else request.ending.evaluation
 
     def recover(self, job: Job) -> bool:
-        """Queue a dead process's sample, on the outbox's thread. Return False above capacity."""
+        """Queue a sample of a dead process. If the queue is full, return False."""
         redactor, refusal = self._parts.redactor, "gave_up" if job.tries >= _MOST_TRIES else ""
         request = Request(key="", build=None)
         try:
@@ -162,7 +162,8 @@ class Processor(Observer):
             stored, decision = sample_of(data)
             is_outdated = is_redacted_differently(redactor, data)
             request = Request.of(stored, lambda: redactor.again(stored) if is_outdated else stored)
-            # The decision lacks metrics of a newer version, so use the sample's probability.
+            # The decision may lack metrics of a newer version. For these metrics, use the highest
+            # rate of the decision.
             ids, others = self._parts.scorer.metric_ids, highest(decision.shares)
             request.decision = decision.limited_to(ids, others)
         except Exception as error:  # noqa: BLE001 - another program may have changed the file
@@ -203,7 +204,7 @@ class Processor(Observer):
             # Store the results before sinks receive them.
             count = "" if request.by_feedback else ending.entry
             if not await self._within_patience(self._outbox.done(entry, count, entry.then)):
-                # Another process claimed the sample and will deliver the results.
+                # Another process has claimed the sample and delivers its results.
                 return Ending.dropped("spooled")
         self._observers.tell("evaluated", request, evaluation)
         return ending
@@ -230,7 +231,7 @@ class Processor(Observer):
             start=time.time_ns(),
             end=0,
         )
-        # Workers do not evaluate metrics that feedback requests.
+        # Evaluate feedback's metrics here, because Celery workers do not.
         if self._pipeline.remote is None or request.by_feedback:
             return self._parts.telemetry.judged(await self._filled(blank, decision))
         request.is_shipped = True
@@ -238,7 +239,7 @@ class Processor(Observer):
             blank, decision, request.accepted_at
         )
         if isinstance(result, Evaluation):
-            # The held span and the sinks of this process need the result, too.
+            # The held span and the sinks of this process also need the result.
             return self._parts.telemetry.judged(result)
         if result.reason == BROKER_DOWN and request.entry is not None:
             request.entry.is_left = True
@@ -250,15 +251,15 @@ class Processor(Observer):
         began, log = time.monotonic_ns(), CallLog()
         with self._parts.call_context(log):
             scored = await _score(self._parts, blank.sample, decision.chosen)
-        # The system may adjust the wall clock meanwhile.
+        # Not the wall clock, because the system may adjust it during the evaluation.
         end = blank.start + time.monotonic_ns() - began
         return replace(blank, outcomes=OutcomeTable(by_rates(scored, decision)), end=end, log=log)
 
 
 async def evaluate_inline(parts: Parts, sample: Sample, chosen: Container[str] | None) -> Outcomes:
-    """Evaluate the chosen metrics, or all if `chosen` is None."""
+    """Evaluate the chosen metrics. None means all metrics."""
     with suppressed(parts.incidents), parts.call_context():
-        # Metrics requested by name must report missing inputs.
+        # If the caller named the metrics, they must report missing inputs.
         named = chosen is not None
         outcomes = await _score(parts, parts.referenced(sample), chosen, whole=named)
     kept = {name: one for name, one in outcomes.items() if chosen is None or name in chosen}

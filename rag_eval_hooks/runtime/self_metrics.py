@@ -25,7 +25,7 @@ _INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
 
 
 def observe(meter: Meter, pipeline: Any) -> None:
-    """Create the instruments. They stop reporting after garbage collection of the pipeline."""
+    """Create the instruments, which report until the pipeline is garbage-collected."""
     reference, limit = weakref.ref(pipeline), ValueLimit()
 
     def observations(read: _Read, _: CallbackOptions) -> Sequence[Observation]:
@@ -75,7 +75,7 @@ def _samples(pipeline: Any) -> _Readings:
 
 def _decisions(pipeline: Any) -> _Readings:
     for entry, count in pipeline.snapshot().decisions.items():
-        # The statistics join decision and reason with a colon.
+        # In the statistics, a colon separates decision and reason.
         kind, _, rule = entry.partition(":")
         decision, reason = "sampled", entry
         if entry == RATE_LIMIT:

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 _SECONDS: Final = {"second": 1.0, "minute": 60.0}
-_REMEMBERED: Final = 60.0  # seconds in which later requests can represent a rejected request
+_REMEMBERED: Final = 60.0  # seconds for which later requests can represent a rejected request
 _PAID: Final = 0.1
 _NOTHING: Final = 0.01
 
 
 class RateLimit:
-    """Sliding-window limit on samples per `second` and `minute`. Thread-safe, O(1).
+    """Sliding-window limit on samples per `second` and per `minute`. Thread-safe, O(1).
 
-    Common libraries have fixed windows, which admit twice the limit across a boundary. Some
-    libraries use the wall clock, which the system may set back.
+    Libraries for rate limits often use fixed windows, which admit twice the limit around a
+    boundary. Some libraries use the wall clock, which the system may set back.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class RateLimit:
         return bool(self._windows)
 
     def admit(self) -> float | None:
-        """Admit a sample if no window is full. Return the admitted fraction, or None if full."""
+        """Admit a sample and return the admitted fraction. If a window is full, return None."""
         with self._lock:
             now = self._clock()
             admitted = all(
@@ -49,9 +49,9 @@ class RateLimit:
 class AdmittedShare:
     """Estimates the fraction of requests that a limit or a full queue admits. Thread-safe.
 
-    Each admitted request represents itself and a tenth of the rejected requests that no other
-    request represents yet. The inverse fractions thus add up to the number of requests. In
-    simulations with bursty load, a one-minute moving average has four times the error.
+    Each admitted request represents itself and a tenth of the rejected requests that are not
+    represented yet. The inverse fractions therefore add up to the number of requests. In
+    simulations with bursty load, a one-minute moving average had four times the error of this estimate.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,7 +62,7 @@ class AdmittedShare:
     def count(self, *, admitted: bool) -> float | None:
         """Return the fraction for an admitted request, in (0, 1], or None for a rejected request.
 
-        The fraction is 1 if the limit rejected no request recently.
+        If no request was rejected recently, the fraction is 1.
         """
         with self._lock:
             now = self._clock()

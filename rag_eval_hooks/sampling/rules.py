@@ -25,13 +25,13 @@ from rag_eval_hooks.text.refusals import refusal
 Rules: TypeAlias = Sequence[tuple[RuleSettings, Shares]]
 
 _SALT: Final = b"rag-eval"
-_SEARCHED: Final = 4000  # maximum number of characters that a pattern searches
+_SEARCHED: Final = 4000  # maximum number of characters of a text that a pattern searches
 _QUESTIONS: Final = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 def position(key: str) -> int:
-    """Hash a key to [0, 2**64), uniformly and identically in all processes."""
-    # Tracing samplers compare trace ids, too. The salt avoids correlated decisions.
+    """Hash a key uniformly to [0, 2**64). All processes get equal hashes."""
+    # Tracing samplers also decide by trace id. The salt makes our decisions independent.
     text = key.encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=_SALT).digest(), "big")
 
@@ -39,8 +39,8 @@ def position(key: str) -> int:
 class MetricNames:
     """Names of metrics and suites that settings may use.
 
-    A setting may name an existing metric that the user did not choose. The setting then has no
-    effect on that metric.
+    A setting may name an existing metric that is not chosen. The setting then has no effect on that
+    metric.
     """
 
     def __init__(self, chosen: Sequence[Metric], known: Sequence[Metric]) -> None:
@@ -91,7 +91,7 @@ def rules_of(config: RagEvalConfig, names: MetricNames, default: Shares) -> Rule
     for number, settings in enumerate(config.rules, start=1):
         ids = names.ids_of(f"rules[{number - 1}].metrics", settings.metrics or ("all",))
         share = Share(settings.rate, f"rule:{settings.name or number}")
-        # Failed requests have no default rates.
+        # The default rates do not apply to failed requests.
         others = dict.fromkeys(names.ids, Share(0.0)) if settings.error else default
         rules.append((settings, {**others, **dict.fromkeys(ids, share)}))
     return rules
@@ -99,7 +99,7 @@ def rules_of(config: RagEvalConfig, names: MetricNames, default: Shares) -> Rule
 
 def default_rates(config: RagEvalConfig, names: MetricNames) -> Shares:
     shares = dict.fromkeys(names.ids, Share(config.sample_rate))
-    # Suites come first, so that a metric's rate overrides the suite's rate.
+    # Apply suites first, so that a metric's rate overrides its suite's rate.
     for name in sorted(config.metric_rates, key=lambda name: (name != "all", "." in name)):
         share = Share(config.metric_rates[name])
         shares |= dict.fromkeys(names.ids_of("metric_rates", [name]), share)
@@ -108,7 +108,7 @@ def default_rates(config: RagEvalConfig, names: MetricNames) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class TailRule:
-    """A tail rule. The rate is an inclusion probability, because conditions are deterministic."""
+    """A tail rule. A sample that meets the condition has the inclusion probability `share.rate`."""
 
     settings: TailSettings
     ids: Sequence[str]
@@ -151,7 +151,7 @@ def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
 def tail_scorer(
     config: RagEvalConfig, known: Iterable[Metric], incidents: Incidents
 ) -> Scorer | None:
-    """Return a heuristic scorer for the metrics in conditions, or None without such conditions."""
+    """Return a heuristic scorer for the metrics in tail rules, or None if no rule has a metric."""
     asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
     if not asked:
         return None
@@ -170,5 +170,5 @@ def _needs_only(made: frozenset[Finding], metric: Metric, incidents: Incidents) 
         # The metric may call an expensive service.
         return False
     lacking = findings_read(metric, *example(), incidents) - made
-    # A metric may read another finding if no questions are generated.
+    # Without generated questions, a metric may read a different finding instead.
     return not (lacking if metric.reads is None else lacking - _QUESTIONS)

@@ -24,7 +24,7 @@ from rag_eval_hooks.sampling.rules import (
 )
 from rag_eval_hooks.score import Outcome, Outcomes
 
-_REFERENCE: Final = "reference"  # sampling reason if feedback contains a missing reference
+_REFERENCE: Final = "reference"  # sampling reason if feedback adds the missing reference
 
 
 class Selection:
@@ -55,12 +55,12 @@ class Selection:
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
-        """Return a function that samples requests at their start, or None if this is impossible.
+        """Return a function that samples requests at their start, or None.
 
-        The function takes sampling key, tags and metadata, and returns True to sample out the
-        request. It returns False if a rule needs metadata that the request does not have yet.
-        Start-time sampling is impossible if all rates are 1, or if a rule needs the finished
-        request.
+        The function takes sampling key, tags and metadata. It returns True to sample out the
+        request. If a rule needs metadata that the request does not have yet, it returns False.
+
+        If all rates are 1, or if a rule needs the finished request, return None.
         """
         rules = [*self._rules, *self._error_rules]
         late = ("question", "answer", "latency_above", "latency_below", "error")
@@ -69,7 +69,7 @@ class Selection:
         if any(getattr(rule, name) is not None for rule, _ in rules for name in late):
             return None
         rates = (self._rates, *(own for _, own in rules))
-        # Without metrics, count all requests and sample none.
+        # If no metrics are chosen, count all requests and sample none.
         if all(not one or highest(one).rate == 1.0 for one in rates):
             return None
         return self._leaves_out
@@ -82,7 +82,7 @@ class Selection:
         return not Decision(position(key), rates).sampled
 
     def decide(self, request: Request) -> Decision | None:
-        """Sample a finished request. Return None if no metric applies to the request's status."""
+        """Sample a finished request. If no rates apply to the request's status, return None."""
         try:
             rates = self._rates_of(request, request.traits)
         except Exception as error:  # noqa: BLE001 - metadata may contain any object
@@ -111,11 +111,11 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision, Set[str]] | None:
-        """Return the metrics that feedback requests, or None if feedback requests no metric.
+        """Return the metrics to evaluate after feedback, or None if there are no such metrics.
 
-        The result contains the sample with the reference, the decision, and the ids of metrics
-        whose inputs exist. A metric requested by a feedback rule has no probability. A metric that
-        only needed the reference keeps its probability.
+        The result contains the sample with the reference, the decision, and the ids of the metrics
+        whose inputs exist. If a feedback rule chose a metric, the metric has no probability. If the
+        metric only lacked the reference, the metric keeps its probability.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:

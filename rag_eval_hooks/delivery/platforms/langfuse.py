@@ -17,14 +17,14 @@ from rag_eval_hooks.result import Evaluation
 class LangfuseSink(PlatformSink):
     """Sends scores to Langfuse, with the ids of the trace and the RAG span.
 
-    A repeated score replaces the first score, because the score's id depends only on span, metric
-    and judge. Langfuse accepts a score before its span.
+    A score's id depends only on its span, metric and judge. A repeated score therefore replaces the
+    earlier score. Langfuse accepts a score before its span.
 
     Args:
         url: URL of Langfuse, such as `https://cloud.langfuse.com`.
         public_key: The project's public key.
         secret_key: The project's secret key. Logs never show the key.
-        content: Whether comments may quote texts. None uses `capture_content`.
+        content: Whether comments may quote texts. None means the setting `capture_content`.
 
     Raises:
         ConfigError: The URL contains credentials.
@@ -46,13 +46,13 @@ class LangfuseSink(PlatformSink):
         )
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Send all scores in one request. Return an error for each sample with a rejected score."""
+        """Send all scores in one HTTP request. Return the errors of rejected samples by index."""
         scores = [(n, one, name) for n, one in enumerate(payloads) for name in one.scores]
         body = [self._score(one, name) for _, one, name in scores]
         try:
             answer = self.call("POST", "api/public/scores", json=body)
         except SpanUnknown:
-            # Langfuse accepts scores without spans, so a 404 means a wrong URL.
+            # Langfuse accepts a score before its span, so status 404 means a wrong URL.
             raise Rejected("HTTP 404") from None
         if not answer.get("rejected"):
             return {}

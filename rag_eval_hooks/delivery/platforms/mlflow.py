@@ -16,20 +16,20 @@ from rag_eval_hooks.threads import DaemonExecutor
 _TRACES: Final = "api/3.0/mlflow/traces"
 _SPAN: Final = "rag_eval.span_id"
 _LABEL: Final = "rag_eval.label"
-_REQUESTS: Final = 96  # maximum number of samples per batch, and of threads
+_REQUESTS: Final = 96  # maximum number of samples per batch, and maximum number of threads
 _Key: TypeAlias = tuple[str, str, str | None]
 
 
 class MlflowSink(PlatformSink):
-    """Sends scores to MLflow as feedback on the trace, with one request per score.
+    """Sends scores to MLflow as feedback on the trace, with one HTTP request per score.
 
-    The sink reads each trace first, because MLflow assigns the assessment ids. If the trace has an
-    assessment with the same name, source and span, the sink updates the assessment.
+    The sink first reads the trace's assessments. If an assessment has the score's name, source and
+    span, the sink updates this assessment. Otherwise, the sink creates an assessment.
 
     Args:
         url: URL of the tracking server, such as `http://localhost:5000`.
         token: The server's token, or None. Logs never show the token.
-        content: Whether rationales may quote texts. None uses `capture_content`.
+        content: Whether rationales may quote texts. None means the setting `capture_content`.
     """
 
     batch_size = _REQUESTS

@@ -15,14 +15,14 @@ class PhoenixSink(PlatformSink):
 
     One HTTP request contains the scores of several samples.
 
-    A repeated score replaces the first score, because Phoenix keeps one annotation per span, name
-    and identifier. If Phoenix does not have the span, the sink retries. After the last attempt,
-    Phoenix keeps the annotation for ten minutes and waits for the span.
+    Phoenix keeps one annotation per span, name and identifier. A repeated score therefore replaces
+    the earlier score. If Phoenix does not have the span yet, the sink retries. After the last
+    attempt, Phoenix waits ten minutes for the span.
 
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.
         api_key: The server's key, or None. Logs never show the key.
-        content: Whether explanations may quote texts. None uses `capture_content`.
+        content: Whether explanations may quote texts. None means the setting `capture_content`.
     """
 
     def __init__(
@@ -31,9 +31,9 @@ class PhoenixSink(PlatformSink):
         super().__init__("phoenix", url, content, key=api_key)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Post the annotations. Return an error for each sample whose span is missing.
+        """Send the annotations. Return the errors of samples with an unknown span, by index.
 
-        If one span is missing, Phoenix rejects the whole request.
+        If one span is unknown, Phoenix rejects the whole HTTP request.
         """
         try:
             self._post(payloads, sync=True)
@@ -53,7 +53,7 @@ class PhoenixSink(PlatformSink):
 
     def _post(self, batch: Sequence[Evaluation], *, sync: bool) -> None:
         annotations = [self._annotation(one, name) for one in batch for name in one.scores]
-        # The response names missing spans only with `sync`.
+        # Without `sync`, the response does not name the unknown spans.
         params = {"sync": "true" if sync else "false"}
         self.call("POST", "v1/span_annotations", params=params, json={"data": annotations})
 

@@ -24,18 +24,18 @@ _CONNECTIONS: Final = 96
 class PlatformSink(Destination):
     """Sends scores to a platform's JSON API, in the background. A subclass implements `send`.
 
-    With a spool, scores stay on disk until the platform accepts them. The spool stores a hash of
-    the URL, and a sink with another URL does not send these scores. A user and password in the URL
-    become a header.
+    If a spool is set, scores stay on disk until the platform accepts the scores. The spool also
+    stores a hash of the URL. A sink with another URL does not send these scores. If the URL has a
+    user and password, the sink sends both in a header.
 
     Args:
         name: Name of the platform in counts and logs.
         url: Base URL.
-        content: Whether explanations may quote the application's texts. None uses the setting
+        content: Whether explanations may quote the application's texts. None means the setting
             `capture_content`.
         key: Bearer key, or None.
         auth: User and password, or None.
-        headers: Headers of every request.
+        headers: Headers of every HTTP request.
 
     Raises:
         ImportError: The extra `platforms` is not installed.
@@ -54,7 +54,7 @@ class PlatformSink(Destination):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         try:
-            # Fail at start-up, not at the first score.
+            # Raise `ImportError` at start-up, not at the first score.
             import_module("httpx")
         except ImportError as error:
             raise missing_extra(f"The {name} sink", "platforms") from error
@@ -108,17 +108,17 @@ class PlatformSink(Destination):
             timeout=timeout,
             headers={"accept-encoding": own_requests.ENCODINGS, **self._headers},
             event_hooks={"response": [_limit_reply]},
-            # Opening a connection takes longer than most requests.
+            # Keep the connection, because a new connection takes longer than most HTTP requests.
             limits=httpx.Limits(max_keepalive_connections=_CONNECTIONS),
         )
 
     def call(self, method: str, path: str, **request: Any) -> Any:
-        """Send a request and return the response's JSON, or None without a body. Thread-safe.
+        """Send an HTTP request. Return the response's JSON, or None without a body. Thread-safe.
 
         Raises:
             RetryLater: The server is unreachable, busy (408, 425, 429), or failed (5xx).
             SpanUnknown: The status is 404.
-            Rejected: The server returned another error status.
+            Rejected: The server returned a different error status.
         """
         import httpx
 
