@@ -1,5 +1,3 @@
-"""Configuration of the Celery applications that send and evaluate samples."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -22,13 +20,13 @@ QUEUE: Final = "rag_eval"
 _TIMEOUT_S: Final = 10.0
 """Seconds to wait for a reply from the broker or the result backend."""
 _KEEP_S: Final = 86_400
-"""Seconds until the backend deletes an unread result."""
+"""Seconds after which the backend deletes a result."""
 _REDIS: Final = ("redis", "rediss", "sentinel")
 _AMQP: Final = ("amqp", "amqps", "pyamqp")
 
 
 def visibility_timeout(config: RagEvalConfig) -> float:
-    """Return the seconds until the application resends a sample that has no result.
+    """Return the seconds after which the application resends a sample without a result.
 
     The timeout must exceed the slowest evaluation, including delivery to sinks.
     """
@@ -42,12 +40,12 @@ class Fleet:
     config: RagEvalConfig
 
     def app(self, *, with_backend: bool = True) -> Celery:
-        """Return a new Celery application. Without a backend, it can only send tasks."""
+        """Return a Celery application. Without a result backend, it can only send tasks."""
         try:
             from celery import Celery
         except ImportError as error:
             raise missing_extra('run_on="celery"', "celery") from error
-        # With a Redis backend, Celery would subscribe to every sent task's result.
+        # Without a backend: with Redis, Celery would subscribe to the result of each sent task.
         backend = self.backend if with_backend else "disabled://"
         app = Celery("rag_eval_hooks", backend=backend, set_as_current=False)
         seconds = visibility_timeout(self.config)

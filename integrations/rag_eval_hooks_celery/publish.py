@@ -1,4 +1,4 @@
-"""The sender of samples, which also receives their results."""
+"""Sends samples to workers and receives the results."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Publisher:
     ) -> Evaluation | Ending:
         """Send a sample and wait for the result. This call has no timeout.
 
-        If the result does not arrive within the visibility timeout, resend the sample. All
-        processes use the same task id for a sample, so a new process finds an existing result.
+        If the result does not arrive within the visibility timeout, resend the sample. The task id
+        depends only on the sample, so another process can find an existing result.
 
         Returns:
-            The evaluation, or the ending of a sample without an evaluation. If the broker rejects
-            the sample, the ending is `dropped` as `broker`.
+            The evaluation, or an `Ending` if there is no evaluation. If the broker rejects the
+            sample, the ending is `dropped` with the reason `broker`.
         """
         sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))
@@ -107,7 +107,7 @@ class Publisher:
                 compression="zlib",
                 priority=self._fleet.priority(urgent=urgent),
                 retry=False,
-                # Celery would copy the text to a message header.
+                # Otherwise, Celery copies the text to a message header.
                 argsrepr="",
                 kwargsrepr="",
             )
@@ -135,7 +135,7 @@ class Publisher:
         get_many = self._backend.get_many
         found = list(get_many(set(task_ids), interval=_POLL_S, max_iterations=1))
         for task_id, _ in found:
-            # Keep the result for a while, because a resent task must find it.
+            # Do not delete the result yet, because a resent task must find the result.
             key = self._backend.get_key_for_task(task_id)
             self._backend.expire(key, round(self._resend_after))
         return found
@@ -146,7 +146,7 @@ class Publisher:
             return
         try:
             result.set_result(result_from_text(meta["result"]))
-        except Exception as error:  # noqa: BLE001 - a failed task, or a task of another version
+        except Exception as error:  # noqa: BLE001 - the task failed, or has another version
             self._incidents.report("fleet results", error)
             result.set_result(Ending.dropped("worker_failed"))
 

@@ -1,4 +1,4 @@
-"""The worker, started by `celery -A rag_eval_hooks_celery.tasks worker`."""
+"""The worker, which `celery -A rag_eval_hooks_celery.tasks worker` starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rag_eval_hooks_celery.wire import request_from_wire, result_to_text
 __all__ = ["app", "worker_settings"]
 
 _MOST_TRIES: Final = 3
-"""Maximum number of workers that may crash on a sample."""
+"""Number of crashed workers after which a sample is dropped."""
 
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:
@@ -45,7 +45,7 @@ def _evals() -> RagEval:
 
 @app.task(name=TASK, bind=True)
 def evaluate(task: Task[Any, Any], text: str) -> str:
-    """Evaluate a sample and wait for the sinks. Return an existing result immediately."""
+    """Evaluate a sample and wait for the sinks. If a result exists, return the result."""
     task_id = str(task.request.id)
     meta = task.backend.get_task_meta(task_id, cache=False)
     if meta["status"] == states.SUCCESS:
@@ -53,7 +53,7 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
     tries = meta["result"]["tries"] if meta["status"] == states.STARTED else 0
     if not tries:
         return _evaluate(task, text, tries)
-    # The sample may have crashed a worker. Evaluate one such sample at a time.
+    # The sample may have crashed a worker, so evaluate only one such sample at a time.
     with _one_suspect:
         if tries >= _MOST_TRIES:
             return result_to_text(Ending.dropped("gave_up"))
@@ -71,15 +71,15 @@ def _evaluate(task: Task[Any, Any], text: str, tries: int) -> str:
         reason = "redaction_failed" if is_redaction else "unreadable"
         return result_to_text(Ending.dropped(reason))
     accepted = _evals().take(request)
-    # With a spool, results are on disk, so do not wait for a hanging sink.
+    # If a spool is set, the disk has the results, so do not wait for a hanging sink.
     patience = limits.SINK_SECONDS if _config.spool else visibility_timeout(_config)
     until = time.monotonic() + patience
     while accepted and not _evals().flush(1.0):
         if time.monotonic() >= until and request.ending is not None:
-            # The hanging sink counts its lost results.
+            # The queue of the hanging sink counts its lost results.
             break
     if request.ending is None or request.ending.is_left:
-        # This worker shuts down, so another worker must evaluate the sample.
+        # This worker is shutting down, so another worker must evaluate the sample.
         task.update_state(state=states.STARTED, meta={"tries": tries})
         raise Reject("shutdown", requeue=True)
     return result_to_text(request.ending)
@@ -88,10 +88,10 @@ def _evaluate(task: Task[Any, Any], text: str, tries: int) -> str:
 @signals.worker_init.connect
 def _begin(**_: object) -> None:
     if otlp_endpoint() is not None:
-        # An instrumentor may already have set providers.
+        # Keep the providers if an instrumentor has already set them.
         with contextlib.suppress(RuntimeError, ImportError):
             setup_tracing(service_name="rag-eval-worker")
-    # Fail at start-up if a setting is wrong.
+    # If a setting is wrong, raise at start-up.
     _evals()
 
 

@@ -1,4 +1,4 @@
-"""Messages between application and workers, as versioned JSON."""
+"""Versioned JSON messages between the application and its workers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def result_to_text(ending: Ending) -> str:
 
 
 def result_from_text(text: str) -> dict[str, Any] | Ending:
-    """Return the fields of an evaluation, or the ending of a sample without an evaluation."""
+    """Return the fields of an evaluation, or an `Ending` if there is no evaluation."""
     data = json.loads(text)
     if "outcomes" not in data:
         return Ending(Column(data["column"]), str(data["reason"]))

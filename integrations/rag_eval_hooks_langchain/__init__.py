@@ -1,9 +1,9 @@
 """Captures LangChain and LangGraph: pass `RagEvalCallbackHandler(evals)` as a callback.
 
 `enable(evals)` captures every run of the process, until `disable()`. `record_contexts(documents)`
-records documents inside a run. `RagEvalMiddleware(evals)` captures the agents that use the
-middleware. The middleware needs the package `langchain`. `LangChainJudge(model)` uses a LangChain
-chat model as the judge, and `LangChainDecisionJudge(model)` uses a decision model.
+records documents inside a run. `RagEvalMiddleware(evals)` captures an agent. It needs the package
+`langchain`. `LangChainJudge(model)` uses a LangChain chat model as the judge.
+`LangChainDecisionJudge(model)` uses a decision model as the judge.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Capture retrieval that no callback reports: `enable` and `record_contexts`.
 
-While capture is enabled, the search methods of all vector stores report to the handler like a
-retriever. A search inside a retriever reports only `k`.
+While capture is enabled, a search of a vector store reports to the handler like a retriever. Inside
+a retriever, the search only adds `k` to the retriever's span.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _replaced: list[tuple[type, str, Any]] = []
 def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbackHandler:
     """Capture every run of the process without passing a handler.
 
-    `enable` also captures direct searches of a vector store, which no callback reports. `enable`
-    wraps the stores' search methods until `disable`. A run with another handler of the same `evals`
-    is captured once. A second call replaces the handler of the first.
+    LangChain reports no callback for a direct search of a vector store. `enable` therefore also
+    wraps the search methods of vector stores, until `disable`. If a run also has another handler of
+    `evals`, the run is captured once. A second call of `enable` replaces the first handler.
 
     Args:
         evals: The evaluator that receives the requests.
@@ -62,12 +62,12 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
     """
     handler, before = RagEvalCallbackHandler(evals, **options), AMBIENT.everywhere
     if isinstance(before, RagEvalCallbackHandler) and before.evals is not evals:
-        advice = "pass the same RagEval to every call"
+        advice = "Pass one RagEval to all calls"
         evals.incidents.mistake("enable() replaces another RagEval", advice)
         before.evals.recorder.enabled.clear()
     disable()
     evals.recorder.by_hand.everywhere.add(FRAMEWORK)
-    # The application passes this handler in no call.
+    # The application never passes this handler to a call.
     evals.recorder.handlers.pop(handler.place, None)
     evals.recorder.enabled[handler.place] = ("llama_index.core", _OTHER)
     ask_ambient()
@@ -100,16 +100,16 @@ def disable() -> None:
 def record_contexts(documents: Any) -> bool:
     """Record documents that the running step gives to the model.
 
-    Use this function for retrieval that no event shows: a search in a middleware, a call to a
-    service, or text from your code. Call it in a node, tool, middleware or lambda. A document
-    becomes a context only if the model's prompt shows the document.
+    Use this function if LangChain reports no retrieval: for a search in a middleware, a call to a
+    service, or text from your code. Call this function in a node, tool, middleware or lambda. A
+    document becomes a context only if the model's prompt contains the document.
 
-    In an `evals.interaction(...)` block outside any run, `record_contexts` is the same as
+    Inside `with evals.interaction(...) as it:` but outside any run, this function calls
     `it.contexts`.
 
     Args:
-        documents: A text, LangChain document, (document, score) pair or mapping, or a list of
-            these.
+        documents: One document or a list: texts, LangChain documents, mappings, or pairs
+            (document, score).
 
     Returns:
         Whether a handler or a block recorded the documents.
@@ -124,7 +124,7 @@ def record_contexts(documents: Any) -> bool:
     for scope in scopes:
         scope.contexts(documents)
     if run_id is None and not scopes:
-        problem = f"record_contexts() recorded nothing at {place_of_caller()}, outside of a run."
+        problem = f"record_contexts() recorded nothing at {place_of_caller()}. No run was open."
         advice = "Call record_contexts() in a step of a chain, or in evals.interaction(question)."
         warn_once(f"{problem} {advice}")
     return bool(scopes)

@@ -1,8 +1,8 @@
 """Captures LangGraph: steps, turns of a conversation, resumed threads, documents in a state.
 
-A cached node does not run. A resumed run starts in the middle of a graph, perhaps in another
-process. The documents are then only in the state. At each model call, this module therefore
-searches the state for documents.
+LangGraph does not run a cached node. A resumed run starts in the middle of a graph, perhaps in
+another process. In both cases, only the state contains the documents. This module therefore
+searches the state at each model call.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _START = "__start__"
 class ChainState:
     # A copy of the run's input.
     given: Any = None
-    # The output is a state, which may contain entries of earlier runs.
+    # Whether the output is a state, which may contain entries of earlier runs.
     is_graph: bool = False
-    # The run continues a request whose start this process did not see.
+    # Whether the run continues a request that started in another process.
     is_resuming: bool = False
-    # The run is a step of an outermost graph with a thread. The graph's input continues the thread.
+    # Whether the run is a step of an outermost graph whose input continues a thread.
     shows_state: bool = False
-    # The input is the state, not a value that another node sent.
+    # Whether the input is the state, and not a value that another node sent.
     is_pulled: bool = False
-    # Input texts from an earlier turn. None after the first steps of a graph.
+    # Input texts from an earlier turn, or None after the first steps of a graph.
     is_earlier: bool | None = None
-    # Whether to note input documents without a known retrieval.
+    # Whether to record input documents whose retrieval is unknown.
     is_searched: bool = False
-    # Entries that the last step with a text wrote.
+    # Entries that the last step wrote, among the steps with a text.
     written: Mapping[str, Any] | None = None
 
 
@@ -156,7 +156,7 @@ def unseen_documents(
     is_resuming = state_of(graph).is_resuming
     is_fresh = not is_resuming and thread_of(graph.name, interaction.metadata) is None
     if (held := entries(given)) is not None:
-        # Messages contain documents only as artifacts, also messages of earlier turns.
+        # Messages, even of earlier turns, contain documents only as artifacts.
         given = {key: value for key, value in held.items() if key != "messages"}
     found = documents_in(given, keys=keys, artifacts=False)
     origin = Origin.DOCUMENTS if is_fresh else Origin.GIVEN

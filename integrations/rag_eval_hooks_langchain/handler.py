@@ -76,12 +76,12 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     """Captures RAG requests from LangChain runs. Pass it in `config={"callbacks": [...]}`.
 
     One handler serves any number of chains, threads and tasks concurrently. The handler never
-    raises, and changes no object of the application.
+    raises an exception and never changes an object of the application.
 
     Args:
         evals: The evaluator that receives the requests.
         **options: The fields of `CaptureOptions`, such as `contexts` and `retrieval_tools`.
-            With `root`, the runs of that name are the requests, instead of the outermost runs.
+            If `root` is set, runs with this name are the requests, instead of the outermost runs.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -123,7 +123,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             return None
         name = event.get("name") or class_name(serialized) or kind.value
         outer, tags = recorder.around(parent_id), event.get("tags") or ()
-        # With `root`, only runs of that name and their inner runs count.
+        # If `root` is set, ignore runs outside a run with this name.
         options = self._reader.options if outer is None else outer.interaction.options
         root = None if options is None else options.root
         if root is not None:
@@ -164,7 +164,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             interaction.passed = self is not AMBIENT.everywhere
             interaction.add_tags(users_tags(tags))
             if run.parent is None and isinstance(event["run_id"], UUID):
-                # Only LangChain's run manager refers to the id. It is gone after a cancelled batch.
+                # Only LangChain's run manager refers to the id, which a cancelled batch drops.
                 interaction.id = weakref.ref(event["run_id"])
         if run.parent is not None:
             note_belonging(run, event.get("metadata") or {})
@@ -221,7 +221,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     @_run_edge
     def on_chain_error(self, error: BaseException, *, run_id: Any, **extra: Any) -> None:
-        # An interrupt, or a command to the parent graph.
+        # The error is an interrupt, or a command to the parent graph.
         only_steers = graphs.is_raised_as(error, "GraphBubbleUp")
         run = self._ended(run_id, extra, None if only_steers else error)
         if run is None:

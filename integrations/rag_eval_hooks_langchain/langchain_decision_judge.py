@@ -1,4 +1,4 @@
-"""`LangChainDecisionJudge`: a judge over any LangChain decision model."""
+"""`LangChainDecisionJudge`, which uses a LangChain decision model as the judge."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LangChainDecisionModel(DecisionModel):
 
 
 class LangChainDecisionJudge(DecisionJudge):
-    """Uses a LangChain decision model as the judge. No callback sees the judge's calls.
+    """Uses a LangChain decision model as the judge. Callbacks do not see the judge's calls.
 
     Args:
         model: The decision model. Decision models need langchain-core 1.8 or newer.

@@ -1,4 +1,4 @@
-"""`LangChainJudge`: a judge over any LangChain chat model."""
+"""`LangChainJudge`, which uses a LangChain chat model as the judge."""
 
 from __future__ import annotations
 
@@ -76,14 +76,15 @@ async def unseen(
 class LangChainJudge(LLMJudge):
     """Uses a LangChain chat model as the judge.
 
-    The judge's calls are hidden from the model's callbacks, from a running chain's callbacks, and
-    from LangSmith. Global handlers of LangChain's debug mode still see the calls.
+    Callbacks of the model or of a running chain do not see the judge's calls. LangSmith does not
+    see the calls either. Only the global handlers of LangChain's debug mode see the calls.
 
     Args:
-        model: A chat model, or any runnable from messages to a message or text. Only a chat model
-            is asked for structured output. The judge does not change the model's settings.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The model
-            makes its own retries.
+        model: A chat model, or a runnable that takes messages and returns a message or a text. The
+            judge uses structured output only with a chat model. It does not change the model's
+            settings.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Retries
+            are a setting of the model.
 
     Raises:
         ConfigError: The model is not a runnable, or a value is invalid.
@@ -96,7 +97,7 @@ class LangChainJudge(LLMJudge):
             )
         first = model.first if isinstance(model, RunnableSequence) else None
         if isinstance(first, BasePromptTemplate) and len(first.input_variables) != 1:
-            got = f"a sequence that begins with {type(first).__name__}"
+            got = f"a sequence that starts with {type(first).__name__}"
             raise ConfigError("judge", got, "the chat model itself, without the prompt")
         limits, others = CallLimits.split(options)
         super().__init__(LangChainChat(model, limits), **others)
@@ -118,7 +119,7 @@ def _blocks(model: _Model) -> bool:
 
 
 def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
-    # Only the bound model is used, because our parser reads the replies.
+    # Use only the bound model, because our own parser reads the replies.
     shape = _without_numbers(prompt.schema) if mode is OutputMode.TOOL else prompt.schema
     schema = {"title": prompt.name, "description": "The reply.", **shape}
     keywords: dict[str, Any] = {"method": _METHODS[mode]}
@@ -131,7 +132,7 @@ def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
     except (TypeError, ValueError):
         if mode is not OutputMode.TOOL:
             raise
-        # A model without methods makes a tool call.
+        # A model whose signature has no `method` makes a tool call.
         chain = model.with_structured_output(schema)
     first = chain.first if isinstance(chain, RunnableSequence) else None
     if not isinstance(first, RunnableBinding):
@@ -159,7 +160,7 @@ def _text_of(message: Any) -> str:
         raise ReplyError("it was empty")
     if message.additional_kwargs.get("refusal"):
         raise ReplyError("it was a refusal")
-    # Arguments that LangChain could not parse stay as sent.
+    # If LangChain could not parse the arguments, use the original text.
     kinds = ("tool_calls", "invalid_tool_calls")
     calls = [call["args"] for kind in kinds for call in getattr(message, kind, ())]
     reasons = map(message.response_metadata.get, REASONS)

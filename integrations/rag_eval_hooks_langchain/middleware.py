@@ -44,8 +44,8 @@ class RagEvalMiddleware(
 ):
     """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
 
-    If a callback handler of the same `evals` also sees a run, the run is captured once. For agents
-    that wait for a person, use `RagEvalCallbackHandler` instead. The arguments are those of
+    If a callback handler of `evals` also sees a run, the run is captured once. For agents that
+    wait for a person, use `RagEvalCallbackHandler` instead. This class takes the arguments of
     `RagEvalCallbackHandler`.
     """
 
@@ -59,7 +59,7 @@ class RagEvalMiddleware(
         self._recorder.handlers[self._callbacks.place] = True
 
     def __getattr__(self, name: str) -> Any:
-        # With the handler's attributes, the middleware also works as a callback.
+        # Forward the handler's attributes, so that the middleware also works as a callback.
         if name.startswith(("on_", "ignore_")) or name in ("raise_error", "run_inline"):
             return getattr(self._callbacks, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -76,7 +76,7 @@ class RagEvalMiddleware(
         run = self._recorder.get(key_of(run_id))
         if run is None:
             return None
-        # No hook reports a failed agent. But nothing refers to the id of a failed agent's run.
+        # No hook reports a failed agent. But after a failure, nothing refers to its run's id.
         held = weakref.ref(run_id)
         self._recorder.follow(run, lambda: Status.CANCELLED if held() is None else None)
         self._recorder.end(run)

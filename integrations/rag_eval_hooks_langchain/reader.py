@@ -79,7 +79,7 @@ class Reader(BaseReader):
             self._recorder.kept(graph, texts_in_state(inputs))
         values = entries(inputs) or {}
         if not graph.outermost:
-            # The parent's input is already noted, and conversations pass all steps.
+            # The parent's input is already recorded, and every step passes on the conversation.
             values = fresh(values, state_of(graph).given)
             values = {k: v for k, v in values.items() if not _is_conversation(v, v)}
         texts = [value for value in values.values() if isinstance(value, str | list)]
@@ -100,7 +100,7 @@ class Reader(BaseReader):
         self._note_lists(run, filter(None, given_documents(values, self._keys(run))), Origin.GIVEN)
 
     def output_of_chain(self, run: Run, outputs: Any, *streamed: Any) -> None:
-        # A stream reports its input only at its end, in `streamed`.
+        # A stream reports its input only at its end, as `streamed`.
         state, graph = state_of(run), run.parent
         given = streamed[0] if streamed else state.given
         if run.outermost:

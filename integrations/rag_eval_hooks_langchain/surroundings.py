@@ -1,4 +1,4 @@
-"""Finds the run, the handlers and the config of the calling code, and registers handlers."""
+"""Finds the current run, its handlers and its config, and registers handlers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from rag_eval_hooks.incidents import place_of_caller, warn_once
 
 
 def key_of(run_id: Any) -> Hashable | None:
-    """Return a run's key, or None without a run. A UUID and its text have equal keys.
+    """Return the key of a run id, or None. A UUID and its text have equal keys.
 
-    Applications often pass the text of a UUID as their run id.
+    Applications often pass the text of a UUID as a run id.
     """
     # Python hashes and compares a UUID's integer in a quarter of the time.
     if isinstance(run_id, UUID):
@@ -50,8 +50,8 @@ def current_handlers() -> Sequence[BaseCallbackHandler]:
 
 
 def note_belonging(run: Run, metadata: Mapping[str, Any]) -> None:
-    # LangChain 1.0 and later omit `configurable` from the metadata, but a run's config has it. A
-    # block of `interaction()` receives all metadata of a call.
+    # Read the run's config, because LangChain 1.0 and later omit `configurable` from the metadata.
+    # An `interaction()` block receives all metadata of a call.
     interaction = run.interaction
     entries = metadata if run.outermost else own_entries(metadata)
     if not interaction.configured and (config := var_child_runnable_config.get()) is not None:
@@ -68,7 +68,7 @@ class InlineUnlessWithheld:
     def __get__(self, handler: Any, owner: type | None = None) -> bool:
         asking = sys._getframe(1)
         if asking.f_code.co_name in ("<listcomp>", "<genexpr>") and asking.f_back is not None:
-            # Before Python 3.12 a comprehension has a separate frame.
+            # Before Python 3.12, a comprehension has its own frame.
             asking = asking.f_back
         if asking.f_code.co_name != "on_llm_start":
             return True
@@ -111,7 +111,8 @@ def ask_ambient() -> None:
 
 _LookUp = Callable[[Any, UUID], Any]
 # Each function returns the span that another instrumentor's handler created for a run. Only
-# OpenInference's lookup is public. If a private lookup fails, the scores go to the evaluation span.
+# OpenInference has a public function for this. If a private function fails, the scores go to the
+# evaluation span.
 _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
     ("openinference.instrumentation.langchain", "OpenInferenceTracer"): (
         lambda handler, run_id: handler.get_span(run_id)
@@ -129,9 +130,9 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
 
 
 def vendor_span(root: Run) -> tuple[bool, Span | None]:
-    """Return whether another instrumentor is active for the current run, and its root span.
+    """Return whether another instrumentor is active, and the span of this instrumentor.
 
-    `root` is the outermost run around the current run.
+    `root` is the outermost run around the current run. The span belongs to `root`.
     """
     if not isinstance(root.id, int):
         return False, None
@@ -143,7 +144,7 @@ def vendor_span(root: Run) -> tuple[bool, Span | None]:
         if (look_up := _look_up(kind)) is None:
             continue
         is_active = True
-        # Another version stores its spans elsewhere.
+        # A different version of the instrumentor stores its spans elsewhere.
         with contextlib.suppress(AttributeError, LookupError, TypeError):
             if isinstance(span := look_up(handler, run_id), Span):
                 return True, span

@@ -28,7 +28,7 @@ _FRAMEWORKS_TAG = re.compile(
     r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
     r"|langsmith:hidden|(langsmith:)?nostream"
 )
-# LangChain gives ids with these prefixes to messages without a provider's id.
+# If a provider sends no message id, LangChain creates an id with one of these prefixes.
 _LANGCHAIN_IDS = ("run-", "lc_")
 
 

@@ -42,19 +42,19 @@ def enable(
     """Capture every RAG request of LlamaIndex in this process.
 
     `enable` registers a handler with the root dispatcher of LlamaIndex's instrumentation. The
-    handler never raises. A second call with equal arguments changes nothing. A call with other
-    arguments replaces the registration.
+    handler never raises an exception. A second call with equal arguments changes nothing. A call
+    with different arguments replaces the registration.
 
     Args:
         evals: The evaluator that receives the requests.
-        question: Where the question is: a key or a function of the outermost call's arguments.
-            None detects the question automatically.
-        watch_streams: Replace the `response_gen` of a streaming response by a generator that
-            also records the text. If false, streamed answers are not captured.
+        question: The name of an argument of the outermost call, or a function that takes the
+            arguments. None means automatic detection.
+        watch_streams: Whether to replace the `response_gen` of a streaming response by a generator
+            that also records the text. If false, streamed answers are not captured.
         **options: The fields of `CaptureOptions`, such as `contexts` and `answer`.
 
     Returns:
-        The registration. Call its `disable()` to stop the capture.
+        The registration. Its method `disable()` stops the capture.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -63,7 +63,7 @@ def enable(
     checked(evals)
     for registration in _registrations():
         if registration.evals is not evals:
-            advice = "pass the same RagEval to every call"
+            advice = "Pass one RagEval to all calls"
             evals.incidents.mistake("enable() replaces another RagEval", advice)
             registration.evals.recorder.enabled.clear()
         elif registration.options == (choices, watch_streams):

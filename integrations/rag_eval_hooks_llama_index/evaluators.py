@@ -1,4 +1,4 @@
-"""Converts LlamaIndex evaluators to our metrics, and our metrics to LlamaIndex evaluators."""
+"""Converts LlamaIndex evaluators to our metrics, and our metrics to evaluators."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ def llama_index_metric(
     """Return a metric that calls a LlamaIndex evaluator.
 
     Args:
-        evaluator: A LlamaIndex evaluator. Its `aevaluate` receives the query, the response, the
-            contexts and the sample's `reference`.
-        id: `<suite>.<metric>`. The default is `llama_index.` and the class's name.
-        needs: Fields that the sample must have. The evaluator is not called for other samples.
-        scale: Scale of the scores. The default is 1 to 5 for `CorrectnessEvaluator`, else 0 to
-            1. A result with only `passing` gets the high or low end.
+        evaluator: A LlamaIndex evaluator. Its method `aevaluate` receives the query, the response,
+            the contexts and the sample's `reference`.
+        id: The metric's id, such as `suite.metric`. The default is `llama_index.` plus the name of
+            the evaluator's class.
+        needs: Fields that the sample must have. Other samples get no score.
+        scale: Scale of the scores. The default is 1 to 5 for `CorrectnessEvaluator`, else 0 to 1.
+            If a result has only `passing`, its score is the high or low end of the scale.
         timeout: Timeout in seconds.
 
     Raises:
@@ -80,12 +81,12 @@ def _outcome(result: EvaluationResult, scale: Scale) -> Outcome:
 
 
 class SuiteEvaluator(BaseEvaluator):
-    """One of our metrics as a LlamaIndex evaluator, for example for `BatchEvalRunner`.
+    """A LlamaIndex evaluator that computes one of our metrics, for example in `BatchEvalRunner`.
 
     Args:
-        evals: A `RagEval` with this metric. Its `stats` do not count these evaluations.
+        evals: A `RagEval` that has this metric. Its `stats` do not count the evaluations.
         metric: The metric's id, such as `ragas.faithfulness`.
-        threshold: Minimum normalized score, 0 to 1, of a result that passes.
+        threshold: Minimum normalized score (0 to 1) with which a result passes.
 
     Raises:
         ConfigError: `evals` does not compute this metric.
@@ -112,13 +113,13 @@ class SuiteEvaluator(BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """Evaluate an answer. A result without a score is invalid and contains the reason.
+        """Evaluate an answer. If there is no score, the result is invalid and has the reason.
 
         Args:
             query: The question.
             response: The answer.
             contexts: Texts of the contexts.
-            **kwargs: The expected answer as `reference`. Other keywords are ignored.
+            **kwargs: `reference` is the expected answer. Other keywords are ignored.
         """
         texts = list(contexts or ())
         result = EvaluationResult(query=query or "", response=response, contexts=texts)

@@ -1,7 +1,7 @@
 """The handler for LlamaIndex's spans and events.
 
-LlamaIndex swallows handlers' exceptions, so each method counts its own exceptions. The methods copy
-values, and a background thread reads the copies.
+LlamaIndex suppresses exceptions of handlers, so each method counts its own exceptions. The methods
+copy values, and a background thread reads the copies.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _EVENTS = {
 
 
 class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
-    """The handler that `enable` registers with LlamaIndex's root dispatcher, for one evaluator."""
+    """The handler that `enable` registers with LlamaIndex's root dispatcher."""
 
     def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._recorder.enabled[self._place] = ("langchain_core", _OTHER)
 
     def disable(self) -> None:
-        """Remove the handler. Open requests become `abandoned` at their time limit. Idempotent."""
+        """Remove the handler. Idempotent. Open requests are `abandoned` after their time limit."""
         root = get_dispatcher()
         root.span_handlers = [one for one in root.span_handlers if one is not self]
         root.event_handlers = [one for one in root.event_handlers if one is not self]
@@ -101,9 +101,9 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._recorder.by_hand.everywhere.discard(_FRAMEWORK)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Capture no call that starts in the block, or in tasks and threads that the block creates.
+        """Skip calls that start in the block, or in tasks and threads that the block creates.
 
-        Concurrent requests are still captured. Requests that are already open stay complete.
+        Capture continues for concurrent requests and for requests that are already open.
         """
         return paused()
 
@@ -188,7 +188,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             return
         result = _stop_result(run, result)
         if call.role is Role.WORKFLOW and result is None and not run.state.has_stopped:
-            # The span of a cancelled workflow ends like a success, though no step stopped it.
+            # LlamaIndex reports a cancelled workflow as successful, although no step stopped it.
             self._recorder.fail(run, asyncio.CancelledError())
             return
         streams = False
@@ -209,7 +209,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
     def _copy_result(self, run: Run, call: SpanCall, result: Any, *, streams: bool) -> None:
         role = call.role
         if streams:
-            # The application may drop the response's generator, which a copy would keep.
+            # A copy would keep the response's generator alive, even if the application drops it.
             sources = getattr(result, "source_nodes", None)
             result = Response(None, sources) if isinstance(sources, list) else None
         elif run.outermost:
@@ -242,7 +242,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             getattr(self, method)(event)
 
     def model_called(self, event: Any) -> None:
-        # A model's call inside another model's call is the same call.
+        # If a model call contains another model call, both are one call.
         try:
             run = self._model_run(event.span_id)
             if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):
@@ -271,7 +271,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             return
         is_reply = isinstance(response, ChatResponse | CompletionResponse)
         if run.kind is not RunKind.MODEL or (run.end is None and not is_reply):
-            # The prompt's event was lost, or the reply. A stream's span may have ended since.
+            # The event of the prompt or the reply was lost, or a stream's span has already ended.
             self._recorder.lost(run.id)
         if run.kind is not RunKind.MODEL or run.end is not None:
             return
@@ -292,7 +292,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
 
     @host_edge
     def cancelled(self, event: Any) -> None:
-        # LlamaIndex finishes the span of a cancelled workflow or step as successful.
+        # LlamaIndex reports a cancelled workflow or step as successful.
         run = self._recorder.get(event.span_id)
         if run is not None:
             self._recorder.fail(run, asyncio.CancelledError())

@@ -1,4 +1,4 @@
-"""`LlamaIndexJudge`: a judge over any LlamaIndex LLM."""
+"""`LlamaIndexJudge`, which uses a LlamaIndex LLM as the judge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rag_eval_hooks.prompts import Prompt
 
 class LlamaIndexChat(ChatAdapter):
     # LlamaIndex's structured LLMs return parsed objects, without the reply's text and token counts.
-    # An LLM with function calls therefore replies by a tool call, any other LLM by text.
+    # We therefore ask an LLM with function calls for a tool call, and any other LLM for text.
     def __init__(self, llm: LLM, limits: CallLimits) -> None:
         self._llm = llm.model_copy(update={"callback_manager": CallbackManager([])})
         # A synchronous LLM would block the event loop. LlamaIndex wraps methods at each access.
@@ -64,14 +64,14 @@ class LlamaIndexChat(ChatAdapter):
 class LlamaIndexJudge(LLMJudge):
     """Uses a LlamaIndex LLM as the judge.
 
-    The application's callback managers do not see the judge's calls. LlamaIndex's global
-    instrumentation handlers do see the calls. OpenTelemetry's instrumentation is suppressed during
-    the calls.
+    Callback managers of the application do not see the judge's calls. Global instrumentation
+    handlers of LlamaIndex see the calls. OpenTelemetry instrumentation is suppressed during the
+    calls.
 
     Args:
         llm: The LLM. The judge does not change its temperature or other settings.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The
-            LLM makes its own retries.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Retries
+            are a setting of the LLM.
 
     Raises:
         ConfigError: The object is not a LlamaIndex LLM, or a value is invalid.

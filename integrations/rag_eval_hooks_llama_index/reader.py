@@ -1,4 +1,4 @@
-"""Reads copies of LlamaIndex's spans and events on a background thread."""
+"""Reads copies of LlamaIndex's spans and events, on a background thread."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Reader(BaseReader):
             remember(self._asked_as, run.name, names, _MAX_WORKFLOWS)
 
     def step(self, run: Run, event: Any, state: Mapping[str, Any]) -> None:
-        # An earlier run, perhaps in another process, left the question in the store or in events.
+        # An earlier run, perhaps of another process, left the question in the store or in events.
         root = run.interaction.root
         if root.query or run.interaction.asked:
             return
@@ -118,7 +118,7 @@ class Reader(BaseReader):
         if run.kind is RunKind.TOOL:
             self._note_tool(run, result)
         elif isinstance(result, Reply):
-            # A synthesizer alone summarizes nodes for an index.
+            # A synthesizer without an engine summarizes nodes for an index.
             builds = role is Role.SYNTHESIS and run.parent is None
             if role is Role.ENGINE or (run.outermost and not builds):
                 self._note_sources(run, result)
@@ -182,7 +182,7 @@ class Reader(BaseReader):
             self._note(run, contexts)
         question = run.interaction.root.query
         is_event = isinstance(result, Record) and issubclass(result.kind, Event)
-        # Fields of an event are unrelated, like entries of a store.
+        # The fields of an event are as unrelated as the entries of a store.
         values = result.held.values() if is_event else (result,)
         for contexts in (rows for value in values for rows in rows_in(value)):
             # A text that contains the question is a prompt.
@@ -201,7 +201,7 @@ class Reader(BaseReader):
         reply = mapping_in(output.artifact)
         if found_nothing(reply):
             return
-        # The text is the record's form in the prompt.
+        # The prompt shows the record as this text.
         rest = output.artifact if reply is None else reply
         is_whole = is_of_framework(rest) or is_record(output.artifact)
         found = [] if is_whole else self._distinctive(run, rest)
@@ -238,14 +238,14 @@ def _only(texts: Sequence[str]) -> str | None:
 
 def _answer_of(value: Any) -> str | None:
     # The answer may be a text, a response, a number, a known key, or the only text.
-    # Some packages put a response where the type says text.
+    # Some packages return a response where the annotation says `str`.
     while isinstance(value, Message) and not isinstance(value.content, str | list | tuple):
         value = value.content
     if isinstance(value, int | float):
         return str(value)
     is_model = isinstance(value, Record) and issubclass(value.kind, BaseModel)
     if is_model and not issubclass(value.kind, Event) and (text := readings.as_json(value)):
-        # Pydantic writes a number the same way.
+        # Write a number as pydantic does.
         return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
     # A list may contain answers to several questions.
     answer = None if isinstance(value, list | tuple) else readings.answer_of(value)

@@ -1,4 +1,4 @@
-"""Finds the role and the parent run of LlamaIndex's spans."""
+"""Finds the role and the parent run of each LlamaIndex span."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class Role(Enum):
     POSTPROCESSING = auto()
     TOOL = auto()
     MODEL = auto()
-    # Reads a chat's stream for its user, on a separate thread or task.
+    # A span that reads a chat's stream on a separate thread or task.
     WRITER = auto()
     WORKFLOW = auto()
     SYNTHESIS = auto()
-    # A step inside an embedding, or the preparation of a query or document, without texts.
+    # A span without texts: a step of an embedding, or the preparation of a query or document.
     PART = auto()
 
     @property
     def kind(self) -> RunKind:
-        # A model's run becomes a model when the model is called.
+        # The run gets the kind `MODEL` when the model is called.
         return _RUN_KINDS.get(self, RunKind.CHAIN)
 
 
@@ -164,12 +164,12 @@ def _method_of(span_id: str) -> str:
 class SpanParents:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        # Spans of offline tools, of steps that outlive their workflow, and without a start.
+        # Spans of offline tools, of steps that outlive a workflow, and spans that have no start.
         self._ignored: dict[str, None] = {}
 
     def current(self) -> str | None:
         known = active_span_id.get()
-        # Steps have separate spans: old versions leave a run's span to its starter.
+        # Steps have separate spans, because old versions leave a run's span to the calling code.
         if self._is_workflow(known):
             known = None
         streaming = current_stream()
@@ -186,7 +186,7 @@ class SpanParents:
         if streaming is None or not self._recorder.knows(streaming.id):
             return known
         if known is not None and self._recorder.shared(known, streaming):
-            # A span around the stream is farther from the call than the stream.
+            # The stream is nearer to the call than a span around the stream.
             around = any(outer.id == known for outer in streaming.ancestors())
             return str(streaming.id) if around else known
         return str(streaming.id)
@@ -203,7 +203,7 @@ class SpanParents:
         is_late = has_parent and call.event is not None and not recorder.knows(parent)
         is_ignored = is_late or parent in self._ignored
         if not is_ignored and recorder.around(None) is None:
-            # An enclosing manual block belongs to the user in any case.
+            # The application opened the enclosing manual block, so the block is always a parent.
             is_ignored = _is_offline(call)
         if is_ignored:
             self._ignore(call.id)

@@ -1,11 +1,11 @@
 """Keeps requests open until the application has read their streamed answers.
 
-The application may read a stream at any time, in any thread or task. A wrapping generator replaces
-the generator of a streaming response. The wrapper yields every part and records the text.
+The application may read a stream at any time, in any thread or task. We replace the generator of a
+streaming response by a wrapper, which yields every part and records the text.
 
-LlamaIndex may call models only while the application reads the stream, outside every span. The
-wrapper assigns such calls to the answer's run. A plain generator cannot be replaced, so its text is
-unknown.
+LlamaIndex may call a model late, outside all spans, while the application reads the stream. The
+wrapper assigns such a call to the answer's run. If a call returns a plain generator, we cannot
+replace this generator, so its text is unknown.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def follow_stream(recorder: Recorder, run: Run, given: Any, *, watches: bool) ->
     if is_bare and _is_over(generator):
         return False
     if generator is not given and watches and run.outermost:
-        # One more character than the limit, so that a cut is visible.
+        # One character more than the sample keeps, to detect longer texts.
         reading = _watch(given, run, recorder.longest + 1)
         if reading is not None:
             _follow(recorder, run, functools.partial(reading.ending, recorder, run))
@@ -75,7 +75,7 @@ def _follow(recorder: Recorder, run: Run, ending: Callable[[], Status | None]) -
     root = run.interaction.root
 
     def over() -> Status | None:
-        # If the application records the answer, the stream need not be read.
+        # If the application records the answer, the request does not wait for the stream.
         is_stated = run is not root and root.text is not None
         return Status.OK if is_stated else ending()
 
@@ -96,15 +96,15 @@ class _WatchedStream:
         self._run = weakref.ref(run)
         frame = getattr(inner, "gi_frame", None) or getattr(inner, "ag_frame", None)
         module = "" if frame is None else str(frame.f_globals.get("__name__"))
-        # The framework's own stream. A part of the stream is not an answer.
+        # Whether the framework reads the stream. A part of such a stream is not an answer.
         self._is_own = module.startswith("llama_index.core.")
-        # Status and end time (nanoseconds since the epoch). None while the stream is open.
+        # Status and end time (nanoseconds since the epoch), or None while the stream is open.
         self._status: Status | None = None
         self._ended = 0
         self._error_type = ""
         self.generator: Callable[[], Any] = lambda: None
         self._parts: list[str] = []
-        # Remaining characters to keep.
+        # Number of further characters to keep.
         self._left = most
         self._is_text = True
 
@@ -219,7 +219,7 @@ def _bare_ending(run: Run, generator: Callable[[], Any]) -> Status | None:
 
 
 def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
-    # A stream that finished before the run ended is ignored, because the application may have
+    # Ignore a stream that finished before the run ended, because the application may have
     # retried.
     waited = False
 

@@ -50,7 +50,7 @@ _OPAQUE = Opaque()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContext(Context):
-    # A copy with its metadata, if the prompt shows metadata.
+    # If the prompt shows metadata, copy the node's text with its metadata.
     node: BaseNode | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
@@ -109,7 +109,7 @@ def _node(copier: Copier, node: Any, depth: int, score: Any = None) -> Any:
 
 
 def _response(copier: Copier, response: Any, depth: int) -> Any:
-    # A stream stays with the application.
+    # Do not copy a stream, because only the application may read it.
     held, streams = response.__dict__, isinstance(response, STREAMING)
     text = held.get("response_txt" if streams else "response")
     sources = copier.of(held.get("source_nodes"), depth - 1)

@@ -1,4 +1,4 @@
-"""Reads the inputs and the state stores of running workflows."""
+"""Reads inputs and state stores of running workflows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def live_fields(event: Any) -> dict[str, Any]:
 
 
 class _Kept:
-    # Keeps a live value where LlamaIndex expects the value's serialized form.
+    # Keeps the original value where LlamaIndex expects a serialized value.
     def __init__(self, value: Any) -> None:
         self.value = value
 

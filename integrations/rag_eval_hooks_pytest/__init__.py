@@ -1,4 +1,4 @@
-"""A pytest plugin with the fixture `rag_eval` and a report of the evaluated samples.
+"""A pytest plugin with the fixture `rag_eval` and a report of all evaluated samples.
 
 ```python
 def test_opening_hours(rag_eval):
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that use the fixture. `-m "not rag_eval"` then deselects these tests."""
+    """Mark tests that use the fixture, so that `-m "not rag_eval"` deselects these tests."""
     for item in items:
         if _MARKER in getattr(item, "fixturenames", ()):
             item.add_marker(_MARKER)
@@ -59,7 +59,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def rag_eval(request: pytest.FixtureRequest) -> Iterator[ScoresInTests]:
-    """The session's evaluator, configured by environment variables and the settings file."""
+    """The evaluator of the test session. It reads environment variables and the settings file."""
     from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
 
     scores = ScoresInTests(_results(request.config))

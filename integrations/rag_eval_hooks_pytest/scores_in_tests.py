@@ -24,8 +24,9 @@ class ScoresInTests(PublicNames):
     """Evaluates samples in a test session and asserts their scores.
 
     Args:
-        results: Results file, or None. The object appends every evaluation.
-        evals: The evaluator. The default reads environment variables and the settings file.
+        results: File to which this object appends every evaluation, or None.
+        evals: The evaluator. The default evaluator reads environment variables and the settings
+            file.
     """
 
     def __init__(self, results: Path | None = None, evals: RagEval | None = None) -> None:
@@ -51,14 +52,15 @@ class ScoresInTests(PublicNames):
 
         Args:
             sample: The sample, or a mapping that `RagEval.evaluate` accepts.
-            **limits: Limit by metric, on the metric's own scale. A name is a metric id or the part
-                after its dot: `faithfulness=0.8`, or `**{"graphrag.score": 70}`. If lower values
-                are better, the limit is a maximum.
+            **limits: Limit by metric, on the metric's own scale. The keyword is a metric id, or the
+                part of the id after the dot: `faithfulness=0.8`, or `**{"graphrag.score": 70}`. If
+                lower values are better, the limit is a maximum.
 
         Raises:
-            AssertionError: A score misses its limit or does not exist. The message has each claim,
-                verdict and quote.
-            ConfigError: A name matches no metric or several, or a limit is outside the scale.
+            AssertionError: A score is missing or does not reach its limit. The message lists each
+                claim with its verdict and quote.
+            ConfigError: A name matches no metric or several metrics, or a limit is outside the
+                scale.
             InputError: A limit is missing or not a number.
         """
         # Hide this function from pytest's traceback.
@@ -84,7 +86,7 @@ def _metric(name: str, outcomes: Mapping[str, Outcome], sample: Sample) -> str:
     if name in outcomes:
         return name
     found = [metric for metric in outcomes if metric.partition(".")[2] == name]
-    # Suites share names. A bare name means the RAGAS metric.
+    # Several suites may have a metric of this name. The name alone means the RAGAS metric.
     found = [metric for metric in found if metric.startswith("ragas.")] or found
     if len(found) == 1:
         return found[0]

@@ -51,7 +51,7 @@ class AdmittedShare:
 
     Each admitted request represents itself and a tenth of the rejected requests that are not
     represented yet. The inverse fractions therefore add up to the number of requests. In
-    simulations with bursty load, a one-minute moving average had four times the error of this estimate.
+    simulations with bursty load, a one-minute moving average had four times the error.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
