@@ -11,7 +11,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import Any, Final
+from typing import Any
 
 from rag_eval_hooks.errors import ConfigError, InputError, check_number, check_type, kind_of
 from rag_eval_hooks.findings import Finding, Findings, made
@@ -29,7 +29,6 @@ _PREDICATE = "a predicate, such as 'mentions the price'"
 _LONGEST_NAME = 40
 _MOST_THREADS = 32
 _PAUSE_S = 0.01
-_RUNNING: Final[set[Future[Any]]] = set()  # also hanging calls, which keep their threads
 _VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _NEEDS = frozenset({Field.QUESTION, Field.ANSWER})
 
@@ -65,6 +64,7 @@ def evaluator_metric(
         if one.name not in _TEXTS and not is_filled:
             raise ConfigError.unknown(f"parameter of {name}", one.name, _TEXTS)
     check_number("timeout", timeout, "a number of seconds")
+    running: set[Future[Any]] = set()
 
     async def ask(sample: Sample) -> Outcome:
         contexts = [context.text for context in sample.contexts or ()]
@@ -73,7 +73,7 @@ def evaluator_metric(
         values = (inputs, {"answer": sample.answer}, reference)
         texts: dict[str, Any] = dict(zip(_TEXTS, values, strict=True))
         given = {name: one for name, one in texts.items() if takes_all or name in parameters}
-        return outcome_of(await _called(evaluator, **given), scale, evaluator)
+        return outcome_of(await _called(running, evaluator, **given), scale, evaluator)
 
     return AskedMetric(
         id=id or f"evaluator.{name}",
@@ -94,8 +94,10 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     _check_arguments(function, written)
     name = _id_of(written)
 
+    running: set[Future[Any]] = set()
+
     async def ask(sample: Sample) -> Outcome:
-        return outcome_of(await _called(function, sample), UNIT, function)
+        return outcome_of(await _called(running, function, sample), UNIT, function)
 
     return AskedMetric(id=f"own.{name}", ask=ask, needs=frozenset(), annotator=name)
 
@@ -116,18 +118,21 @@ def _id_of(text: str) -> str:
     return re.sub(r"\W+", "_", text).strip("_")
 
 
-async def _called(function: Callable[..., Any], *args: Any, **given: Any) -> Any:
+async def _called(
+    running: set[Future[Any]], function: Callable[..., Any], *args: Any, **given: Any
+) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(*args, **given)
     # Not asyncio.to_thread: its threads cannot start at exit, and a hanging metric would delay the
     # exit.
-    while len(_RUNNING) >= _MOST_THREADS:
+    # Hanging calls keep their threads.
+    while len(running) >= _MOST_THREADS:
         await asyncio.sleep(_PAUSE_S)
     thread = DaemonExecutor("rag-eval-hooks-metric")
     call = thread.submit(copy_context().run, partial(function, *args, **given))
     thread.release()
-    _RUNNING.add(call)
-    call.add_done_callback(_RUNNING.discard)
+    running.add(call)
+    call.add_done_callback(running.discard)
     result = await asyncio.wrap_future(call)
     return await result if inspect.isawaitable(result) else result
 
