@@ -161,7 +161,7 @@ def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outco
         raise ResultError(f"The function returned {type(plain).__name__}. {expected}")
     number = (scale.high if plain else scale.low) if isinstance(plain, bool) else float(plain)
     if not scale.low <= number <= scale.high:
-        told = f"The function returned a number outside its scale. It returned {number:g}."
+        told = f"The function returned {number:g}, which is outside its scale."
         raise ResultError(f"{told} {expected}")
     if isinstance(value, Score):
         return replace(value, normalized=scale.normalize(number))

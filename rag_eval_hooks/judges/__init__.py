@@ -1,4 +1,4 @@
-"""Interfaces of judges, embedders and token scorers, and their names in settings."""
+"""Defines interfaces of judges, embedders and token scorers, and creates them from settings."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ __all__ = ["Telemetry"]
 class Telemetry(Observer):
     """Holds RAG spans, and publishes evaluations as spans, log events and metrics.
 
-    If one signal raises, count the exception and send the other signals. If a provider is None, use
-    the global provider, even if the application sets it later.
+    If one signal fails, `Telemetry` counts the exception and sends the other signals. If a provider
+    is None, `Telemetry` uses the global provider, even if set later.
     """
 
     def __init__(
