@@ -26,7 +26,7 @@ UNSCORED: Final = 3
 
 
 class UsageError(RagEvalError):
-    """An argument or an input file is invalid. The message gives name and reason."""
+    """An argument or an input file is invalid. The message names the argument or file."""
 
 
 def _within(value: N, low: float, high: float = math.inf) -> N:

@@ -212,7 +212,7 @@ def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     judge = str(own.get("judge", ""))
     url, _ = _endpoint_variables(judge)
     shared: dict[str, tuple[str, Any]] = {}
-    # Send a key only to its own endpoint.
+    # Never send a provider's key to another provider's endpoint.
     if url and own.get("judge_base_url") in (None, os.environ.get(url)):
         shared |= endpoint_of(judge)
     content = os.environ.get(_CONTENT_VARIABLE, "").strip().upper()

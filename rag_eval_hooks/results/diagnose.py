@@ -121,7 +121,7 @@ class ScoreRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A rule, the fraction of applicable traffic that matches, and the matching samples."""
+    """A rule, the matching samples, and their fraction of the samples with the required scores."""
 
     rule: ScoreRule
     share: Estimate

@@ -69,7 +69,7 @@ def without_texts(row: Evaluation) -> Evaluation:
 
 
 def read(*sources: Source | Iterable[Source]) -> Results:
-    """Return the evaluations from files, spools or data frames, and read them lazily.
+    """Return an iterable that reads evaluations lazily from files, spools or data frames.
 
     Sources are files of JSON lines (plain or gzip), Parquet files, spools, folders of files, and
     data frames from `to_frame`. If a file was rotated, `read` also reads the earlier parts.
