@@ -61,7 +61,6 @@ class Apps:
         return register
 
     def check(self, make: Make, way: str) -> None:
-        """Run an application in one way; skip where newest versions do not fit each other."""
         texts = Texts(run_seed() + zlib.crc32(make.__name__.encode()))
         try:
             case = make(texts)

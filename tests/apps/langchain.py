@@ -119,7 +119,6 @@ def swarm(texts: Texts) -> Case:
 
 @APPS.app("deepagents, file written and listed", *WAYS)
 def deep_with_files(texts: Texts) -> Case:
-    """A deep agent that searches with a tool of text alone, writes a file and lists the folder."""
 
     @tool
     def search_sheets(query: str) -> str:

@@ -91,8 +91,6 @@ def llama_index_shapes() -> dict[str, Callable[[Any], object]]:
 
 
 class World:
-    """Another instrumentor, and us in an order. With `wrap`, their spans wait for scores."""
-
     def __init__(self, name: str, *, wrap: bool, order: str, **config: Any) -> None:
         self.order, self.exporter, self.provider = order, InMemorySpanExporter(), TracerProvider()
         half = (Support((True,)), Support((False,)))

@@ -35,7 +35,6 @@ Spans = list[dict[str, Any]]
 
 
 def installed(package: str) -> bool:
-    """Look without importing what stands above it, as `find_spec` does: that takes seconds."""
     places = [Path(folder, *package.split(".")) for folder in sys.path]
     return any(place.is_dir() or place.with_suffix(".py").exists() for place in places)
 

@@ -187,7 +187,6 @@ def compare(suite: Suite, *, newest: bool, jobs: int) -> list[str]:
 
 
 def main() -> int:
-    """Compare the chosen suites; return 1 where anything differs."""
     by_name = {suite.name: suite for suite in SUITES}
     parser = argparse.ArgumentParser(prog="make conformance", description=__doc__)
     parser.add_argument("suites", nargs="*", help="names of packages; all without")

@@ -32,7 +32,6 @@ def at(seconds: float, value: float, scale: Scale = UNIT, **metadata: str) -> Ev
 def test_alert_reports_the_samples_evidence(
     level: float, limit: float, number: int, better: bool
 ) -> None:
-    """Far on the wrong side of the limit there is one alert in a cool-down, else none."""
     scale, chance = Scale(0, 5, higher_is_better=better), random.Random(number)
     sign = "<" if better else ">"
     with PlatformServer(lambda _: Answer(204)) as server:
@@ -62,7 +61,6 @@ def test_group_alerts_alone_and_anew_after_its_cooldown() -> None:
 
 
 def test_alert_that_the_webhook_refuses_is_posted_with_the_next_evaluation() -> None:
-    """A redirect is a refusal, too: the alert goes to the given address or nowhere."""
     answers = [Answer(302, headers=(("Location", "/elsewhere"),)), Answer(503), Answer(204)]
     with PlatformServer(lambda _: answers.pop(0)) as server:
         sink = AlertSink(server.url, "m<0.5", window=60, samples=30)

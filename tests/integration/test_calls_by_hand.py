@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
+from rag_eval_hooks.sample import Status
 from rag_eval_hooks_langchain import disable, enable
 from tests.matrix.langchain.kit import (
     QUESTION,
@@ -30,10 +32,22 @@ from tests.matrix.langchain.kit import (
     top,
 )
 from tests.matrix.world import World
-from tests.support.hand_requests import Request, as_request, random_request
 from tests.support.langchain_requests import config, only, texts
-from tests.support.variation import run_seed
+from tests.support.variation import Variation, run_seed
 from tests.waiting import PATIENCE
+
+
+@dataclass(frozen=True)
+class Request:
+    question: str
+    documents: tuple[str, ...]
+    answer: str
+
+
+def random_request(dice: random.Random) -> Request:
+    drawn = Variation(dice.randrange(10**9))
+    documents = drawn.passages(dice.randint(1, 5))
+    return Request(drawn.question(), tuple(documents), drawn.sentence())
 
 
 class Store(BaseRetriever):
@@ -100,7 +114,12 @@ def dice() -> random.Random:
 
 
 def captured(world: World) -> list[Request]:
-    return [as_request(seen.sample) for seen in world.seen()]
+    samples = [seen.sample for seen in world.seen()]
+    assert all(one.status is Status.OK for one in samples)
+    return [
+        Request(one.question, tuple(c.text for c in one.contexts or ()), one.answer or "")
+        for one in samples
+    ]
 
 
 def call(way: Way, *given: Any) -> None:

@@ -51,7 +51,6 @@ def complete(
 
 
 def test_the_last_completion_of_an_agent_is_a_request(world: World) -> None:
-    """Its contexts are what the tools of this turn gave out, not of an earlier one."""
     drawn = Variation(run_seed())
     old, found = drawn.passage(), drawn.passages(2)
     question, answer = drawn.question(), f"{drawn.sentence()} {drawn.sentence()}"

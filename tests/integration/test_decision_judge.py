@@ -93,7 +93,6 @@ async def test_scores_equal_those_of_an_llm_judge(
 
 @pytest.mark.parametrize("window", [60, 25])
 async def test_long_contexts_are_asked_about_in_parts(window: int) -> None:
-    """A claim that several parts state only together is unsure, never refuted."""
     task = replace(LONG_VERIFY, wanted=LONG_VERIFY.wanted & DECIDED | GRADE.wanted)
     with DecisionServer() as server:
         true, found = await asked(server, task), await asked(server, task, window=window)

@@ -214,7 +214,6 @@ def test_a_sink_that_is_down_is_probed_by_one_result_at_a_time(
 def test_flush_waits_for_stored_results_of_a_call_beyond_its_time_limit(
     seconds: list[float], is_async: bool
 ) -> None:
-    """A slow call with a spool is no failure: `True` says that each result is delivered."""
     delivered: list[str] = []
 
     def slow(evaluation: Evaluation) -> None:
@@ -435,7 +434,6 @@ def test_client_that_cannot_be_made_is_tried_again(begin: Callable[..., Opened])
 
 @pytest.mark.parametrize("kind", PLATFORMS)
 def test_platform_sink_after_failed_constructor_or_shutdown_is_usable_again(kind: str) -> None:
-    """A notebook's cell that is run again builds a new RagEval around the same sink."""
     page = Sample(question="q", answer="see page 1", trace_id="a" * 32, span_id="b" * 16)
     with PlatformServer(well) as server:
         sink = PLATFORMS[kind](server.url)

@@ -69,7 +69,6 @@ def test_doctor_with_an_unserved_version_fails_and_names_the_served_ones(
 def test_doctor_tries_judge_and_receiver_and_writes_nothing(
     judge: JudgeServer, tmp_path: Path
 ) -> None:
-    """Seconds and tokens of the judge are figures; no sink gets the sample of the check."""
     settings = openai(judge, RAG_EVAL_EMBEDDER="openai:good")
     settings["RAG_EVAL_SINKS"] = f"jsonl:{tmp_path}/scores.jsonl"
     with OtlpCollector() as collector:
@@ -124,7 +123,6 @@ def test_doctor_names_each_problem_with_advice(
 def test_doctor_reads_otel_variables_as_the_sdk_does(
     variable: str, path: str, wanted: str, tmp_path: Path
 ) -> None:
-    """The span goes where the application's own go, whatever its sampler leaves out."""
     sampler = {"OTEL_TRACES_SAMPLER": "always_off"}
     with OtlpCollector() as collector:
         results(tmp_path, **QUIET, **sampler, **{variable: collector.url + path})

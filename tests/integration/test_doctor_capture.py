@@ -93,7 +93,6 @@ def texts(drawn: Variation) -> list[str]:
 
 @pytest.fixture
 def module(tmp_path: Path, drawn: Variation, texts: list[str]) -> Iterator[str]:
-    """Name of a module in the folder; the command leaves nothing behind that captures."""
     name, before = drawn.name(), capturing()
     code = MODULE.format(texts=texts, answer=drawn.sentence(), key=drawn.name())
     (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
@@ -133,7 +132,6 @@ def test_every_kind_of_pipeline_is_shown(
 def test_the_page_names_rule_and_remedy(
     tmp_path: Path, module: str, drawn: Variation, texts: list[str]
 ) -> None:
-    """Each text, the rule in words, what limits cut, and the handler's options are on the page."""
     question = drawn.question()
     limit = min(map(len, texts)) - 1
     done = captured(tmp_path, f"{module}:chain", question, "--set", f"max_text_chars={limit}")

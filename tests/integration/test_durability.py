@@ -53,7 +53,6 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Evaluators of one spool, each as if the process of the one before had died."""
     # Longer leases of killed processes count as expired.
     monkeypatch.setattr(outbox_file, "LEASE_S", 1.0)
     # A result that waited longer for a busy disk would be delivered without being stored.
@@ -94,7 +93,6 @@ from tests.integration.test_durability import FAITHFUL, METRIC, PLATFORMS, sampl
 
 
 def killed(folder: Path, script: str) -> None:
-    """Run a script in a process of its own that ends by `kill -9`."""
     run_script(folder, script, prelude=PRELUDE, end=-9)
 
 
@@ -124,8 +122,6 @@ def offer(evals: RagEval, *numbers: int, **fields: Any) -> None:
 
 
 class Platform:
-    """Phoenix, which can be down, and keeps a score by its span."""
-
     def __init__(self) -> None:
         self.is_down = True
         self.taken: Counter[int] = Counter()
@@ -147,8 +143,6 @@ def platform() -> Iterator[Platform]:
 
 
 class Table:
-    """A user's sink that writes into a database, which is down at times."""
-
     def __init__(self, *, is_down: bool = True) -> None:
         self.is_down = is_down
         self.rows: Counter[str] = Counter()
@@ -348,7 +342,6 @@ def shouted(text: str) -> str:
 def test_recovered_sample_is_redacted_once_by_the_present_settings(
     make: Make, left_behind: Callable[..., Path], redact: Any, settings: Any, ending: str
 ) -> None:
-    """Placeholders that stand in it stay; an id is hashed once."""
     text = "Write to ada@example.com or <EMAIL_1>."
     left = sample(question=text, user_id="ada", contexts=(text,))
     left_behind(left, redact=shouted, **settings)
@@ -407,7 +400,6 @@ def test_results_for_sinks_of_other_settings_wait_and_stop_no_recovery(
 def test_old_results_are_retried_for_a_while_before_they_are_given_up(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that starts after a weekend gives its sinks time to come up."""
     first = make(Table())
     offer(first, 0)
     first.shutdown(PATIENCE)

@@ -84,7 +84,6 @@ def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
 def test_gate_sets_the_exit_code_of_an_evaluation(
     tmp_path: Path, gate: tuple[str, str], code: int, told: str
 ) -> None:
-    """A gate that cannot be read stops the command before a row is evaluated."""
     path = data(tmp_path, 40)
     done = evaluate(tmp_path, path, "--metrics", "lexical.exact_match", *gate)
     assert done.code == code, done.err
@@ -175,7 +174,6 @@ def silent(question):
 
 
 def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
-    """A runnable of LangChain gets each question once; its handler captures chunks and answer."""
     pytest.importorskip("langchain_core")
     path = data(tmp_path, 12)
     (tmp_path / "ferry_app.py").write_text(CHAIN)

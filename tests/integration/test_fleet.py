@@ -204,7 +204,6 @@ def test_the_spool_keeps_samples_while_the_broker_is_down(tmp_path: Path) -> Non
     "kind", [pytest.param("redis", marks=pytest.mark.long), pytest.param("rabbitmq")]
 )
 def test_no_sample_is_lost_to_killed_workers(tmp_path: Path, kind: str) -> None:
-    """The next worker evaluates them: at once, or after the visibility timeout."""
     if kind == "rabbitmq" and not RABBITMQ.exists():
         pytest.skip("needs Debian's rabbitmq-server")
     samples, sink = some_samples(5, 30), MemorySink()
@@ -231,7 +230,6 @@ def test_no_sample_is_lost_to_killed_workers(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.long
 def test_next_process_gets_the_results_of_a_killed_application(tmp_path: Path) -> None:
-    """A shipped sample stays in the outbox, and its result waits in the result backend."""
     script = """
     import os, redis, signal, time
     from rag_eval_hooks import RagEval, Sample
@@ -260,7 +258,6 @@ def test_next_process_gets_the_results_of_a_killed_application(tmp_path: Path) -
 
 @pytest.mark.long
 def test_sample_that_ends_its_workers_is_given_up(tmp_path: Path) -> None:
-    """After three workers it is dropped as `gave_up`, and the samples beside it are scored."""
     (tmp_path / "deadly.py").write_text(
         "import os, signal\n"
         "import rag_eval_hooks.metrics.lexical as lexical\n"

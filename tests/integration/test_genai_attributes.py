@@ -21,8 +21,6 @@ STREAMED = ("stream", "astream", "astream_events")
 
 
 class Provider:
-    """Answers as an OpenAI endpoint does, streamed or not, under ids of its own."""
-
     def __init__(self, drawn: Variation) -> None:
         self.port = drawn.chance.randint(1024, 65535)
         self.host = f"{drawn.chance.choice(['llm', 'gateway'])}.example.com"

@@ -103,7 +103,6 @@ def test_gunicorn_worker_evaluates_each_request_it_serves(
 
 @pytest.mark.parametrize("suffix", ["", "/v1/traces"])
 def test_a_receiver_gets_spans_metrics_and_events_at_exit(tmp_path: Path, suffix: str) -> None:
-    """A provider that is set is never replaced."""
     script = """
     answer()
     from opentelemetry import trace
@@ -221,7 +220,6 @@ def begin(judge, sink, **config):
 
 
 def test_the_first_evaluation_blocks_no_event_loop(tmp_path: Path) -> None:
-    """Under blockbuster, which fails on calls that block a loop, all is scored."""
     pytest.importorskip("blockbuster")
     script = """
         import asyncio

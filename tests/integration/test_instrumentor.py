@@ -63,7 +63,6 @@ def entry_point_folder(folder: Path) -> list[str]:
 def run(
     folder: Path, collector: OtlpCollector, more: str = "", **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the application by the documented line; it sends by gRPC, as the distro does."""
     command = shutil.which("opentelemetry-instrument", path=str(Path(sys.executable).parent))
     assert command is not None
     (folder / "app.py").write_text(APP + textwrap.dedent(more))
@@ -133,7 +132,6 @@ RAISED_AGAIN = """
 
 @pytest.mark.parametrize("before", ["", RAISED_AGAIN])
 def test_sigterm_loses_no_span(before: str, collector: OtlpCollector, tmp_path: Path) -> None:
-    """The process ends by SIGTERM as without us, after the last scores have been sent."""
     done = run(tmp_path, collector, before + KILLED, RAG_EVAL_METRICS="ragas.faithfulness")
     assert done.returncode == -signal.SIGTERM, done.stderr
     rag = collector.spans["invoke_workflow RunnableSequence"]

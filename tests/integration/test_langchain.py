@@ -69,7 +69,6 @@ def test_documents_are_on_the_sample_and_content_is_on_spans_when_asked_for(worl
 
 
 def test_metadata_of_steps_completes_the_roots_and_the_frameworks_is_left_out(world: World) -> None:
-    """By fields of a sample alone, and the root's win; frameworks' keys are known by full names."""
     mine = {"ls_team": "a", "lc_cost": 1, "langgraph_tier": "gold", "checkpoint_age": 3}
     theirs = {"ls_provider": "x", "langgraph_plan": "x"}
     chain = plain().with_config(metadata={"reference": "r", "user_id": "inner", "free": 1})
@@ -93,7 +92,6 @@ def test_the_rag_span_stands_under_the_current_span_and_leaves_it(way: str, worl
 
 @pytest.mark.parametrize("run_id", ["request-7", "235bba55-c8e2-4beb-a33c-e8fe556716c6"])
 def test_runs_have_the_ids_that_the_host_gives(run_id: Any, world: World) -> None:
-    """An id that is a text, as servers pass it to know a request again, changes nothing."""
     try:
         plain().invoke(QUESTION, config(world) | {"run_id": run_id})
     except (TypeError, AttributeError) as error:
@@ -155,7 +153,6 @@ def searching() -> Any:
 def test_batches_cancelled_in_their_first_tick_leave_nothing_open(
     world: World, is_lambda: bool
 ) -> None:
-    """LangChain reports no end of them: none is open at the next look, while the loop lives on."""
     drawn, told = Variation(run_seed()), config(world)
     chain: Any = searching().with_fallbacks([searching()])
     if is_lambda:

@@ -40,7 +40,6 @@ def drawn() -> Variation:
 
 
 def say(text: str, *shown: str) -> str:
-    """Show texts to a model that always replies with `text`, and return the reply."""
     return str(Chat(reply=lambda _: text).invoke("\n".join(shown)).content)
 
 
@@ -98,7 +97,6 @@ def asked(world: World, given: Any, outputs: Any) -> Sample:
 
 
 def test_the_question_is_read_in_every_form(world: World) -> None:
-    """Texts, known keys, messages in all their forms, states that are objects."""
     forms: list[tuple[Any, str]] = [
         ("q", "q"),
         ({"question": "q", "language": "en"}, "q"),
@@ -121,7 +119,6 @@ def test_the_question_is_read_in_every_form(world: World) -> None:
 
 
 def test_the_answer_is_read_in_every_form(world: World) -> None:
-    """An answer of an earlier turn is never taken for that of this one."""
     human, ai = HumanMessage("q"), AIMessage("a")
     forms: list[tuple[Any, str | None]] = [
         ("a", "a"),
@@ -151,7 +148,6 @@ def test_the_answer_is_read_in_every_form(world: World) -> None:
 
 @pytest.mark.parametrize("handed_on", [False, True])
 def test_documents_under_their_name_are_found_in_every_form(handed_on: bool) -> None:
-    """Mappings, by name, with gaps; a step that hands them on has found nothing."""
     mappings = [{"page_content": "one", "metadata": {"n": 1}}], [{"text": "one", "score": 0.5}]
     for value in (*mappings, [ONE, None], [None, (ONE, 0.5)]):
 
@@ -175,7 +171,6 @@ def test_documents_under_their_name_are_found_in_every_form(handed_on: bool) -> 
 def test_the_question_is_the_text_of_the_input_that_was_used(
     world: World, is_nested: bool, drawn: Variation
 ) -> None:
-    """Under any key, beside other texts: never the rewritten query, never an empty text."""
     question, query, key = drawn.question(), drawn.question(), drawn.name()
     passage, reply = drawn.passage(), drawn.short()
     given = {drawn.name(): drawn.name(), "user_id": "en", key: question}
@@ -199,7 +194,6 @@ def state_of(**keys: Any) -> Any:
 def test_a_graph_resumed_by_another_process_has_its_question_in_the_state(
     world: World, shown: str, drawn: Variation
 ) -> None:
-    """The state key of the question is named by `question=`, or the prompt shows its text."""
     question, passages, answer = drawn.question(), drawn.passages(2), drawn.sentence()
     asked, note, found, reply = (drawn.name() for _ in range(4))
     schema = state_of(**{asked: str, note: str, found: list[Document], reply: str})
@@ -225,8 +219,6 @@ def test_a_graph_resumed_by_another_process_has_its_question_in_the_state(
 
 
 class Masking(BaseRetriever):
-    """Masks what another retriever returns; keeps its ids."""
-
     inner: BaseRetriever
     mask: Callable[[str], str]
 
@@ -255,7 +247,6 @@ def test_masked_text_does_not_come_back(world: World, drawn: Variation) -> None:
 
 
 def test_quoted_document_of_an_earlier_turn_does_not_count(world: World, drawn: Variation) -> None:
-    """A document that was dropped counts neither whole nor in part for standing in the history."""
     passages, question = drawn.passages(3), drawn.question()
     quoted = drawn.chance.choice([passages[0], f"{drawn.name()}: {passages[0]}", passages[0][:90]])
     earlier = [HumanMessage(drawn.question()), AIMessage(quoted)]
@@ -294,7 +285,6 @@ def test_an_artifact_of_any_form_gives_texts_and_ids(world: World, drawn: Variat
 
 @needs_graphs
 def test_a_graph_that_only_indexes_is_no_request(world: World, drawn: Variation) -> None:
-    """Documents that came in and went into a store were retrieved by nobody."""
     documents, index = drawn.name(), store([drawn.passage()])
 
     def clean(state: Any) -> Any:
@@ -365,7 +355,6 @@ def test_reply_with_hits_and_counts_gives_the_hits(as_text: bool, drawn: Variati
 @needs_agents
 @pytest.mark.parametrize("kind", NO_FINDS)
 def test_reply_that_says_nothing_is_no_context(kind: str, drawn: Variation) -> None:
-    """The time, failures and empty pages are no contexts, and alone no sample."""
     reply = NO_FINDS[kind](drawn)
     (shown,), contexts = found_by_tools({drawn.name(): reply}, drawn.sentence())
     assert contexts is None
@@ -376,7 +365,6 @@ def test_reply_that_says_nothing_is_no_context(kind: str, drawn: Variation) -> N
 @needs_agents
 @pytest.mark.parametrize("kind", FINDS)
 def test_reply_resembling_a_failure_with_a_fact_is_a_context(kind: str, drawn: Variation) -> None:
-    """An order's status, an address and a balance are what was looked up."""
     fact = str(drawn.chance.randint(1000, 9999))
     shown, contexts = found_by_tools({drawn.name(): FINDS[kind](drawn, fact)}, fact)
     assert contexts == shown

@@ -53,7 +53,6 @@ WAYS: dict[str, Callable[[Any, Any], Any]] = {
     [("invoke", "callback"), ("stream", ""), ("ainvoke", "enabled"), ("astream_events", "")],
 )
 def test_an_agent_is_captured_once_by_every_way(way: str, sees: str, world: World) -> None:
-    """Also where a callback or capture of the whole process sees it too."""
     told: Any = {**(config(world) if sees == "callback" else {}), "metadata": {"session_id": "s"}}
     if sees == "enabled":
         enable(world.evals)

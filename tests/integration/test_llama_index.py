@@ -128,7 +128,6 @@ def test_tool_that_acts_is_no_lookup_even_inside_its_async_call(draw: Draw) -> N
 
 
 def test_paused_block_captures_nothing_that_starts_in_it(draw: Draw) -> None:
-    """Another task, and whatever comes later, is captured."""
     registration, corpus = enable(draw.world.evals), Corpus(draw)
     engine = corpus.engine(says(draw.answer()))
 
@@ -196,7 +195,6 @@ def stream_of(world: World, make: Callable[[], Any]) -> Any:
 
 
 def test_generator_stays_one_to_its_reader(world: World) -> None:
-    """`send`, `throw`, the returned value and the name are those of the generator itself."""
     heard: list[Any] = []
 
     def made() -> Generator[str, Any, str]:
@@ -258,7 +256,6 @@ def test_dropped_stream_drops_its_generator(world: World) -> None:
 
 
 def test_stream_that_is_not_watched_has_no_answer(plain_world: World) -> None:
-    """In an interaction by hand, an unknown answer is not that of an earlier call."""
     registration = enable(plain_world.evals, watch_streams=False)
     draw = Draw(0, "query", plain_world)
     corpus, own = Corpus(draw), Own(corpus=Corpus(draw), answer=draw.sentence(), make=shouted)

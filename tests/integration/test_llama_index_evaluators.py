@@ -32,8 +32,6 @@ SAMPLE = Sample(
 
 
 class Odd(BaseEvaluator):
-    """Gives a fixed result, raises it, or never gives one."""
-
     def __init__(self, result: Any) -> None:
         self.result = result
 

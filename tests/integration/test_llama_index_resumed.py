@@ -63,7 +63,6 @@ def flow_of(made: Flow, way: str) -> Any:
 
 
 async def stopped(run: Any, **given: Any) -> str:
-    """Run until somebody is asked; return the context as it is stored."""
     handler = run.run(**given)
     async for event in handler.stream_events():
         if isinstance(event, InputRequiredEvent):
@@ -76,7 +75,6 @@ async def stopped(run: Any, **given: Any) -> str:
 
 
 async def resumed(run: Any, stored: str, asked: str | None = None) -> Any:
-    """Go on from a stored context with somebody's reply; an agent needs its memory, too."""
     context = Context.from_dict(run, json.loads(stored), serializer=JsonSerializer())
     handler = run.run(ctx=context)
     if asked is not None:
@@ -97,7 +95,6 @@ def parts(sample: Sample) -> tuple[str, list[str], str | None, str]:
 def test_workflow_that_goes_on_from_a_stored_context_is_scored_once(
     way: str, is_elsewhere: bool
 ) -> None:
-    """With the first run's question and what it retrieved."""
     with opened() as world:
         made = Flow(Draw(run_seed(), "run", world))
         shown = made.corpus.shown()

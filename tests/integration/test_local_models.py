@@ -35,7 +35,6 @@ PAIRS = (
 
 
 def saved(folder: Path, labels: list[str], *, states_limit: bool = True) -> tuple[Any, str]:
-    """Save a small random classifier with its tokenizer; return it, and its folder."""
     require("bert_score", "torch", "transformers")
     import torch
     import transformers

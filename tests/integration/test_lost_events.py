@@ -74,7 +74,6 @@ UNTOLD = ("batch", "abatch")
 
 
 def shape_of(framework: str, name: str) -> Shape:
-    """Return the shape of a name; skip where this version has none."""
     (shape,) = (one for one in shapes(framework) if one.name == name)
     if shape.missing is not None:
         pytest.skip(shape.missing)

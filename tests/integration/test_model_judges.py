@@ -241,7 +241,6 @@ def started(pause: float) -> Any:
     ],
 )
 async def test_a_stuck_model_is_a_time_out(kind: Any, make: Any) -> None:
-    """A model that blocks holds up neither the loop nor its own timeout."""
     judge = kind(make(600.0), timeout=0.2, retries=0, concurrency=1)
     for _ in range(2):
         assert set(found(await ONE.by(judge)).values()) == {Cause.TIMEOUT}
@@ -351,7 +350,6 @@ class Watcher(BaseCallbackHandler):
 
 
 async def test_an_openai_model_of_langchain_stays_as_it_is() -> None:
-    """It is asked by a strict schema, and retries by its own settings."""
     faults = [Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({1}))]
     with JudgeServer(faults=faults) as server:
         settings: dict[str, Any] = {"temperature": 0.7, "max_retries": 2, "callbacks": [Watcher()]}
@@ -464,7 +462,6 @@ async def test_the_llm_stays_as_it_is_and_its_callbacks_see_nothing() -> None:
 
 
 def test_a_decision_model_of_langchain_gives_the_scores_of_its_server() -> None:
-    """The oldest supported LangChain has none."""
     decisions = pytest.importorskip("langchain_core.decisions")
     from rag_eval_hooks_langchain import LangChainDecisionJudge
 

@@ -33,8 +33,6 @@ SINK = "sink"
 
 
 class Node:
-    """A process with an outbox, which obeys commands until it is killed."""
-
     def __init__(self, folder: Path) -> None:
         commands, self._commands = os.pipe()
         self._answers, answers = os.pipe()
@@ -139,7 +137,6 @@ ERRORS = st.sampled_from([ValueError, KeyError, RecursionError, UnicodeEncodeErr
 def test_outbox_counts_each_job_that_it_cannot_store_once(
     disk: str, puts: list[tuple[bool, type[Exception] | None, bool, bool]], most: int
 ) -> None:
-    """Whether a sample ends before, between or after the writes that fail does not matter."""
     is_fine = disk == "fine"
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(outbox, "_MOST_JOBS", most)

@@ -27,8 +27,6 @@ SCORE, STATUS = "rag.eval.ragas.faithfulness.score", "rag.eval.status"
 
 
 class World(telemetry_world.World):
-    """An application whose spans another instrumentor writes, through `processors` of ours."""
-
     def __init__(
         self,
         *,
@@ -62,7 +60,6 @@ class World(telemetry_world.World):
         return root, span
 
     def request(self, name: str = "theirs", *, ours_first: bool = True, **more: bool) -> Span:
-        """One request; both root events come at its end, in the given order."""
         root, span = self.begun(name, **more)
         if ours_first:
             self.evals.recorder.end(root)
@@ -169,7 +166,6 @@ def test_force_flush_waits_for_scores_within_its_time(latency: float, told: str)
 
 
 def test_a_span_that_outlives_its_evaluation_gets_the_scores_at_its_end() -> None:
-    """A full span takes only as many score attributes as its owner's attributes leave room for."""
     world = World(limits=SpanLimits(max_span_attributes=3))
     root, span = world.begun()
     world.evals.recorder.end(root)

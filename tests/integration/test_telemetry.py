@@ -237,7 +237,6 @@ def test_the_content_switch(
 
 
 def test_a_trace_that_is_not_sampled_has_no_evaluation_span(open_world: OpenWorld) -> None:
-    """No span points to a trace that nobody keeps; metrics count without exemplar."""
     world = open_world(sampler=ALWAYS_OFF, evaluation_span="child")
     world.ask()
     assert world.spans.all() == ()
@@ -349,7 +348,6 @@ def test_low_attribute_limits_push_nothing_out(
 
 
 def test_sums_of_the_counters_weigh_each_score_by_its_probability() -> None:
-    """What the mean over all traffic and its spread are computed of."""
     chance, metrics, memory = random.Random(7), Metrics(), MemorySink()
     metric = Metric(
         id="own.value",

@@ -12,7 +12,6 @@ FRAMEWORKS = {"langchain": "langchain_core", "llama_index": "llama_index.core"}
 
 
 def shapes(framework: str) -> tuple[Shape, ...]:
-    """All shapes of a framework; none where it is not installed."""
     module = FRAMEWORKS[framework]
     package = f"tests.matrix.{framework}"
     if find_spec(module.partition(".")[0]) is None or find_spec(package) is None:

@@ -51,7 +51,6 @@ class Shape:
 
 
 def named(function: Any) -> str:
-    """Return the name of a shape that a function makes."""
     return str(function.__name__).replace("_", " ")
 
 

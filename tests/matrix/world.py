@@ -23,8 +23,6 @@ SERVER_SPAN = "GET /ask"
 
 
 class Seen(NamedTuple):
-    """One captured interaction: its sample for any status, and spans as in `Expected.spans`."""
-
     sample: Sample
     spans: tuple[str, ...]
 

@@ -67,7 +67,6 @@ def test_equal_values_have_equal_placeholders() -> None:
 
 
 def test_overlapping_matches_leave_nothing_out() -> None:
-    """Of matches that overlap one is made, so that no end of either stands in the text."""
 
     class Left:
         def matches(self, text: str) -> list[Match]:

@@ -71,7 +71,6 @@ class _TimeLimitError(Exception):
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no such signal on this platform")
 @pytest.mark.parametrize("wrap", [lambda handle: handle, functools.partial])
 def test_exception_of_a_signal_handler_is_raised_again(wrap: Any) -> None:
-    """The host's edge keeps what an application raises into whatever runs."""
 
     def handle(_number: int, _frame: object) -> None:
         raise _TimeLimitError

@@ -31,7 +31,6 @@ FLAGS = (
 
 @contextlib.contextmanager
 def page() -> Iterator[Page]:
-    """Opens an empty page; skips the test where browser or driver is not installed."""
     pytest.importorskip("playwright")
     from playwright.sync_api import sync_playwright
 

@@ -52,7 +52,6 @@ class Mlflow:
     reader: subprocess.Popen[str]
 
     def traces(self, condition: str = "") -> dict[str, dict[str, Any]]:
-        """Traces by id, those that the search field would show for a condition."""
         assert self.reader.stdin is not None
         assert self.reader.stdout is not None
         self.reader.stdin.write(json.dumps(condition or None) + "\n")
@@ -63,7 +62,6 @@ class Mlflow:
 
 @contextlib.contextmanager
 def mlflow(folder: Path) -> Iterator[Mlflow]:
-    """Runs a tracking server with its data in a folder; skips where it is not installed."""
     program = executable("mlflow", "RAGEVAL_MLFLOW")
     port = free_port()
     arguments = ["server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]

@@ -28,7 +28,6 @@ class Phoenix:
     url: str
 
     def spans(self, condition: str | None = None) -> dict[str, dict[str, Any]]:
-        """Spans by id, those that the filter bar would show for a condition."""
         body = {"query": SPANS, "variables": {"condition": condition}}
         answer = httpx.post(f"{self.url}/graphql", json=body, timeout=30).json()
         assert not answer.get("errors"), answer
@@ -47,7 +46,6 @@ class Phoenix:
 
 @contextlib.contextmanager
 def phoenix(folder: Path) -> Iterator[Phoenix]:
-    """Runs a Phoenix with its data in a folder; skips where it is not installed."""
     command = executable("phoenix", "RAGEVAL_PHOENIX")
     port = free_port()
     variables = {

@@ -44,7 +44,6 @@ def pipeline() -> Runnable[str, object]:
 
 
 def main() -> None:
-    """Ask a few questions a second, forever."""
     start_http_server(int(sys.argv[1]), addr="127.0.0.1")
     metrics.set_meter_provider(MeterProvider([PrometheusMetricReader()]))
     thresholds = {"ragas.faithfulness": 0.8}

@@ -23,7 +23,6 @@ def test_every_score_is_an_assessment_and_an_attribute(in_mlflow: InMlflow) -> N
 
 
 def test_bad_answers_are_found_by_the_search(in_mlflow: InMlflow) -> None:
-    """MLflow's search finds the traces whose answer claims something false."""
     found = in_mlflow.server.traces("feedback.`ragas.faithfulness` = '0.0'")
     low = {one.trace_id for one in in_mlflow.scored if one.scores.get("ragas.faithfulness") == 0.0}
     assert set(found) == {f"tr-{trace_id}" for trace_id in low} != set()

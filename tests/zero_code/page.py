@@ -8,7 +8,6 @@ from web import awords, ingest, shelf
 
 @chainlit.on_message
 async def answer(message: chainlit.Message) -> None:
-    """Answer as a stream; retriever and model are called one by one."""
     reply = chainlit.Message(content="")
     if message.content == "ingest":
         reply.content = ingest()

@@ -38,7 +38,6 @@ def graphs(name: str = "", group: str = GROUP, **more: Any) -> Callable[[kit.Bui
 
 
 def state(**keys: Any) -> Any:
-    """A state of the drawn keys; some of another kind, or more of them."""
     return TypedState("State", {**KEYS, **keys}, total=False)
 
 
@@ -86,7 +85,6 @@ def says(model: kit.Chat, prompt: str) -> str:
     questions=(kit.QUESTION,),
 )
 def fan_out() -> Any:
-    """Nodes retrieve side by side; only the answer comes out."""
     send = import_module("langgraph.types").Send
     kind = import_module("langgraph.graph").StateGraph
     name = "output_schema" if "output_schema" in signature(kind).parameters else "output"

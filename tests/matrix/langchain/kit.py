@@ -46,8 +46,6 @@ QUESTIONS = (QUESTION, WORDS("What does a season ticket at the office cost?"))
 
 
 class Bags(Embeddings):
-    """Bags of words: deterministic, and near where words are shared."""
-
     def embed_query(self, text: str) -> list[float]:
         return bag(text)
 
@@ -130,7 +128,6 @@ class Chat(BaseChatModel):
 
 
 def message_text(message: BaseMessage) -> str:
-    """Return the text of a message; old versions have no property for it."""
     return content_text(message.content)
 
 
@@ -139,7 +136,6 @@ def prompt_text(messages: Sequence[BaseMessage]) -> str:
 
 
 def answer_to(question: str, contexts: Sequence[str]) -> str:
-    """Return the answer of `reader` to a question over some contexts."""
     return WORDS.answer(question, len(contexts))
 
 

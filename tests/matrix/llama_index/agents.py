@@ -123,7 +123,6 @@ def tool_of_a_plain_function(draw: Draw) -> Asked:
 
 @shape(GROUP)
 def tool_of_a_package_that_searches(draw: Draw) -> Asked:
-    """No event shows what it finds, whoever wrote its function, sync or async."""
     texts = draw.passages(draw.chance.randint(1, 4))
     rows = [{draw.name(): text, "url": f"https://{draw.name()}"} for text in texts]
     hits = draw.one_of(texts, rows, json.dumps(rows), [Document(text=text) for text in texts])

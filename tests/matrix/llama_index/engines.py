@@ -52,7 +52,6 @@ class NoPrompts:
 
 
 def in_mode(mode: str, calls: int = 1, ways: Sequence[str] = READ_WAYS) -> None:
-    """Register a mode that makes so many calls for two passages, however short their answers."""
 
     def asked(draw: Draw) -> Asked:
         corpus, answers = Corpus(draw), [draw.answer() for _ in range(calls)]

@@ -18,7 +18,6 @@ from tests.support.variation import run_seed
 
 @contextmanager
 def opened(*, enabled: bool = True, **config: Any) -> Iterator[World]:
-    """A world in a thread whose event loop stays open, as sync calls of LlamaIndex need it."""
     loop, made = asyncio.new_event_loop(), World(**config)
     asyncio.set_event_loop(loop)
     registration = enable(made.evals) if enabled else None

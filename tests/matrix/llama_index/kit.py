@@ -144,7 +144,6 @@ class Corpus:
         return self.index.as_retriever(similarity_top_k=len(self.nodes))
 
     def shown(self, question: str | None = None) -> list[str]:
-        """Return the texts of the passages as a model is shown them, best first."""
         found = self.retriever.retrieve(question or self.question)
         return [node.node.get_content(metadata_mode=MetadataMode.LLM) for node in found]
 
@@ -228,7 +227,6 @@ Make = Callable[[Draw], Asked]
 def shape(
     group: str, *ways: str, name: str = "", missing: str | None = None
 ) -> Callable[[Make], Make]:
-    """Register a function as a shape; without ways, it draws its own."""
 
     def register(make: Make) -> Make:
         called = name or named(make)
@@ -250,7 +248,6 @@ def shape(
 
 
 def traced(world: World, options: dict[str, Any], calls: Sequence[Callable[[], Any]]) -> None:
-    """Call functions, those that are async at once, with LlamaIndex reporting to a world."""
     with asyncio.Runner() as runner:
         # Sync calls of LlamaIndex run async code in the thread's loop.
         asyncio.set_event_loop(runner.get_loop())

@@ -23,8 +23,6 @@ Reply = Callable[[Sequence[ChatMessage]], "ChatMessage | str"]
 
 
 class Scripted(FunctionCallingLLM):
-    """An LLM whose reply is a function of its prompt; streams piece by piece."""
-
     reply: Reply
     model: str = "scripted"
     delay: float = 0.0
