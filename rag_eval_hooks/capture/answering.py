@@ -13,7 +13,7 @@ from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctiv
 _PREFIX = 160
 """Number of characters. A prompt with this prefix of an output quotes the output."""
 _MAX_CALLS = 200
-"""Maximum number of recent model calls per request to compare with later prompts."""
+"""Maximum number of model calls per request whose replies we look for in prompts."""
 _MIN_OUTPUT = 3
 
 

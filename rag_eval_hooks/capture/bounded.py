@@ -26,7 +26,7 @@ V = TypeVar("V")
 _REMEMBERED_S = 60.0
 """Seconds for which the recorder remembers the id of a finished run."""
 _MOST_IDS = 200_000
-"""Maximum number of finished runs whose ids are remembered. Takes tens of megabytes."""
+"""Maximum number of remembered ids of finished runs. The ids take tens of megabytes."""
 _MOST_RUNS = 10_000
 """Maximum number of run ids per sampled-out request."""
 _MAX_CHARS = 400_000_000

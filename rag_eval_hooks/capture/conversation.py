@@ -52,7 +52,7 @@ class Suspensions:
         self._waiting: dict[Hashable, tuple[str, Interaction]] = {}
 
     def add(self, interaction: Interaction) -> None:
-        """Keep a request if it has a thread id, because only then a run can resume the request."""
+        """Keep the request for a later run, if the request has a thread id."""
         root = interaction.root
         conversation = thread_of(root.name, interaction.metadata)
         if conversation is not None:

@@ -29,7 +29,7 @@ _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
 """Maximum number of requests without retrieved text to remember for `explain`."""
 _MANY = 1000
-"""Number of queued roots. Above this number, each thread that finishes a root helps."""
+"""Maximum number of queued roots. Beyond it, application threads process the queue."""
 _PATIENCE_S = 2.0
 """Maximum number of seconds to wait for another thread's sweep."""
 _POLL_S = 0.001

@@ -393,7 +393,7 @@ def test_results_for_sinks_of_other_settings_wait_and_stop_no_recovery(
     third = make()
     offer(third, 1)
     until(lambda: "undelivered" not in third.spooled())
-    kind = "spool: results are lost, because their sink is no longer configured"
+    kind = "spool: results are lost, because their sink is not configured"
     assert third.stats().incidents[kind] == 3
 
 
