@@ -3,8 +3,8 @@
 A candidate's rank depends on its origin: documents, then texts of tools, of steps, and of earlier
 turns. Texts that a model or the user wrote are no candidates. The contexts are the candidates of
 the highest rank that has a text in an answering prompt, in prompt order. If the answer uses facts
-that only lower ranks have, the candidates with these facts join the contexts. If no prompt contains a
-candidate, the structure of the run decides.
+that only lower ranks have, the candidates with these facts join the contexts. If no prompt
+contains a candidate, the structure of the run decides.
 """
 
 from __future__ import annotations

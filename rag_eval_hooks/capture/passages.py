@@ -26,7 +26,7 @@ _MIN_METADATA = 40
 """Minimum number of characters of a metadata text that identifies its document."""
 _FEW = 16
 _KEY_WORDS = 3
-"""Number of words per index key. Without the outer words, which may touch other text."""
+"""Number of words per index key."""
 
 
 class Passage:
