@@ -241,7 +241,7 @@ def enclosing_interactions() -> list[ManualInteraction]:
 def _around(recorder: object) -> list[ManualInteraction]:
     """Return the open blocks around the caller, innermost first.
 
-    If the innermost block is in a generator, start with the block whose frame is innermost on the stack.
+    If the innermost block is in a generator, start with the innermost block on the stack.
     """
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):
