@@ -252,7 +252,7 @@ class RagEval(OnePerProcess, PublicNames):
         self, method: str, metrics: str | Collection[str] | None, sample: Any, fields: Any
     ) -> tuple[frozenset[str] | None, Sample]:
         if call_context().observer is self._parts.telemetry.calls:
-            told = f"Remove {method}() from the metric or judge. The call would never return."
+            told = f"{method}() inside a metric or judge would never return. Remove the call."
             raise InputError(told)
         check_type("metrics", metrics, str | Collection, "ids of metrics, or one id")
         known = self._parts.scorer.metric_ids
