@@ -68,10 +68,11 @@ class RagEval(OnePerProcess, PublicNames):
         sinks: Additional destinations of evaluations: names such as `jsonl:<path>`, `Sink` objects,
             and functions that take `(evaluation)` or `(sample, outcomes)`.
         config: Further settings. Keywords override these settings.
-        embedder: Name from the setting `embedder`, or an `Embedder`.
-        token_scorer: Name from the setting `token_scorer`, or a `TokenScorer`.
+        embedder: Name that the setting `embedder` accepts, or an `Embedder`.
+        token_scorer: Name that the setting `token_scorer` accepts, or a `TokenScorer`.
         run_on: `thread`, `celery`, or a Celery application.
-        redact: Names from the setting `redact`, redaction rules, and functions `(text) -> text` or
+        redact: Names that the setting `redact` accepts, redaction rules, and functions `(text) ->
+        text` or
             `(field, text) -> text`.
         tracer_provider: OpenTelemetry's tracer provider. None means the global provider.
             `meter_provider` and `logger_provider` work the same way.

@@ -218,9 +218,9 @@ class Findings:
     A list of verdicts has the same order as its items: support and agreement by claim, relevance by
     chunk, `entities_found` by entity, and `question_similarity` by generated question. Cosines are
     in [-1, 1]. `direct_relevance` is 0, 0.25, 0.5, 0.75 or 1. Ratings by rubric are in [1, 5].
-    `accuracy_ratings` are in [0, 4], and other pairs of ratings are in [0, 2]. A pair has at least
-    one valid rating. `by` names the judges if a sample has several judges. docs/metrics.md defines
-    each finding.
+    The two `accuracy_ratings` are in [0, 4]. All other pairs of ratings are in [0, 2]. A pair has
+    at least one valid rating. `by` names the judges if a sample has several judges. docs/metrics.md
+    defines each finding.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED

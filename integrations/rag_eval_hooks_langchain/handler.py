@@ -101,7 +101,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         made: Self = super().__new__(graphs.with_graph_events(kind))
         return made
 
-    @usage("RagEvalCallbackHandler(evals). Pass metrics, judge and sinks to RagEval(...)")
+    @usage("RagEvalCallbackHandler(evals), with metrics, judge and sinks in RagEval(...)")
     def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
         # A garbage-collected evaluator is closed.
         self.evals = checked(evals)

@@ -130,7 +130,7 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
 
 
 def vendor_span(root: Run) -> tuple[bool, Span | None]:
-    """Return whether another instrumentor is active, and the span of this instrumentor.
+    """Return whether another instrumentor is active, and that other instrumentor's span.
 
     `root` is the outermost run around the current run. The span belongs to `root`.
     """

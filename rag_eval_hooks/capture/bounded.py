@@ -133,7 +133,7 @@ class LeftOutRequests:
     """Remembers requests that were sampled out at their start. Lock-free.
 
     A retriever and a model that the application calls separately need the same sampling decision.
-    If they share no trace and no thread, sampling decides when a run ends.
+    If they share no trace and no thread, sampling decides only at the end of each run.
     """
 
     def __init__(self, ttl_ns: int, most: int) -> None:

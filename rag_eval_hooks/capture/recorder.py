@@ -145,7 +145,7 @@ class Recorder(Notes):
         return run is not None and run.interaction is other.interaction
 
     def around(self, parent_id: Hashable | None) -> Run | None:
-        """Return the open run with the parent's id, or else the open run around the caller."""
+        """Return the open run with the parent's id, or the open run in which the caller runs."""
         for run_id in chain((parent_id,), self._located()):
             if run_id is not None and (run := self.get(run_id)) is not None:
                 return run

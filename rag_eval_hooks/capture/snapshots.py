@@ -29,7 +29,7 @@ _NODES = 90
 LATE_NODES = 20_000
 """Maximum number of containers per copy in the background."""
 _ENTRIES = 15
-"""Maximum number of entries per container, on average."""
+"""Maximum for the average number of entries per container."""
 _DEEP = 12
 """Maximum depth of a copy in the application's thread."""
 LATE_LEVELS = 50

@@ -1,4 +1,4 @@
-"""Normalizes texts by removing a formatter's escapes and marks, and splits texts into words."""
+"""Removes escape characters and markup from texts, and splits texts into words."""
 
 from __future__ import annotations
 

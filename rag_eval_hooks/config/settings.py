@@ -181,7 +181,7 @@ class RagEvalConfig(BaseSettings):
     rules: tuple[RuleSettings, ...] = setting(
         (),
         "Sampling rules. A rule has conditions on a request, and a rate. The first matching rule "
-        "applies. Write an environment variable as JSON.",
+        "applies. In an environment variable, write the rules as JSON.",
         "tables, each with a rate",
     )
     tail: tuple[TailSettings, ...] = setting(

@@ -71,7 +71,7 @@ class DatasetRun(JsonlSink):
                 self._see(row.outcomes)
                 self._done.add(hash(key))
         if rows.skipped["unreadable"] and not (again or self._done):
-            wants = "a new file or the results of an earlier run; this file has other lines"
+            wants = "a new file or the results of an earlier run; some lines here are no results"
             raise ConfigError("output", str(path), wants)
         if again - {"None"}:
             rest = path.with_name(f"{path.name}.rest")
@@ -146,9 +146,9 @@ def run_dataset(
 ) -> None:
     """Evaluate the rows that are not in the results file.
 
-    `run` must be a sink of `evals`, whose sample rate is 1. With `ask`, the pipeline answers up to
-    `concurrency` questions at once. Without `ask`, the evaluation uses the rows' own answers. After
-    an interrupt, rows in flight finish before `run_dataset` raises.
+    `run` must be a sink of `evals`. The sample rate of `evals` must be 1. With `ask`, the pipeline
+    answers up to `concurrency` questions at once. Without `ask`, the evaluation uses the rows' own
+    answers. After an interrupt, rows in flight finish before `run_dataset` raises.
     """
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:

@@ -125,7 +125,7 @@ class SinkQueue:
         """Retry waiting results immediately. Return False on timeout.
 
         Wait until each result is sent or lost. For a result in the spool, one attempt suffices. If
-        the sink is down, wait for no results in the spool.
+        the sink is down, do not wait for results that are in the spool.
         """
         now = time.monotonic()
         with self._lock:

@@ -182,7 +182,7 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str, Any]]]:
-    """Return the mean of the questions' cosines in [0, 1], with a row per question."""
+    """Return the mean of the cosines, each clipped to [0, 1], and one row per question."""
     texts, similarities = made(findings.questions).texts, made(findings.question_similarity)
     value = mean(similarities)
     rows: list[Mapping[str, Any]] = [

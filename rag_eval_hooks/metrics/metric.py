@@ -132,7 +132,7 @@ _SYNONYMS: Final = {
 def _with_hint(field: str, keys: tuple[str, ...]) -> str:
     """Name a missing field and the metadata key that may be a misspelling."""
     near = nearest(field, keys) or next((k for k in _SYNONYMS.get(field, ()) if k in keys), None)
-    return f"{field} (but metadata {near!r}, which may be meant)" if near else field
+    return f"{field} (the metadata has {near!r}; did you mean this key?)" if near else field
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:

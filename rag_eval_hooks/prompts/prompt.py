@@ -84,8 +84,8 @@ def _token(text: str, key: bytes = b"") -> str:
 def data_block(document: Mapping[str, Any]) -> str:
     """Quote untrusted texts as one JSON document between delimiters that the texts cannot contain.
 
-    Brackets that resemble delimiters and invisible characters become JSON escapes. Lone surrogates
-    become question marks, because no request can carry them.
+    Invisible characters, and brackets that resemble delimiters, become JSON escapes. Lone
+    surrogates become question marks, because no request can carry them.
     """
     text = _FOREIGN.sub(_escape, encodable(_dumped(document)))
     token = _token(text)

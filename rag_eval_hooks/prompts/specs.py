@@ -56,7 +56,10 @@ class Spec:
     call: PromptKind
     element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
     shows: tuple[Field, ...]
-    """Fields that the judge may see. The judge splits or compares the last field."""
+    """Fields that the judge may see.
+
+    The judge splits the last field into items, or compares it with the other fields.
+    """
     optional: frozenset[Field] = frozenset()
     unit: Unit = Unit.WHOLE
     about: Finding | None = None

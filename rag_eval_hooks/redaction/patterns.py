@@ -46,7 +46,7 @@ class Patterns:
 
 def _kind(name: str) -> str:
     if not name.isascii() or not name.replace("_", "a").isalpha():
-        raise ConfigError("Patterns", name, "names of ASCII letters and underscores")
+        raise ConfigError("Patterns", name, "names that contain only ASCII letters and underscores")
     return name.upper()
 
 

@@ -121,7 +121,10 @@ class ScoreRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A rule, the matching samples, and their fraction of the samples with the required scores."""
+    """A rule and the samples that match it.
+
+    The fraction counts all samples with the required scores.
+    """
 
     rule: ScoreRule
     share: Estimate

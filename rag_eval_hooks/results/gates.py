@@ -45,7 +45,7 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
 def _shown(tests: Sequence[tuple[float, float, T]], alpha: float) -> Iterator[T]:
     """Yield the hypotheses that Holm's method (1979) confirms, strongest first.
 
-    A test is a distance in standard errors, the degrees of freedom, and the hypothesis.
+    A test is a tuple: the distance (in standard errors), the degrees of freedom and the hypothesis.
     """
     ranked = sorted(tests, key=lambda test: -test[0])
     for rank, (statistic, freedom, hypothesis) in enumerate(ranked):
