@@ -22,7 +22,7 @@ _REASON_CHARS: Final = 300
 _GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_groundedness")
 _STYLE: Final = ("lexical.source_citation",)
 _FIELDS: Final = ("score", "pass", "label", "screening", "normalized", "sample_rate", "reason")
-"""Fields of each score on a span. At the span's attribute limit, the last fields are left out."""
+"""Fields of each score on a span. At the span's attribute limit, the last fields are omitted."""
 
 
 class Thresholds:
