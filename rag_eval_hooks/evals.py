@@ -71,9 +71,8 @@ class RagEval(OnePerProcess, PublicNames):
         embedder: Name that the setting `embedder` accepts, or an `Embedder`.
         token_scorer: Name that the setting `token_scorer` accepts, or a `TokenScorer`.
         run_on: `thread`, `celery`, or a Celery application.
-        redact: Names that the setting `redact` accepts, redaction rules, and functions `(text) ->
-        text` or
-            `(field, text) -> text`.
+        redact: Names that the setting `redact` accepts, redaction rules, and functions
+            `(text) -> text` or `(field, text) -> text`.
         tracer_provider: OpenTelemetry's tracer provider. None means the global provider.
             `meter_provider` and `logger_provider` work the same way.
         **given: Further settings. docs/configuration.md lists all settings.

@@ -117,7 +117,7 @@ class Results:
         """Yield lines of a file or frame as objects, and jobs of a spool as text."""
         if not isinstance(place, Path):
             if _LINE not in place.columns:
-                told = f"The data frame has no column {_LINE!r}. Write the frame by `to_frame`."
+                told = f"The data frame has no column {_LINE!r}. Create the frame with `to_frame`."
                 raise TypeError(told)
             yield from map(json.loads, place[_LINE])
         elif place.name == NAME:
