@@ -111,7 +111,7 @@ class Score:
 class NotScored:
     """A missing score and its cause. Means ignore missing scores.
 
-    The object also has `Score`'s fields about a value. These fields are None or empty.
+    The fields of `Score` that describe a value exist here, too. These fields are None or empty.
 
     Attributes:
         detail: One sentence for people, without texts of the sample.
@@ -227,7 +227,7 @@ def _adapters() -> tuple[TypeAdapter[Score], TypeAdapter[NotScored]]:
 
 
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as plain types. A missing score has `not_scored` with the cause.
+    """Return an outcome as plain types. If there is no score, the key `not_scored` holds the cause.
 
     Fields with a default value are omitted, except `annotator_kind`.
     """

@@ -41,7 +41,7 @@ class ContextSource(StrEnum):
     PROMPT = "prompt"
     """The prompts of the answering calls contain all contexts."""
     SHINGLES = "shingles"
-    """A prompt contains three four-word sequences of a context that no other context has."""
+    """A prompt contains three sequences of four words that occur in only one context."""
     STRUCTURE = "structure"
     """The answer names the contexts as its sources."""
     LAST_LIST = "last_list"

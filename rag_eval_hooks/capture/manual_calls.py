@@ -18,7 +18,8 @@ _MOST = 1000
 """Maximum number of waiting root runs. Each further run evicts the oldest."""
 _MOST_CHARS = 10_000_000
 _REMEMBERED_S = 60
-"""Seconds for which a retrieval waits for a model call whose prompt has its documents."""
+"""Seconds in which a later model call may be matched to a retrieval by the documents in its prompt.
+"""
 _PAUSE_S = 5
 """Seconds after the last call until a request is complete."""
 _BEGINNING = 240

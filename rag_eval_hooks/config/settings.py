@@ -176,7 +176,7 @@ class RagEvalConfig(BaseSettings):
     metric_rates: dict[str, Rate] = setting(
         {},
         "Sample rates of suites or metrics. These rates override `sample_rate`.",
-        "a table that gives suite or metric ids a number from 0 to 1 each",
+        "a table of suite or metric ids, each with a number from 0 to 1",
     )
     rules: tuple[RuleSettings, ...] = setting(
         (),
@@ -193,7 +193,7 @@ class RagEvalConfig(BaseSettings):
     rate_limit: RateLimits = setting(
         {},
         "Maximum number of samples per `second`, per `minute` or both, in this process.",
-        "'second' or 'minute' = whole number from 1 to 1000000",
+        "a table with `second`, `minute` or both, each a whole number from 1 to 1000000",
     )
     budget: Budgets = setting(
         {},

@@ -20,7 +20,7 @@ _Tasks: TypeAlias = set[asyncio.Task[None]]
 CLOSED: Final = "This RagEval was shut down. Call shutdown() only when the process ends."
 QUEUE_FULL: Final = "queue_full"
 _LONGEST_TURN: Final = 0.005
-"""Seconds after which jobs that never suspend must yield to the event loop."""
+"""Maximum seconds of jobs without an await before the worker yields to the event loop."""
 
 
 class Handler(NamedTuple):

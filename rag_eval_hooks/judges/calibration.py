@@ -1,4 +1,4 @@
-"""Calibrates a judge's probabilities with human labels. Measures how well the labels agree."""
+"""Calibrates a judge's probabilities with human labels, and measures their agreement."""
 
 from __future__ import annotations
 

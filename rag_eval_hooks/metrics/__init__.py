@@ -95,7 +95,7 @@ def build(options: MetricOptions) -> tuple[Metric, ...]:
 
 
 ALL_METRICS: tuple[Metric, ...] = build(MetricOptions())
-METRICS_WANTED: Final = "names of suites or metrics, Metric objects or functions of a sample"
+METRICS_WANTED: Final = "names of suites or metrics, Metric objects, or functions of one sample"
 
 
 def choose(

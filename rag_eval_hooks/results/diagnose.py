@@ -18,7 +18,9 @@ from rag_eval_hooks.results.summary import CLASS, DATA, checked_rows, group_key,
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
 
 _MOST_UNDEFINED: Final = 0.1
-"""Fraction of undefined samples above which the diagnosis omits good signs."""
+"""If more than this fraction of samples has an undefined score, the diagnosis omits positive
+findings.
+"""
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
 _UNDEFINED: Final = 0.999
 

@@ -41,7 +41,7 @@ class Basis(NamedTuple):
     def distance(self, mean: float, limit: float) -> float:
         """Return how many standard errors a mean is below a limit in (0, 1).
 
-        This test is the inverse of Wilson's interval.
+        At this distance, the end of Wilson's interval equals the limit.
         """
         return (limit - mean) / math.sqrt(limit * (1.0 - limit) / self.number)
 

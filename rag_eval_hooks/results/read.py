@@ -114,7 +114,7 @@ class Results:
             yield row
 
     def _lines(self, place: Any) -> Iterator[Any]:
-        """Yield lines of a file or frame as objects, and jobs of a spool as text."""
+        """Yield lines of a file or rows of a frame as objects, and jobs of a spool as text."""
         if not isinstance(place, Path):
             if _LINE not in place.columns:
                 told = f"The data frame has no column {_LINE!r}. Create the frame with `to_frame`."

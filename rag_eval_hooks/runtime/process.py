@@ -139,7 +139,10 @@ class Processor(Observer):
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
-        """Evaluate metrics for feedback, as a new request. If it is rejected, return None."""
+        """Evaluate metrics for feedback, as a new request.
+
+        Return None if the new request is rejected.
+        """
         request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
         request.is_final = request.by_feedback = True
         if (refused := self.admit(request, decision)) is not None:

@@ -114,8 +114,8 @@ class Selection:
         """Return the metrics to evaluate after feedback, or None if there are no such metrics.
 
         The result contains the sample with the reference, the decision, and the ids of the metrics
-        whose inputs exist. If a feedback rule chose a metric, the metric has no probability. If the
-        metric only lacked the reference, the metric keeps its probability.
+        whose inputs exist. If a feedback rule chose a metric, the metric has no probability. A
+        chosen metric that waited only for the reference keeps its probability.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:

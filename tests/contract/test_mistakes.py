@@ -73,7 +73,7 @@ MISTAKES: dict[str, str] = {
     "evals.submit(question=' ', contexts=[SECRET], answer=SECRET)": "the question is blank",
     "evals.feedback(SECRET, comment=SECRET)": "argument. Write: evals.feedback(trace_id",
     "evals.submit(question=SECRET, contexts=[SECRET], anwser=SECRET)": "did you mean 'answer'?",
-    "evals.submit({'question': SECRET, 'contexts': [], 'anwser': SECRET})": "metadata 'anwser'",
+    "evals.submit({'question': SECRET, 'contexts': [], 'anwser': SECRET})": "metadata has 'anwser'",
     "evals.submit(question=SECRET, contexts=retriever)": "retriever.invoke(question), called",
     "ran(lambda _: record_contexts(retriever), evals)": "retriever.invoke(question), called",
     "record_contexts([SECRET])": "record_contexts() recorded nothing at",

@@ -92,9 +92,9 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
-    """Return whether another answer to the same question states a claim.
+    """Return whether a second answer to the same question states the claim, too.
 
-    A bare answer ("Cornish heath") states every claim that contains this answer.
+    If the answer is only a phrase ("Cornish heath"), the answer states every claim with the phrase.
     """
     if not text.sentences:
         return Verdict(False, "the other text is empty")
