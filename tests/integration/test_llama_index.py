@@ -172,7 +172,7 @@ def test_stream_of_a_model_read_after_its_interaction(way: str, status: Status, 
     assert texts(only(draw.world)) == corpus.shown()
 
 
-# Streams of query engines of the user's own: the answer is what was read, or absent.
+# Streams of a user's own query engine: the answer is the text that the application read, or absent.
 
 
 class Given(CustomQueryEngine):

@@ -61,7 +61,7 @@ def words(text: str) -> list[str]:
 def bag(text: str) -> list[float]:
     """Return a bag of words: deterministic, and near where words, or three wide signs, are shared.
 
-    All values are whole: what is equally near is so exactly, and ranks by the index alone.
+    All values are whole numbers. Equally near texts have equal distances, so the index ranks them.
     """
     vector = [0.0] * _DIMENSIONS
     narrow = [word for word in words(text) if word < "\u3400"]

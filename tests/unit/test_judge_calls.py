@@ -1,4 +1,4 @@
-"""Laws of calls: how many are in flight, when none is made, and what they may cost."""
+"""Laws of judge calls: concurrency, rate, breaker, and budget."""
 
 from __future__ import annotations
 

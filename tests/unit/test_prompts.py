@@ -1,4 +1,4 @@
-"""Laws of prompts and replies: what is asked, what is data, and that nothing is guessed."""
+"""Laws of prompts and replies: instructions, delimited data, and replies that are not guessed."""
 
 from __future__ import annotations
 

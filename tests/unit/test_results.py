@@ -1,4 +1,4 @@
-"""Laws of results: what is read, means and their intervals, comparisons, gates and diagnoses."""
+"""Laws of results: reading, means with intervals, comparisons, gates and diagnoses."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def several_turns(draw: Draw) -> Asked:
     async def run() -> None:
         context = Context(agent)
         with warnings.catch_warnings():
-            # LlamaIndex warns of what it keeps of a context itself.
+            # LlamaIndex warns about its own entries in a context.
             warnings.simplefilter("ignore")
             for question in ("6 times 7?", *corpora):
                 await agent.run(user_msg=question, ctx=context)
