@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
@@ -35,7 +35,7 @@ from rag_eval_hooks.sample import Status
 from rag_eval_hooks.telemetry.attribute_limits import (
     Attributes,
     attribute_room,
-    fitting,
+    complete,
     longest_text,
     present,
 )
@@ -72,7 +72,7 @@ class _DeferredSpan:
         self._is_ended = False
         self._end_time: int | None = None
         self._attributes: Attributes = {}
-        self.add_link = span.add_link
+        self._links: list[SpanContext] = []
 
     def complete(self, *, content: bool = True) -> None:
         """Write the span's content and children. Idempotent.
@@ -85,8 +85,8 @@ class _DeferredSpan:
                 return
             self._guarded("span start", lambda: write(content))
             with self._lock:
-                self._guarded("span attributes", lambda: self._add(self._attributes))
                 self.is_complete, is_ended = True, self._is_ended
+                self._guarded("span attributes", self._add)
         if is_ended:
             self._guarded("span end", lambda: self._span.end(self._end_time))
 
@@ -96,25 +96,26 @@ class _DeferredSpan:
         except Exception as error:  # noqa: BLE001 - the application's span processors may raise anything
             self._incidents.report(event, error)
 
-    def __getattr__(self, name: str) -> Any:
-        # For example, `fitting` reads the span's limits, links and events.
-        if name == "_span":
-            raise AttributeError(name)
-        return getattr(self._span, name)
-
     def is_recording(self) -> bool:
         return not self._is_ended
 
     def set_attributes(self, attributes: Attributes) -> None:
         with self._lock:
-            if self.is_complete:
-                self._add(attributes)
-            else:
-                # Write the content first. If written later, it could evict the first attributes.
-                self._attributes = {**self._attributes, **attributes}
+            self._attributes = {**self._attributes, **attributes}
+            self._add()
 
-    def _add(self, attributes: Attributes) -> None:
-        self._span.set_attributes(fitting(self._span, attributes))
+    def add_link(self, context: SpanContext) -> None:
+        with self._lock:
+            self._links.append(context)
+            self._add()
+
+    def _add(self) -> None:
+        if not self.is_complete:
+            # If written later, the content could evict the first attributes.
+            return
+        attributes, self._attributes = self._attributes, {}
+        links, self._links = self._links, []
+        complete(self._span, attributes, links)
 
     def end(self, end_time: int | None = None) -> None:
         with self._lock:

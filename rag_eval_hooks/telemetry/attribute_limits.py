@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final, TypeVar
 
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import Span, SpanContext
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.request import Attributes, EndableSpan
+from rag_eval_hooks.request import Attributes
 
 __all__ = [
     "Attributes",
@@ -69,7 +69,7 @@ def fitting(span: object, attributes: Attributes) -> Attributes:
     return chosen
 
 
-def complete(span: EndableSpan, attributes: Attributes, links: Sequence[SpanContext] = ()) -> None:
+def complete(span: Span, attributes: Attributes, links: Sequence[SpanContext] = ()) -> None:
     span.set_attributes(fitting(span, attributes))
     for link in links[: _room(span, "max_links", "links")]:
         span.add_link(link)

@@ -17,7 +17,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.attribute_limits import Attributes, complete
+from rag_eval_hooks.telemetry.attribute_limits import Attributes
 
 __all__ = ["SpanHolder", "around", "context_of", "rag_span_of", "recorded_span"]
 
@@ -92,7 +92,9 @@ class SpanHolder:
         self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
     ) -> None:
         try:
-            complete(held.span, attributes, links)
+            held.span.set_attributes(attributes)
+            for link in links:
+                held.span.add_link(link)
             held.span.end(held.end_time)
         except Exception as error:  # noqa: BLE001 - a user's processor may raise anything
             self._incidents.report("span end", error)
