@@ -93,7 +93,6 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     written = getattr(function, "__name__", type(function).__name__)
     _check_arguments(function, written)
     name = _id_of(written)
-
     running: set[Future[Any]] = set()
 
     async def ask(sample: Sample) -> Outcome:
@@ -123,11 +122,11 @@ async def _called(
 ) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(*args, **given)
-    # Not asyncio.to_thread: its threads cannot start at exit, and a hanging metric would delay the
-    # exit.
     # Hanging calls keep their threads.
     while len(running) >= _MOST_THREADS:
         await asyncio.sleep(_PAUSE_S)
+    # Not asyncio.to_thread: its threads cannot start at exit, and a hanging metric would delay the
+    # exit.
     thread = DaemonExecutor("rag-eval-hooks-metric")
     call = thread.submit(copy_context().run, partial(function, *args, **given))
     thread.release()
