@@ -168,7 +168,8 @@ def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]
             found.setdefault(line["sample"]["sample_id"], set()).add(line["result_id"])
     ages = [killed[name] - float(at) for sample_id, name, at in told if sample_id not in found]
     config = RagEvalConfig(spool=str(folder / "spool"))
-    books = RagEval(judge="heuristic", config=config, embedder="none").spooled()
+    with RagEval(judge="heuristic", config=config, embedder="none") as evals:
+        books = evals.spooled()
     results = sum(map(len, found.values()))
     row = {"seen": len(told), "lost": len(ages), "oldest_lost": max(ages, default=0.0)}
     row |= {"lost_late": sum(age > 0.1 for age in ages), "lost_50": sum(age > 0.05 for age in ages)}
