@@ -90,7 +90,7 @@ def submitted() -> CallPath:
 
 def captured() -> CallPath:
     from benchmarks.handler_overhead import build_chain, handler, invoke
-    from tests.servers.judge_server import JudgeServer
+    from tests.support.servers.judge_server import JudgeServer
 
     chain = build_chain()
     endpoint: Any = {"judge_api_key": "k", "judge": "openai:m", "embedder": "none"}

@@ -26,7 +26,7 @@ from rag_eval_hooks.results import (
     summarise,
 )
 from rag_eval_hooks.score import UNIT, Outcome
-from tests.servers.platform_server import Answer, PlatformServer
+from tests.support.servers.platform_server import Answer, PlatformServer
 
 METRIC = "ragas.faithfulness"
 CLAIMS = 5

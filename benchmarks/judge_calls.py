@@ -26,10 +26,10 @@ from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.score import Cause
-from tests.servers.brain import WordEmbedder, truthful_reply
-from tests.servers.decision_server import DecisionServer, characters
-from tests.servers.judge_server import JudgeServer, PrefixCache
 from tests.support.corpus import EIGHT, samples
+from tests.support.servers.brain import WordEmbedder, truthful_reply
+from tests.support.servers.decision_server import DecisionServer, characters
+from tests.support.servers.judge_server import JudgeServer, PrefixCache
 
 TEN = "ten (ragas, nvidia)"
 SETS: Mapping[str, Sequence[str]] = {

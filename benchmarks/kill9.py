@@ -33,8 +33,8 @@ from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.delivery.outbox_file import NAME
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.score import Outcomes
-from tests.servers.judge_server import JudgeServer
-from tests.servers.platform_server import Answer, PlatformServer
+from tests.support.servers.judge_server import JudgeServer
+from tests.support.servers.platform_server import Answer, PlatformServer
 
 _RATE_S = 0.01
 # Maximum number of waiting samples per application. A busy machine scores few samples.

@@ -31,7 +31,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Score
-from tests.servers.platform_server import Answer, PlatformServer, Request
+from tests.support.servers.platform_server import Answer, PlatformServer, Request
 
 METRICS = ("ragas.faithfulness", "lexical.exact_match", "whitepaper.completeness")
 SINKS: dict[str, Callable[[str], PlatformSink]] = {

@@ -38,9 +38,9 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 
 from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from tests.servers.faults import HTTP_FAULTS, Fault
-from tests.servers.judge_server import JudgeServer
 from tests.support.corpus import samples
+from tests.support.servers.faults import HTTP_FAULTS, Fault
+from tests.support.servers.judge_server import JudgeServer
 
 LATENCY: Final = 0.2
 SLOTS: Final = 2

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 
 from rag_eval_hooks import RagEval
-from tests.servers.brokers import RedisServer
 from tests.support.cores import model_processes_have_cores
+from tests.support.servers.brokers import RedisServer
 from tests.support.variation import run_seed
 
 _VARIABLE = "RAGEVAL_TESTS_LONG"  # read by tests/support/size.py, in subprocesses too

@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmarks.peers.environments import OURS, PeerFailure, driven, made, version
 from benchmarks.peers.replies import replier
-from tests.servers.faults import Fault, FaultKind
-from tests.servers.judge_server import JudgeServer
 from tests.support.corpus import samples
+from tests.support.servers.faults import Fault, FaultKind
+from tests.support.servers.judge_server import JudgeServer
 
 WATCHERS = ("openinference", "traceloop", "langfuse", "deepeval")
 JUDGES = ("ragas", "deepeval", "trulens")

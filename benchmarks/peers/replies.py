@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.servers.brain import holds, sentences, truthful_reply
+from tests.support.servers.brain import holds, sentences, truthful_reply
 
 Body = Mapping[str, Any]
 

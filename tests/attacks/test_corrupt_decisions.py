@@ -13,9 +13,9 @@ from rag_eval_hooks import DecisionJudge, NotScored
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Support, Verdict
 from rag_eval_hooks.prompts import SPECS
 from rag_eval_hooks.score import Cause
-from tests.servers.decision_server import DecisionServer
-from tests.servers.samples import GRADE, RATE, WHOLE_VERIFY, verdicts
 from tests.support.judge_task import JudgeTask
+from tests.support.servers.decision_server import DecisionServer
+from tests.support.servers.samples import GRADE, RATE, WHOLE_VERIFY, verdicts
 
 KINDS = ("openai-decisions", "systemone")
 DECIDED = frozenset(kind for kind, spec in SPECS.items() if spec.is_decision)

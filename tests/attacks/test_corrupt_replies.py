@@ -13,10 +13,18 @@ from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.score import Cause, NotScored
-from tests.servers.brain import truthful_reply
-from tests.servers.corruptions import HARMLESS, KINDS, corrupted
-from tests.servers.samples import AGREEMENTS, DECOMPOSE, GRADE, LONG_VERIFY, PARTS, RATE, VERIFY
 from tests.support.judge_task import JudgeTask
+from tests.support.servers.brain import truthful_reply
+from tests.support.servers.corruptions import HARMLESS, KINDS, corrupted
+from tests.support.servers.samples import (
+    AGREEMENTS,
+    DECOMPOSE,
+    GRADE,
+    LONG_VERIFY,
+    PARTS,
+    RATE,
+    VERIFY,
+)
 from tests.support.size import size
 
 TASKS: Mapping[str, JudgeTask] = {

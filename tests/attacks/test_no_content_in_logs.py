@@ -24,8 +24,8 @@ from rag_eval_hooks import (
 )
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.judges.memo import Memo
-from tests.servers.faults import Fault, FaultKind
-from tests.servers.judge_server import JudgeServer
+from tests.support.servers.faults import Fault, FaultKind
+from tests.support.servers.judge_server import JudgeServer
 
 CANARY = "canary-content-7f3a"
 KEY = "canary-key-91c2"

@@ -20,7 +20,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.endpoint import ClientOptions
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from tests.attacks.test_no_content_in_logs import everything, leaks
-from tests.servers.platform_server import Answer, PlatformServer, Request
+from tests.support.servers.platform_server import Answer, PlatformServer, Request
 
 KEY = "sekrit-91c2"
 ASKED = Sample(question="q", contexts=("c",), answer="see page 1")  # type: ignore[arg-type]

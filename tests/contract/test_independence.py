@@ -20,8 +20,8 @@ from rag_eval_hooks.metrics import ALL_METRICS, Metric
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Outcomes, Score
-from tests.servers.brain import WordEmbedder, truthful_reply
 from tests.support.brain_chat import body
+from tests.support.servers.brain import WordEmbedder, truthful_reply
 
 WORDS = ("Varne", "Kell", "Lorne", "opened", "burned", "rye", "1841", "30", "not", "may")
 SENTENCES = st.lists(st.sampled_from(WORDS), min_size=2, max_size=5).map(

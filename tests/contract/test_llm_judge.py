@@ -20,9 +20,12 @@ from rag_eval_hooks.prompts import SPECS, ReplyError
 from rag_eval_hooks.prompts.elements import NOT_QUOTED
 from rag_eval_hooks.sample import Field
 from rag_eval_hooks.score import Cause, NotScored
-from tests.servers.brain import prompt_data
-from tests.servers.judge_server import JudgeServer, PrefixCache
-from tests.servers.samples import (
+from tests.support.brain_chat import BrainChat, Reply, body, right, verify, without
+from tests.support.corpus import samples
+from tests.support.judge_task import JudgeTask
+from tests.support.servers.brain import prompt_data
+from tests.support.servers.judge_server import JudgeServer, PrefixCache
+from tests.support.servers.samples import (
     AGREEMENTS,
     DECOMPOSE,
     GRADE,
@@ -33,9 +36,6 @@ from tests.servers.samples import (
     WHOLE_VERIFY,
     verdicts,
 )
-from tests.support.brain_chat import BrainChat, Reply, body, right, verify, without
-from tests.support.corpus import samples
-from tests.support.judge_task import JudgeTask
 
 SUPPORT = frozenset({Finding.ANSWER_SUPPORT})
 RELEVANCE = frozenset({Finding.RELEVANCE})

@@ -21,8 +21,8 @@ from rag_eval_hooks.sample import Context, Field
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.testing import ScriptedJudge
 from tests.golden.measure import BY_ID
-from tests.servers.faults import Fault, FaultKind
-from tests.servers.judge_server import JudgeServer
+from tests.support.servers.faults import Fault, FaultKind
+from tests.support.servers.judge_server import JudgeServer
 
 SAMPLE = Sample(
     question="How long is the bridge?",

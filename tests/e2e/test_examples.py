@@ -15,11 +15,11 @@ import pytest
 pytest.importorskip("examples.demo.handbook", reason="not in a source tree")
 
 from examples.demo.handbook import QUESTIONS
-from tests.servers.brokers import REDIS, RedisServer
-from tests.servers.judge_server import JudgeServer
 from tests.support.command_line import run_command
 from tests.support.fleet import WorkerProcess
 from tests.support.scripts import environment, run_script
+from tests.support.servers.brokers import REDIS, RedisServer
+from tests.support.servers.judge_server import JudgeServer
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]

@@ -21,11 +21,11 @@ from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.prompts.prompt import data_block
 from rag_eval_hooks.prompts.specs import SYSTEM_TEXTS
 from tests.injection.obedient import ATTACKS, HARMLESS, Obedient, attacked, mount, outside
-from tests.servers.brain import prompt_data
-from tests.servers.decision_server import DecisionServer, questions_of, text_of
-from tests.servers.judge_server import JudgeServer
-from tests.servers.samples import VERIFY
 from tests.support.brain_chat import BrainChat, body
+from tests.support.servers.brain import prompt_data
+from tests.support.servers.decision_server import DecisionServer, questions_of, text_of
+from tests.support.servers.judge_server import JudgeServer
+from tests.support.servers.samples import VERIFY
 from tests.support.size import size
 
 _A_SECRET, _ANOTHER = b"a" * 16, b"b" * 16

@@ -13,8 +13,8 @@ from rag_eval_hooks import Sample
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import AlertSink
 from rag_eval_hooks.score import UNIT, Scale
-from tests.servers.platform_server import Answer, PlatformServer
 from tests.support.results import evaluation
+from tests.support.servers.platform_server import Answer, PlatformServer
 
 
 def at(seconds: float, value: float, scale: Scale = UNIT, **metadata: str) -> Evaluation:

@@ -25,12 +25,12 @@ from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, made
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.prompts import SPECS
 from rag_eval_hooks.score import Cause
-from tests.servers.decision_server import DecisionServer
-from tests.servers.samples import GRADE, LONG_VERIFY, VERIFY, spent, verdicts
 from tests.support.corpus import EIGHT, planted, samples
 from tests.support.evaluation import record_request
 from tests.support.judge_task import JudgeTask
 from tests.support.otel import Spans
+from tests.support.servers.decision_server import DecisionServer
+from tests.support.servers.samples import GRADE, LONG_VERIFY, VERIFY, spent, verdicts
 from tests.support.size import size
 
 KINDS = ("openai-decisions", "systemone")

@@ -30,8 +30,8 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
-from tests.servers.platform_server import Answer, PlatformServer, Request, well
 from tests.support.delivery import PLATFORMS, Dispatched
+from tests.support.servers.platform_server import Answer, PlatformServer, Request, well
 from tests.support.size import fixed_machine
 from tests.waiting import until
 

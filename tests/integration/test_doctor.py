@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.servers.judge_server import JudgeServer
-from tests.servers.otlp_collector import OtlpCollector
 from tests.support.command_line import run_command
+from tests.support.servers.judge_server import JudgeServer
+from tests.support.servers.otlp_collector import OtlpCollector
 
 KEY = "sk-canary-0123456789abcdef"
 QUIET = {"RAG_EVAL_EMBEDDER": "none"}

@@ -27,12 +27,12 @@ from rag_eval_hooks.results import read
 from rag_eval_hooks.runtime import process
 from rag_eval_hooks.sqlite_file import SqliteFile
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
-from tests.servers.platform_server import Answer, PlatformServer, Request
 from tests.support.delivery import PLATFORMS
 from tests.support.evaluation import FAITHFUL
 from tests.support.fleet import lines
 from tests.support.limits import small_limits
 from tests.support.scripts import run_script
+from tests.support.servers.platform_server import Answer, PlatformServer, Request
 from tests.waiting import PATIENCE, until
 
 Make = Callable[..., RagEval]

@@ -34,9 +34,9 @@ from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIEmbedder, OpenAIJudge
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.score import Cause
-from tests.servers.faults import Fault, FaultKind
-from tests.servers.judge_server import EMBEDDINGS, JudgeServer
-from tests.servers.samples import ONE, TRUTH, found, spent
+from tests.support.servers.faults import Fault, FaultKind
+from tests.support.servers.judge_server import EMBEDDINGS, JudgeServer
+from tests.support.servers.samples import ONE, TRUTH, found, spent
 from tests.support.size import size
 from tests.waiting import PATIENCE
 

@@ -18,10 +18,10 @@ import pytest
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.datasets.data_rows import ROW_KEY, data_rows
 from rag_eval_hooks.results import read, to_frame
-from tests.servers.brain import truthful_reply
-from tests.servers.judge_server import JudgeServer
 from tests.support.command_line import Finished, run_command
 from tests.support.scripts import environment
+from tests.support.servers.brain import truthful_reply
+from tests.support.servers.judge_server import JudgeServer
 from tests.support.size import size
 from tests.waiting import until
 

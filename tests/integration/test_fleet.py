@@ -15,14 +15,14 @@ import pytest
 
 from rag_eval_hooks import MemorySink, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.score import outcome_from_dict, score_id
-from tests.servers.brokers import RABBITMQ, REDIS, RabbitServer, RedisServer
-from tests.servers.judge_server import JudgeServer
-from tests.servers.otlp_collector import OtlpCollector
 from tests.support.command_line import run_command
 from tests.support.evaluation import total
 from tests.support.fleet import WorkerProcess, lines, results
 from tests.support.limits import small_limits
 from tests.support.scripts import run_script
+from tests.support.servers.brokers import RABBITMQ, REDIS, RabbitServer, RedisServer
+from tests.support.servers.judge_server import JudgeServer
+from tests.support.servers.otlp_collector import OtlpCollector
 from tests.support.variation import Variation, seeds
 from tests.waiting import PATIENCE, until
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.servers.otlp_collector import OtlpCollector
 from tests.support.scripts import environment, run_script
+from tests.support.servers.otlp_collector import OtlpCollector
 from tests.support.size import each_once, size
 from tests.waiting import PATIENCE, until
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.otlp_collector import OtlpCollector
+from tests.support.servers.otlp_collector import OtlpCollector
 from tests.waiting import PATIENCE
 
 pytest.importorskip("opentelemetry.distro")

@@ -52,14 +52,14 @@ from rag_eval_hooks_langchain import LangChainJudge, disable, enable
 from rag_eval_hooks_langchain.langchain_judge import LangChainChat
 from rag_eval_hooks_llama_index import LlamaIndexJudge
 from tests.matrix.llama_index.scripted import Scripted
-from tests.servers.brain import truthful_reply
-from tests.servers.decision_server import DecisionServer
-from tests.servers.faults import Fault, FaultKind
-from tests.servers.judge_server import JudgeServer
-from tests.servers.samples import DECOMPOSE, GRADE, ONE, TRUTH, found, spent
 from tests.support.corpus import samples
 from tests.support.langchain_requests import Fixed
 from tests.support.scripts import run_script
+from tests.support.servers.brain import truthful_reply
+from tests.support.servers.decision_server import DecisionServer
+from tests.support.servers.faults import Fault, FaultKind
+from tests.support.servers.judge_server import JudgeServer
+from tests.support.servers.samples import DECOMPOSE, GRADE, ONE, TRUTH, found, spent
 from tests.waiting import PATIENCE
 
 SECRET = "the-content-of-a-sample"
@@ -250,7 +250,7 @@ def test_a_stuck_function_does_not_keep_the_process(tmp_path: Path) -> None:
     code = """
         import asyncio, time
         from rag_eval_hooks.judges.llm import CallableJudge
-        from tests.servers.samples import ONE
+        from tests.support.servers.samples import ONE
         judge = CallableJudge(lambda messages: time.sleep(600), timeout=0.1)
         asyncio.run(ONE.by(judge))
     """

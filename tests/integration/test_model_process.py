@@ -19,8 +19,8 @@ from rag_eval_hooks import ConfigError, JudgeError
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.judges.local_model import LocalModel
 from rag_eval_hooks.judges.model_process import ModelProcess
-from tests.servers.own_models import load, load_badly
 from tests.support.scripts import run_script
+from tests.support.servers.own_models import load, load_badly
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX system")
@@ -216,7 +216,7 @@ async def test_callers_at_once_share_a_batch_and_wait_for_loading() -> None:
 PRELUDE = """
 import gc, json, multiprocessing, os, signal, sys, time
 from rag_eval_hooks import RagEval, Sample
-from tests.servers.own_models import OwnEmbedder
+from tests.support.servers.own_models import OwnEmbedder
 METRIC = "graphrag.semantic_similarity_percentage"
 def asked(text="text"):
     return Sample(question="q", answer=text, reference="another text")

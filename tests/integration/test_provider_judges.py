@@ -11,9 +11,9 @@ from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.judges import Judge, choose_judge
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks_langchain import LangChainJudge
-from tests.servers.faults import Fault, FaultKind
-from tests.servers.provider_server import AZURE, ProviderServer
-from tests.servers.samples import ONE
+from tests.support.servers.faults import Fault, FaultKind
+from tests.support.servers.provider_server import AZURE, ProviderServer
+from tests.support.servers.samples import ONE
 
 KEY = "test-key-0123456789"
 PROVIDERS = {

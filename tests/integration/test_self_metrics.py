@@ -17,9 +17,9 @@ from rag_eval_hooks.judges.calls import call_limits
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.testing import ScriptedJudge
-from tests.servers.faults import Fault, FaultKind
-from tests.servers.judge_server import JudgeServer
 from tests.support.evaluation import FAITHFUL, faithful_judge, record_request
+from tests.support.servers.faults import Fault, FaultKind
+from tests.support.servers.judge_server import JudgeServer
 from tests.support.telemetry_world import OpenWorld
 from tests.waiting import until
 

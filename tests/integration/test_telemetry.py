@@ -26,10 +26,10 @@ from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.score import UNIT, Outcome, Outcomes
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from tests.servers.faults import Fault, FaultKind
-from tests.servers.judge_server import JudgeServer
 from tests.support.evaluation import record_request
 from tests.support.otel import Metrics, Spans
+from tests.support.servers.faults import Fault, FaultKind
+from tests.support.servers.judge_server import JudgeServer
 from tests.support.telemetry_world import HALF, SECRET, OpenWorld, World, attributes, many
 
 RAG, SEARCH, OURS = "invoke_workflow help", "retrieval store", "evaluation help"

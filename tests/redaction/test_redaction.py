@@ -26,9 +26,9 @@ from rag_eval_hooks.redaction.patterns import Patterns
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import UNIT, Cause, Outcome
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
-from tests.servers.judge_server import JudgeServer
 from tests.support.limits import small_limits
 from tests.support.otel import Spans
+from tests.support.servers.judge_server import JudgeServer
 from tests.support.size import size
 
 MAIL, PHONE, CARD = "jane.doe@example.com", "+49 30 901820", "4111 1111 1111 1111"

@@ -13,8 +13,8 @@ from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.calls.call_context import call_context
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import Prompt
-from tests.servers.brain import truthful_reply
-from tests.servers.samples import VERIFY
+from tests.support.servers.brain import truthful_reply
+from tests.support.servers.samples import VERIFY
 
 Reply = dict[str, Any]
 Step = Callable[[Reply], Reply | str] | Exception

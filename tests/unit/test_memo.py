@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from rag_eval_hooks.judges.llm import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.prompts import Prompt
-from tests.servers.brain import truthful_reply
-from tests.servers.samples import ONE, TRUTH, found, spent
+from tests.support.servers.brain import truthful_reply
+from tests.support.servers.samples import ONE, TRUTH, found, spent
 
 
 def prompt(user: str = "u", **changes: Any) -> Prompt:

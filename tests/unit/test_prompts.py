@@ -16,9 +16,9 @@ from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Promp
 from rag_eval_hooks.prompts.elements import NO_QUOTE, NO_REASON, NOT_QUOTED
 from rag_eval_hooks.prompts.specs import SYSTEM_TEXTS
 from rag_eval_hooks.sample import Field
-from tests.servers.brain import truthful_reply
-from tests.servers.samples import DECOMPOSE, GRADE, PARTS, RATE, VERIFY, WHOLE_VERIFY
 from tests.support.judge_task import JudgeTask
+from tests.support.servers.brain import truthful_reply
+from tests.support.servers.samples import DECOMPOSE, GRADE, PARTS, RATE, VERIFY, WHOLE_VERIFY
 
 _WORDINGS = {"prompts.4": "ee922cbd947b"}
 FULL = replace(VERIFY, wanted=frozenset(PARTS))

@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.servers.judge_server import JudgeServer
 from tests.support.ports import free_port
+from tests.support.servers.judge_server import JudgeServer
 from tests.viewers.processes import ROOT, executable, serving
 from tests.waiting import until
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tests.servers.otlp_collector import OtlpCollector
+from tests.support.servers.otlp_collector import OtlpCollector
 from tests.waiting import PATIENCE
 
 _ROOT = Path(__file__).parents[2]

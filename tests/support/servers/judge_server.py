@@ -13,9 +13,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from tests.servers.brain import embedding, truthful_reply
-from tests.servers.faults import HTTP_FAULTS, Fault, FaultKind, spoiled, spoiled_vectors
-from tests.servers.loopback import Loopback, Routes
+from tests.support.servers.brain import embedding, truthful_reply
+from tests.support.servers.faults import HTTP_FAULTS, Fault, FaultKind, spoiled, spoiled_vectors
+from tests.support.servers.loopback import Loopback, Routes
 
 CHAT = "/v1/chat/completions"
 EMBEDDINGS = "/v1/embeddings"

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as Asked
 from starlette.responses import JSONResponse, Response
 
-from tests.servers.loopback import Loopback, Routes
+from tests.support.servers.loopback import Loopback, Routes
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tests.servers.corruptions import corrupted
+from tests.support.servers.corruptions import corrupted
 
 
 class FaultKind(StrEnum):

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.servers.loopback import Loopback, Routes
+from tests.support.servers.loopback import Loopback, Routes
 
 
 class OtlpCollector(Loopback):

@@ -15,9 +15,9 @@ from starlette.responses import JSONResponse, Response
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import SPECS
-from tests.servers.brain import GROUPS, prompt_data
-from tests.servers.judge_server import JudgeServer, Recorded
-from tests.servers.loopback import Routes
+from tests.support.servers.brain import GROUPS, prompt_data
+from tests.support.servers.judge_server import JudgeServer, Recorded
+from tests.support.servers.loopback import Routes
 
 DECISIONS, SYSTEM_ONE = "/v1/decisions", "/v1/systemone"
 _CHUNK = re.compile(

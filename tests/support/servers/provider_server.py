@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.servers.faults import FaultKind
-from tests.servers.judge_server import JudgeServer
-from tests.servers.loopback import Routes
+from tests.support.servers.faults import FaultKind
+from tests.support.servers.judge_server import JudgeServer
+from tests.support.servers.loopback import Routes
 
 AZURE = "/openai/v1/chat/completions"
 Body: TypeAlias = Mapping[str, Any]
