@@ -129,26 +129,18 @@ class RagEvalConfig(BaseSettings):
     )
     judge: Annotated[str, AfterValidator(JUDGES.check)] = setting(
         "heuristic",
-        "Model that judges answers. `heuristic`: rules and a small trained model, without network "
-        "access. `nli:<model>`: rules and an entailment model on this machine. `openai:<model>`, "
+        "Model that judges answers. `heuristic`: rules and a small trained model, without network. "
+        "`nli:<model>`: rules and an entailment model on this machine. `openai:<model>`, "
         "`azure:<deployment>` and `ollama:<model>`: an LLM. `openai-decisions:<model>` and "
         "`systemone:<model or url>`: a [decision model](decision-models.md).",
         JUDGES.wanted,
     )
     judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
-    judge_api_key: Secret = setting(
-        None, "API key of the judge's endpoint. The key is never printed."
-    )
-    judge_headers: SecretByName = setting(
-        {}, "HTTP headers of judge calls, such as a gateway's key. Values are never printed."
-    )
+    judge_api_key: Secret = setting(None, "API key of the judge's endpoint. Never printed.")
+    judge_headers: SecretByName = setting({}, "HTTP headers of judge calls. Never printed.")
     judge_timeout: Seconds = setting(30.0, "Timeout of one judge call, in seconds.")
-    judge_concurrency: Count = setting(
-        16, "Maximum number of samples in evaluation at once, and of judge calls in flight."
-    )
-    judge_prices: Path = setting(
-        None, "TOML file with token prices, which override the prices in the extra `openai`."
-    )
+    judge_concurrency: Count = setting(16, "Maximum samples in evaluation and judge calls at once.")
+    judge_prices: Path = setting(None, "TOML file with token prices, over those of `openai`.")
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check)] = setting(
         "auto",
         "Model for embeddings. `sentence-transformers`: all-MiniLM-L6-v2. `auto`: for `openai` and "
@@ -164,8 +156,7 @@ class RagEvalConfig(BaseSettings):
     )
     thresholds: dict[str, Number] = setting(
         {},
-        "Score at which a metric passes, on the metric's own scale, such as "
-        "`ragas.faithfulness=0.8`.",
+        "Score at which a metric passes, on the metric's own scale.",
         "metric ids with numbers, such as ragas.faithfulness=0.8",
     )
     references: Path = setting(
@@ -180,14 +171,13 @@ class RagEvalConfig(BaseSettings):
     )
     rules: tuple[RuleSettings, ...] = setting(
         (),
-        "Sampling rules. A rule has conditions on a request, and a rate. The first matching rule "
-        "applies. In an environment variable, write the rules as JSON.",
+        "Sampling rules: conditions on a request, and a rate. The first matching rule applies. In "
+        "an environment variable, write the rules as JSON.",
         "tables, each with a rate",
     )
     tail: tuple[TailSettings, ...] = setting(
         (),
-        "Tail rules. A rule has a condition on feedback or on a heuristic score. If the condition "
-        "holds, the rule's metrics are evaluated.",
+        "Tail rules: metrics to evaluate after bad feedback or a low heuristic score.",
         "tables, each with one condition and `then`",
     )
     rate_limit: RateLimits = setting(
@@ -202,15 +192,9 @@ class RagEvalConfig(BaseSettings):
         "numbers, 0 or more, for {calls,tokens,cost}_per_{hour,day} and calls_per_second; "
         "and path, the path of a file",
     )
-    sample_timeout: Seconds = setting(
-        120.0, "Timeout of all judge calls for one sample, in seconds."
-    )
-    queue_size: Count = setting(
-        1000, "Maximum number of queued samples. Further samples are dropped and counted."
-    )
-    exit_timeout: Seconds = setting(
-        5.0, "Maximum time to finish queued samples at exit, in seconds."
-    )
+    sample_timeout: Seconds = setting(120.0, "Timeout of one sample's judge calls, in seconds.")
+    queue_size: Count = setting(1000, "Maximum queued samples. Further samples are dropped.")
+    exit_timeout: Seconds = setting(5.0, "Time to finish queued samples at exit, in seconds.")
     max_text_chars: Count = setting(
         20_000, "Maximum characters of each context, question and answer. Longer text is cut."
     )
@@ -221,8 +205,8 @@ class RagEvalConfig(BaseSettings):
     )
     spans: Literal["auto", "all", "sampled", "root", "none"] = setting(
         "auto",
-        "Request spans to write. `auto`: all spans, or fewer if another instrumentor is active. "
-        "See [other instrumentors](telemetry.md#other-instrumentors). `all`: all spans. `sampled`: "
+        "Request spans to write. `auto`: all spans, or fewer if [another "
+        "instrumentor](telemetry.md#other-instrumentors) is active. `all`: all spans. `sampled`: "
         "like `auto`, but no span for a request that is sampled out at its start. `root`: only the "
         "RAG span. `none`: no span.",
     )
@@ -238,20 +222,18 @@ class RagEvalConfig(BaseSettings):
     )
     capture_event_content: Switch = setting(False, "Quote the application's texts in log events.")
     run_on: Literal["thread", "celery"] = setting(
-        "thread",
-        "`thread`: a background thread evaluates. `celery`: Celery workers evaluate. See "
-        "[fleet](fleet.md).",
+        "thread", "Where to evaluate: in a background `thread`, or by Celery [workers](fleet.md)."
     )
     broker: Secret = setting(
         None,
         "URL of the workers' broker. With RabbitMQ, add a comma and the Redis URL that receives "
-        "the results. The value is never printed.",
+        "the results. Never printed.",
         BROKER,
     )
     sinks: Names = setting((), "Additional destinations of scores, besides the span.", SINKS.wanted)
     sink_keys: SecretByName = setting(
         {},
-        "API keys of platforms, by sink name. The keys are never printed.",
+        "API keys of platforms, by sink name. Never printed.",
         ", ".join(f"{name}={form}" for name, form in SINK_KEYS.items()),
     )
     spool: Path = setting(
@@ -262,9 +244,8 @@ class RagEvalConfig(BaseSettings):
     )
     redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE] = setting(
         (),
-        "Kinds of text removed before anything leaves the process: `email`, `phone`, `card`, "
-        "`iban`, `key`, `ip` and `presidio`. `all` means all except `ip` and `presidio`. See "
-        "[privacy](privacy.md).",
+        "Kinds of text removed before anything leaves the process. `all` means all except `ip` and "
+        "`presidio`. See [privacy](privacy.md).",
         REDACTIONS,
     )
     redact_regions: Annotated[tuple[_Region, ...], ONE_OR_MORE] = setting(
@@ -272,9 +253,7 @@ class RagEvalConfig(BaseSettings):
         "Countries whose national phone numbers, without a country code, are removed, too.",
         "country codes of two capital letters, such as 'DE'",
     )
-    redact_ids_key: Secret = setting(
-        None, "Key that hashes ids of users and sessions. The key is never printed."
-    )
+    redact_ids_key: Secret = setting(None, "Key that hashes user and session ids. Never printed.")
 
     def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:
         explicit: dict[str, Any] = {**values}
