@@ -76,35 +76,39 @@ class Dispatch:
         for key, queue in self._queues.items():
             outbox.consume(key, queue.capacity, self._recovered)
 
-    def jobs(self, evaluation: Evaluation, accepted: float) -> list[Job]:
-        encode = partial(evaluation_to_text, evaluation, self._mark)
-        return [
-            Job(key, evaluation, encode, accepted)
-            for key, queue in self._queues.items()
-            if queue.sink.accepts(evaluation)
-        ]
+    def sinks_of(self, evaluation: Evaluation) -> list[str]:
+        return [key for key, one in self._queues.items() if one.sink.accepts(evaluation)]
 
-    def put(self, jobs: Iterable[Job]) -> None:
-        for job in jobs:
-            outcomes = job.payload.outcomes.values()
-            chars = sum(_CHARS + len(str(one.explanation)) for one in outcomes)
-            self._queues[job.consumer].put(job, chars + job.payload.sample.chars)
+    def encoder(self, evaluation: Evaluation) -> Callable[[], str]:
+        return partial(evaluation_to_text, evaluation, self._mark)
+
+    def put(self, job: Job, evaluation: Evaluation) -> None:
+        """Pass a result to the sinks that have not finished its job."""
+        outcomes = evaluation.outcomes.values()
+        chars = sum(_CHARS + len(str(one.explanation)) for one in outcomes)
+        for key in job.consumers & self._queues.keys() - job.left:
+            self._queues[key].put(evaluation, chars + evaluation.sample.chars, job)
 
     def put_feedback(self, feedback: Feedback) -> None:
         chars = _CHARS + len(feedback.reference or "") + len(feedback.label or "")
-        for key, queue in self._queues.items():
+        for queue in self._queues.values():
             if queue.sink.accepts(feedback):
-                queue.put(Job(key, feedback), chars)
+                queue.put(feedback, chars)
 
     def _recovered(self, job: Job) -> bool:
+        for key in tuple(job.consumers):
+            if key not in self._queues or self._queues[key].capacity() == 0:
+                self._outbox.leave(job, key)
         try:
-            job.payload = self._revive(job.payload)
-            job.encode = partial(evaluation_to_text, job.payload, self._mark)
+            evaluation = self._revive(job.encode())
         except Exception as error:  # noqa: BLE001 - another program may have changed the file
             self._incidents.report("spool", error)
-            self._outbox.done(job)
+            for key in tuple(job.consumers):
+                self._outbox.end(job, key)
         else:
-            self.put([job])
+            # Keep only the result in memory, not its text.
+            job.encode = job.stored = self.encoder(evaluation)
+            self.put(job, evaluation)
         return True
 
     def check(self) -> None:

@@ -1,6 +1,6 @@
 """A queue of jobs: samples to evaluate and results to deliver.
 
-A process keeps its jobs in memory. If a spool is set, a SQLite file also stores each job. The
+A process keeps its jobs in memory. If a spool is set, each job is also a row of a SQLite file. The
 process renews a lease on its jobs. If the process dies, the lease expires. Another process then
 claims the jobs.
 
@@ -11,14 +11,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
 from rag_eval_hooks.delivery import outbox_file
-from rag_eval_hooks.delivery.outbox_file import EVALUATE, FEEDBACK, Job, OutboxFile, State
+from rag_eval_hooks.delivery.outbox_file import (
+    EVALUATE,
+    FEEDBACK,
+    LOST,
+    Change,
+    Job,
+    OutboxFile,
+)
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy, is_damage
 from rag_eval_hooks.threads import Loop
@@ -45,9 +53,9 @@ class Outbox:
     """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
-        # If the disk fails, this is True, and callers do not wait for writes.
-        self.is_stalled = False
         self.max_bytes = max_bytes
+        # Without a file, or while the disk fails, callers do not wait for writes.
+        self.is_stalled = path is None
         # Number of accepted samples that are only in memory.
         self.undurable = 0
         self._incidents = incidents
@@ -55,10 +63,10 @@ class Outbox:
         self._consumers: dict[str, tuple[Callable[[], int], Callable[[Job], bool]]] = {}
         self._lock = threading.Lock()
         self._loop = Loop("rag-eval-hooks-outbox", self._step, self._report)
-        # Unwritten changes, by job, with the time of the first change.
+        # Unwritten jobs, with the time of the first change.
         self._dirty: dict[Job, float] = {}
         self._stored: set[Job] = set()
-        self._is_closing = self._has_ended = self._is_anew = False
+        self._is_closing = self._has_ended = False
         self._retry_at = self._poll_at = 0.0
 
     @property
@@ -83,25 +91,40 @@ class Outbox:
         self._poll_at = time.monotonic() + (_FIRST_POLL_S if later else 0.0)
         return self._loop.start()
 
-    def put(self, job: Job, *, for_any: bool = False) -> None:
-        self._change(job, State.FREE if for_any else State.HELD)
+    def put(self, job: Job) -> None:
+        with self._lock:
+            self._mark(job)
 
     def begin(self, job: Job) -> Future[bool]:
-        job.tries += 1
-        return self._change(job, State.HELD)
+        with self._lock:
+            job.tries += 1
+            return self._mark(job)
 
-    def done(self, job: Job, count: str = "", then: Sequence[Job] = ()) -> Future[bool]:
-        """Finish a job, count its outcome and store its follow-up jobs, in one transaction.
+    def end(
+        self,
+        job: Job,
+        consumer: str,
+        count: str = "",
+        then: Iterable[str] = (),
+        encode: Callable[[], str] | None = None,
+    ) -> Future[bool]:
+        """Finish a consumer's part, count an outcome and pass a new payload to other consumers.
 
-        The future is False if another process claimed the job.
+        One transaction writes all this. The future is False if another process claimed the job.
         """
-        job.count, job.then = count, then
-        return self._change(job, State.DONE)
+        with self._lock:
+            job.consumers = {*then, *job.consumers} - {consumer}
+            job.count, job.encode = count or job.count, encode or job.encode
+            return self._mark(job)
 
-    def release(self, job: Job) -> bool:
-        if job.is_stored:
-            self._change(job, State.FREE)
-        return job.is_stored
+    def leave(self, job: Job, *consumers: str) -> bool:
+        """Leave a stored job to other processes. Return False if the job is not stored."""
+        with self._lock:
+            if job.is_stored:
+                job.left.update(consumers)
+                if job.consumers <= job.left:
+                    self._mark(job)
+            return job.is_stored
 
     def counts(self) -> Mapping[str, int]:
         return self._read(outbox_file.read_counts, {})
@@ -131,15 +154,14 @@ class Outbox:
             self._report(error)
             return default
 
-    def _change(self, job: Job, state: State) -> Future[bool]:
-        written: Future[bool] = Future()
-        with self._lock:
-            job.state, job.written = state, written
-            if self._file is not None and not self._has_ended:
-                self._dirty.setdefault(job, time.monotonic())
-                self._loop.wake()
-                return written
-        job.resolve()
+    def _mark(self, job: Job) -> Future[bool]:
+        # Callers hold the lock.
+        job.written = written = Future()
+        if self._file is None or self._has_ended:
+            written.set_result(True)
+        else:
+            self._dirty.setdefault(job, time.monotonic())
+            self._loop.wake()
         return written
 
     # The methods below run in the outbox's thread.
@@ -178,92 +200,78 @@ class Outbox:
                 if not job.is_stored and since <= before:
                     del self._dirty[job]
                     self._count_undurable(job)
-                    job.text = None
-                    job.resolve()
+                    _resolve(job.written)
 
     def _commit(self, file: OutboxFile) -> bool:
         with self._lock:
-            batch = [(job, job.state, job.written) for job in islice(self._dirty, _MOST_JOBS)]
-        changes = [(job, state) for job, state, _ in batch]
-        self._encode(changes)
+            found = [Change.of(job) for job in islice(self._dirty, _MOST_JOBS)]
+        changes = [self._encoded(change) for change in found]
         try:
-            are_ours = file.write(changes)
+            rows = file.write(changes)
         except Exception as error:  # noqa: BLE001 - any failure must keep the jobs
-            for one in (one for job, state in changes for one in job.inserts(state)):
-                one.row = one.row if one.is_stored else None
-            return self._failed(file, error, changes)
-        self.is_stalled, self._retry_at, self._is_anew = False, 0.0, False
+            self._failed(file, error, changes)
+            return False
+        self.is_stalled, self._retry_at = False, 0.0
         with self._lock:
-            for (job, state, written), is_ours in zip(batch, are_ours, strict=True):
-                self._note(job, state, is_ours=is_ours)
-                if job.written is written:
-                    del self._dirty[job]
-        for (job, _, written), is_ours in zip(batch, are_ours, strict=True):
-            if job.written is written:
-                job.resolve(is_ours=is_ours)
+            for change, row in zip(changes, rows, strict=True):
+                self._note(change, row)
+        for change in changes:
+            # Outside the lock, because this call may run callbacks.
+            _resolve(change.written, is_ours=change.job.is_ours or change.is_free)
         return True
 
-    def _encode(self, changes: Sequence[tuple[Job, State]]) -> None:
-        texts: dict[object, str] = {}
-        for job in (one for changed, state in changes for one in changed.inserts(state)):
-            if job.encode is None or job.is_over or job.is_stored or job.text is not None:
-                continue
-            try:
-                job.text = texts.get(job.encode) or job.encode()
-                texts[job.encode] = job.text
-            except Exception as error:  # noqa: BLE001 - `encode` reads the application's objects
-                job.encode = None
-                self._report(error)
-                with self._lock:
-                    self._count_undurable(job)
-
-    def _note(self, job: Job, state: State, *, is_ours: bool) -> None:
-        for one in job.inserts(state):
-            one.is_stored = one.row is not None
-            if one.is_stored:
-                self._stored.add(one)
-            elif one.text is not None and not one.is_over and (is_ours or one is job):
-                self._incidents.count("spool: Full")
+    def _encoded(self, change: Change) -> Change:
+        job = change.job
+        if not change.consumers or not job.is_ours or job.stored is change.encode:
+            return change
+        try:
+            return change._replace(text=change.encode())
+        except Exception as error:  # noqa: BLE001 - `encode` reads the application's objects
+            self._report(error)
+            with self._lock:
                 self._count_undurable(job)
-            one.text = None
-        if state is not State.HELD:
-            job.is_stored = False
-            self._stored.discard(job)
+            return change._replace(consumers="")
 
-    def _failed(
-        self, file: OutboxFile, error: Exception, changes: Sequence[tuple[Job, State]] = ()
-    ) -> bool:
-        """Schedule a retry. If a new file replaced a damaged file, return True to retry now."""
+    def _note(self, change: Change, row: int | None) -> None:
+        job = change.job
+        if change.consumers and row is None:
+            self._incidents.count("spool: Full")
+            self._count_undurable(job)
+        job.is_ours = row is not LOST and not change.is_free
+        job.row = row if job.is_ours else None
+        job.stored = None if job.row is None else change.encode
+        (self._stored.add if job.is_stored else self._stored.discard)(job)
+        job.count = "" if job.count == change.count else job.count
+        if job.written is change.written:
+            del self._dirty[job]
+
+    def _failed(self, file: OutboxFile, error: Exception, changes: Sequence[Change] = ()) -> None:
         self._report(error)
+        is_brief = is_busy(error)
         if is_damage(error, is_read=not changes):
             file.replace()
+            is_brief = True
             with self._lock:
                 for job in self._stored:
-                    job.is_stored, job.row = False, None
+                    job.stored = job.row = None
                     self._dirty.setdefault(job, time.monotonic())
                 self._stored.clear()
-            if not self._is_anew:
-                self._is_anew = True
-                return True
-        if changes:
-            pause = _BUSY_PAUSE_S if is_busy(error) else _ERROR_PAUSE_S
-            self._retry_at = time.monotonic() + pause
-            if not is_busy(error):
-                # Keep the changes for a retry, but let callers continue, because the disk fails.
-                self.is_stalled = True
-                for job, _ in changes:
-                    job.resolve()
-        return False
+        self._retry_at = time.monotonic() + (_BUSY_PAUSE_S if is_brief else _ERROR_PAUSE_S)
+        if not is_brief:
+            # Keep the changes for a retry, but let callers continue, because the disk fails.
+            self.is_stalled = True
+            for change in changes:
+                _resolve(change.written)
 
     def _count_undurable(self, job: Job) -> None:
         # Callers hold the lock.
         if job.is_stored or job.is_undurable:
             return
         job.is_undurable = True
-        if job.consumer == EVALUATE:
-            self.undurable += 1
-        elif job.consumer == FEEDBACK:
+        if FEEDBACK in job.consumers:
             self._incidents.count("feedback is lost")
+        else:
+            self.undurable += 1
 
     def _poll(self, file: OutboxFile) -> None:
         self._poll_at = time.monotonic() + _POLL_S
@@ -278,7 +286,15 @@ class Outbox:
         self._incidents.count(_NO_SINK, lost, detail="Configure the sink again")
         for job in claimed:
             self._stored.add(job)
-            if not self._consumers[job.consumer][1](job):
-                self.release(job)
+            name = next(name for name in self._consumers if name in job.consumers)
+            if not self._consumers[name][1](job):
+                self.leave(job, *job.consumers)
         if claimed:
             self._poll_at = 0.0
+
+
+def _resolve(written: Future[bool] | None, *, is_ours: bool = True) -> None:
+    # After a timeout, the caller has cancelled the future.
+    with suppress(InvalidStateError):
+        if written is not None:
+            written.set_result(is_ours)

@@ -8,13 +8,12 @@ import time
 import tomllib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from enum import Enum
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
@@ -23,6 +22,7 @@ from rag_eval_hooks.sqlite_file import SqliteFile, open_existing
 EVALUATE: Final = "evaluate"  # consumer of samples
 FEEDBACK: Final = "feedback"  # consumer of feedback on other processes' requests
 NAME: Final = "outbox.sqlite"
+LOST: Final = -1  # instead of a row, if another process has claimed the job
 LEASE_S: Final = 15.0  # seconds after which another process can claim a dead process's jobs
 _BUSY_S: Final = 0.5
 _SQL: Final[Mapping[str, Any]] = tomllib.loads(
@@ -30,53 +30,45 @@ _SQL: Final[Mapping[str, Any]] = tomllib.loads(
 )
 
 
-class State(Enum):
-    HELD = "held"
-    FREE = "free"  # any process may claim the job
-    DONE = "done"
-
-
 @dataclass(slots=True, eq=False)
 class Job:
-    """A sample to evaluate, or a result for one sink."""
+    """A sample to evaluate, its result for the sinks, or feedback. One row of the file."""
 
-    consumer: str
-    payload: Any = None  # JSON text if this process claimed the job from the file
-    encode: Callable[[], str] | None = None  # runs on the outbox's thread
+    consumers: set[str]  # those that have not finished the job
+    encode: Callable[[], str]  # returns the payload; runs on the outbox's thread
     accepted: float = field(default_factory=time.time)
     tries: int = 0
-    state: State = State.HELD
-    # `done` sets these fields. The transaction that finishes the job stores them.
-    count: str = ""
-    then: Sequence[Job] = ()
-    # The outbox sets these fields. `row` is final only after the commit.
+    left: set[str] = field(default_factory=set)  # consumers in other processes
+    count: str = ""  # outcome to count in the next transaction
+    # The outbox sets the fields below.
     row: int | None = None
-    text: str | None = None
-    is_stored: bool = False
+    stored: Callable[[], str] | None = None  # the `encode` of the row's payload
+    is_ours: bool = True  # False after another process may have claimed the job
     is_left: bool = False  # this process has counted the sample as `spooled`
     is_undurable: bool = False
     written: Future[bool] | None = None
-    # A sink's queue sets these fields. Times are seconds of the monotonic clock.
-    chars: int = 0
-    queued_at: float = 0.0
-    give_up_at: float = 0.0
-    sends: int = 0
-    is_alone: bool = False
-    is_last: bool = False
-    reason: str = ""
 
     @property
-    def is_over(self) -> bool:
-        return self.state is State.DONE
+    def is_stored(self) -> bool:
+        return self.stored is not None
 
-    def inserts(self, state: State) -> Sequence[Job]:
-        return self.then if state is State.DONE else (self,)
 
-    def resolve(self, *, is_ours: bool = True) -> None:
-        # After a timeout, the caller has cancelled the future.
-        with suppress(InvalidStateError):
-            if self.written is not None:
-                self.written.set_result(is_ours)
+class Change(NamedTuple):
+    """The state of a job at the start of a transaction."""
+
+    job: Job
+    consumers: str  # one name per line; if empty, the file deletes the row
+    is_free: bool  # any process may claim the job
+    count: str
+    encode: Callable[[], str]
+    written: Future[bool] | None
+    text: str | None = None  # None if the row has this payload
+
+    @classmethod
+    def of(cls, job: Job) -> Change:
+        is_free = bool(job.consumers) and job.consumers <= job.left
+        consumers = "\n".join(sorted(job.consumers))
+        return cls(job, consumers, is_free, job.count, job.encode, job.written)
 
 
 class OutboxFile:
@@ -101,14 +93,15 @@ class OutboxFile:
     def exists(self) -> bool:
         return self._identity is not None or self.path.exists()
 
-    def write(self, changes: Sequence[tuple[Job, State]]) -> list[bool]:
+    def write(self, changes: Sequence[Change]) -> list[int | None]:
+        """Return each job's row, `LOST`, or None if the file has no row or no room."""
         with self._transaction() as db:
-            return [self._sync(db, job, state) for job, state in changes]
+            return [self._write(db, change) for change in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
         """Claim the oldest jobs of dead processes, up to each consumer's capacity.
 
-        Also delete expired results whose sink is not configured. Return the claimed jobs and the
+        Also delete expired results whose sinks are not configured. Return the claimed jobs and the
         number of deleted results. If nothing is ready, do not lock the file.
         """
         self._check()
@@ -123,13 +116,15 @@ class OutboxFile:
             for (owner,) in _run(db, "dead", *leases).fetchall():
                 self._release_all(db, owner)
             claimed = [
-                _claimed(self._owner, name, *row)
+                _claimed(self._owner, *row)
                 for name, room in open_to.items()
                 for row in sorted(_run(db, "claim", self._owner, name, room).fetchall())
             ]
-            old = f"{_SQL['old']} ({','.join('?' * len(rooms))})"
-            removed = db.execute(old, (now - limits.SINK_KEEP_SECONDS, *rooms)).rowcount
-        return claimed, removed
+            expired = _run(db, "old", now - limits.SINK_KEEP_SECONDS).fetchall()
+            unknown = [row for row, names in expired if rooms.keys().isdisjoint(_split(names))]
+            for row in unknown:
+                _run(db, "remove", row)
+        return claimed, len(unknown)
 
     def leave(self) -> None:
         with self._transaction() as db:
@@ -172,35 +167,27 @@ class OutboxFile:
             raise ValueError("the file was moved")
         self._identity = found
 
-    def _sync(self, db: sqlite3.Connection, job: Job, state: State) -> bool:
-        if state is State.DONE:
-            return self._finish(db, job)
-        if job.row is None:
-            self._insert(db, job)
-            if state is State.HELD:
-                return True
-        owner = None if state is State.FREE else self._owner
-        left_by = self._owner if job.is_left else None
-        updated = _run(db, "update", owner, left_by, job.tries, job.row, self._owner)
-        return updated.rowcount > 0
-
-    def _finish(self, db: sqlite3.Connection, job: Job) -> bool:
-        origin = job.row
-        if origin is not None and _run(db, "delete", origin, self._owner).rowcount == 0:
-            return False
-        if job.count:
-            _run(db, "count", job.count)
-        for following in job.then:
-            self._insert(db, following, origin)
-            origin = origin or following.row
-        return True
-
-    def _insert(self, db: sqlite3.Connection, job: Job, origin: int | None = None) -> None:
-        if job.row is not None or job.text is None or job.is_over:
-            return
-        if _number(db, "size") + len(job.text) <= self._max_bytes:
-            row = (job.consumer, origin, job.accepted, self._owner, job.text)
-            job.row = _run(db, "insert", *row).lastrowid
+    def _write(self, db: sqlite3.Connection, change: Change) -> int | None:
+        job, row, text = change.job, change.job.row, change.text
+        state = (
+            change.consumers,
+            job.tries,
+            None if change.is_free else self._owner,
+            self._owner if job.is_left else None,
+        )
+        if row is not None and change.consumers and text is None:
+            is_ours = _run(db, "update", *state, row, self._owner).rowcount > 0
+        else:
+            is_ours = row is None or _run(db, "delete", row, self._owner).rowcount > 0
+            row = None
+        if not (job.is_ours and is_ours):
+            return LOST
+        if text is not None and _number(db, "size") + len(text) <= self._max_bytes:
+            names, tries, *owners = state
+            row = _run(db, "insert", names, job.accepted, tries, *owners, text).lastrowid
+        if change.count:
+            _run(db, "count", change.count)
+        return row
 
     def _release_all(self, db: sqlite3.Connection, owner: str) -> None:
         _run(db, "release", owner)
@@ -222,13 +209,17 @@ def _identity_of(path: Path) -> tuple[int, int] | None:
     return None
 
 
-def _claimed(owner: str, consumer: str, row: int, *columns: Any) -> Job:
+def _split(names: object) -> list[str]:
+    return str(names).split("\n")
+
+
+def _claimed(owner: str, row: int, names: str, *columns: Any) -> Job:
     tries, accepted, text, left_by = columns
     # Another program may have changed the file, so check the types.
     if not (isinstance(tries, int) and isinstance(accepted, float) and isinstance(text, str)):
         tries, accepted, text = 0, 0.0, ""
-    job = Job(consumer, text, lambda: text, accepted, tries=tries, row=row, is_stored=True)
-    job.is_left = left_by == owner
+    job = Job({*_split(names)}, lambda: text, accepted, tries, row=row)
+    job.stored, job.is_left = job.encode, left_by == owner
     return job
 
 

@@ -60,27 +60,21 @@ SinkFunction: TypeAlias = (
 
 
 class SendError(Exception):
-    """A failed delivery to a platform.
+    """A failed delivery to a platform. Logs show the reason, so it must not quote samples."""
 
-    Args:
-        reason: A short description, such as `HTTP 503`. Logs show the reason, so it must not quote
-            samples.
-        is_for_all: Whether the failure affects every result in the batch.
-    """
+    is_outage = False
 
     def __init__(self, reason: str, *, is_for_all: bool = True) -> None:
         super().__init__(reason)
         self.reason = reason
+        # Whether the failure affects every result in the batch.
         self.is_for_all = is_for_all
 
 
 class RetryLater(SendError):
-    """The platform cannot accept results now.
+    """The platform cannot accept results now. `wait` is the requested pause in seconds, or None."""
 
-    Args:
-        reason: A short description, such as `HTTP 503`.
-        wait: Pause that the platform requests, in seconds, or None.
-    """
+    is_outage = True
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)

@@ -7,12 +7,14 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.outbox import Outbox
-from rag_eval_hooks.delivery.outbox_file import Job, State
+from rag_eval_hooks.delivery.outbox_file import Job
 from rag_eval_hooks.delivery.sink import (
     Destination,
     Rejected,
@@ -21,7 +23,9 @@ from rag_eval_hooks.delivery.sink import (
     SpanUnknown,
     TooSlowError,
 )
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.threads import Loop
 
@@ -36,14 +40,31 @@ _POLL: Final = 0.05  # seconds between two checks for a hanging call
 _ALONE: Final = SendError("one of several failed")
 
 
+@dataclass(slots=True, eq=False)
+class _Delivery:
+    """A result or feedback for the sink. Times are seconds of the monotonic clock."""
+
+    payload: Evaluation | Feedback
+    chars: int
+    job: Job | None  # None for feedback, because the spool stores no delivered feedback
+    queued_at: float
+    give_up_at: float
+    sends: int = 0
+    is_alone: bool = False
+    is_last: bool = False
+    is_over: bool = False
+    reason: str = ""
+
+    @property
+    def is_stored(self) -> bool:
+        return self.job is not None and self.job.is_stored
+
+
 class SinkQueue:
-    """A sink's queue, which delivers results on its own thread. Thread-safe.
+    """Delivers results on its own thread. Thread-safe.
 
-    The queue retries a failed result with backoff and meanwhile delivers other results. If the sink
-    is down, the queue sends one result at a time. If no spool is set, the queue drops results above
-    the memory limit. It then also calls a user's sink only once per result.
-
-    The counts satisfy taken = sent + lost + spooled + waiting.
+    A result that waits for a retry does not delay other results. If the sink is down, the queue
+    sends one result at a time. The counts satisfy taken = sent + lost + spooled + waiting.
     """
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
@@ -51,55 +72,54 @@ class SinkQueue:
         if outbox.is_durable:
             sink.counts["spooled"] = 0
         self.sink = sink
-        self._incidents = incidents
-        self._outbox = outbox
+        self._incidents, self._outbox = incidents, outbox
         self._timeout = limits.SINK_SECONDS
         self._retry_for = limits.SINK_RETRY_SECONDS
         self._keep_for = limits.SINK_KEEP_SECONDS
         self._most_chars = limits.SINK_QUEUE_CHARS
         self._origin = f"sink {sink.name}"
         self._lock = threading.Lock()
-        self._loop = Loop(f"rag-eval-hooks-{sink.name}", self._step, self._report)
-        # A heap of due time, number and job. Jobs in flight are not in the heap.
-        self._waiting: list[tuple[float, int, Job]] = []
+        report = partial(incidents.report, self._origin)
+        self._loop = Loop(f"rag-eval-hooks-{sink.name}", self._step, report)
+        # A heap of due time, number and delivery. Deliveries in flight are not in the heap.
+        self._waiting: list[tuple[float, int, _Delivery]] = []
         self._numbers = itertools.count()
-        self._flying: list[Job] = []
+        self._flying: list[_Delivery] = []
         self._called_at = self._paused_until = 0.0
         self._is_overdue = self._is_open = False
         self._chars = self._failures = 0
         self._last_reason = ""
         self._closing: float | None = None
 
-    def put(self, job: Job, chars: int) -> None:
+    def put(self, payload: Evaluation | Feedback, chars: int, job: Job | None = None) -> None:
         now = time.monotonic()
-        job.chars, job.queued_at = chars, now
-        # Feedback has no `encode`, because the spool cannot store feedback.
-        if self.sink.retries or (job.encode is not None and self._outbox.is_durable):
-            job.give_up_at = now + self._retry_for
-        if job.is_stored:
+        retries = self.sink.retries or (job is not None and self._outbox.is_durable)
+        give_up_at = now + self._retry_for if retries else 0.0
+        if job is not None and job.is_stored:
             kept_until = now + self._keep_for - (time.time() - job.accepted)
-            job.give_up_at = max(job.give_up_at, kept_until)
+            give_up_at = max(give_up_at, kept_until)
+        one = _Delivery(payload, chars, job, now, give_up_at)
         with self._lock:
             self.sink.counts["taken"] += 1
             self._chars += chars
             if self._closing is not None:
-                self._leave(job, "closed")
+                self._leave(one, "closed")
             elif self._chars > self._most_chars and (self._waiting or self._flying):
                 # The limit does not apply to a single result.
-                self._leave(job, _FULL)
+                self._leave(one, _FULL)
             elif self._loop.start():
-                self._queue(job, now)
+                self._queue(one, now)
             else:
-                self._leave(job, "no thread")
+                self._leave(one, "no thread")
 
     def capacity(self) -> int:
         with self._lock:
-            is_empty = not self._waiting and not self._flying
             if self._closing is not None:
                 return 0
-            if self._is_down or self._is_overdue:
-                return int(is_empty)
-            return _RECOVERED if is_empty or 2 * self._chars < self._most_chars else 0
+            is_full = 2 * self._chars >= self._most_chars
+            if self._is_down or self._is_overdue or is_full:
+                return int(not self._waiting and not self._flying)
+            return _RECOVERED
 
     def check(self) -> None:
         """Report a hanging call. If the sink is down, drop expired results.
@@ -112,35 +132,34 @@ class SinkQueue:
             if self._flying and self.sink.is_watched and now - self._called_at > longest:
                 late = [] if self._is_overdue else self._flying
                 self._is_overdue = True
-                behind = self._take(lambda job: not job.is_stored and now - job.queued_at > longest)
+                behind = self._take(lambda one: not one.is_stored and now - one.queued_at > longest)
                 self._note_slow(len(late) + len(behind))
-                for job in (*late, *behind):
-                    if not job.is_stored:
-                        self._end(job, "lost")
+                for one in (*late, *behind):
+                    if not one.is_stored:
+                        self._end(one, "lost")
             if self._is_down:
-                for job in self._take(lambda job: 0 < job.give_up_at <= now):
-                    self._give_up(job)
+                for one in self._take(lambda one: 0 < one.give_up_at <= now):
+                    self._give_up(one)
 
     def flush(self, timeout: float) -> bool:
         """Retry waiting results immediately. Return False on timeout.
 
-        Wait until each result is sent or lost. For a result in the spool, one attempt suffices. If
-        the sink is down, do not wait for results that are in the spool.
+        For a result in the spool, one attempt suffices, or none if the sink is down.
         """
-        now = time.monotonic()
+        until = time.monotonic() + timeout
         with self._lock:
-            self._waiting = [(min(due, now), number, job) for due, number, job in self._waiting]
-            heapq.heapify(self._waiting)
-            jobs = [*self._flying, *(job for *_, job in self._waiting)]
+            # A sorted list is a heap.
+            self._waiting = sorted((0.0, number, one) for _, number, one in self._waiting)
+            left = [*self._flying, *(one for *_, one in self._waiting)]
         while True:
             with self._lock:
-                is_down, jobs = self._is_down, [job for job in jobs if job.state is State.HELD]
-                if all(job.is_stored and (is_down or job.sends) for job in jobs):
+                is_down, left = self._is_down, [one for one in left if not one.is_over]
+                if all(one.is_stored and (is_down or one.sends) for one in left):
                     return True
-            if (left := now + timeout - time.monotonic()) <= 0:
+            if (seconds := until - time.monotonic()) <= 0:
                 return False
             # Poll, because a hanging call blocks the thread.
-            self._loop.ask(min(_POLL, left))
+            self._loop.ask(min(_POLL, seconds))
             self.check()
 
     def begin_close(self, timeout: float) -> None:
@@ -159,12 +178,11 @@ class SinkQueue:
         self._loop.join((self._closing or 0.0) - time.monotonic())
         with self._lock:
             if self._loop.is_running and self.sink.is_watched:
-                self._incidents.count(
-                    f"{self._origin}: close() did not return in time", detail=self.sink.place
-                )
-            for job in (*self._take(lambda _: True), *self._flying):
-                if job.state is State.HELD:
-                    self._leave(job, "shutdown")
+                told = f"{self._origin}: close() did not return in time"
+                self._incidents.count(told, detail=self.sink.place)
+            for one in (*self._take(lambda _: True), *self._flying):
+                if not one.is_over:
+                    self._leave(one, "shutdown")
 
     # The methods below run on the sink's thread.
 
@@ -190,15 +208,15 @@ class SinkQueue:
             self._incidents.report(f"{self._origin} close", error)
 
     def _send(self) -> Mapping[int, BaseException]:
-        jobs = self._flying
-        last = self._closing is not None or jobs[0].is_last
-        for job in jobs:
-            job.is_last = last
+        batch = self._flying
+        last = self._closing is not None or batch[0].is_last
+        for one in batch:
+            one.is_last = last
         try:
             if not self._is_open:
                 self.sink.open(self._timeout)
                 self._is_open = True
-            return self.sink.send([job.payload for job in jobs], last=last)
+            return self.sink.send([one.payload for one in batch], last=last)
         except BaseException as raised:  # noqa: BLE001 - a sink may even call `sys.exit`
             error = raised
             if not self._is_open:
@@ -206,8 +224,8 @@ class SinkQueue:
             elif self.sink.retries and not isinstance(error, SendError):
                 # Do not retry, because the client itself raised the error.
                 error = Rejected(type(error).__name__, is_for_all=False)
-            is_shared = len(jobs) > 1 and isinstance(error, SendError) and not error.is_for_all
-            return dict.fromkeys(range(len(jobs)), _ALONE if is_shared else error)
+            is_shared = len(batch) > 1 and isinstance(error, SendError) and not error.is_for_all
+            return dict.fromkeys(range(len(batch)), _ALONE if is_shared else error)
 
     # Callers of the methods below hold the lock.
 
@@ -222,53 +240,49 @@ class SinkQueue:
         due = max(self._waiting[0][0], self._paused_until)
         return min(max(0.0, due - now), _LONGEST_SLEEP)
 
-    def _batch(self, now: float) -> list[Job]:
-        jobs = [heapq.heappop(self._waiting)[2]]
-        most = 1 if self._is_down or jobs[0].is_alone else self.sink.batch_size
-        while self._waiting and len(jobs) < most:
+    def _batch(self, now: float) -> list[_Delivery]:
+        batch = [heapq.heappop(self._waiting)[2]]
+        most = 1 if self._is_down or batch[0].is_alone else self.sink.batch_size
+        while self._waiting and len(batch) < most:
             due, _, following = self._waiting[0]
-            if due > now or following.is_alone or following.is_last != jobs[0].is_last:
+            if due > now or following.is_alone or following.is_last != batch[0].is_last:
                 break
-            jobs.append(heapq.heappop(self._waiting)[2])
-        return jobs
+            batch.append(heapq.heappop(self._waiting)[2])
+        return batch
 
     def _settle(self, failures: Mapping[int, BaseException], now: float) -> None:
-        for index, job in enumerate(self._flying):
-            if job.state is State.HELD:
+        for index, one in enumerate(self._flying):
+            if not one.is_over:
                 if (error := failures.get(index)) is None:
-                    self._end(job, "sent")
+                    self._end(one, "sent")
                 else:
-                    self._fail(job, error, now)
-        classified = [one for one in failures.values() if isinstance(one, SendError)]
-        outages = len(failures) - sum(not isinstance(one, RetryLater) for one in classified)
+                    self._fail(one, error, now)
+        outages = sum(getattr(error, "is_outage", True) for error in failures.values())
         self._failures = self._failures + 1 if outages == len(self._flying) else 0
         self._flying, self._is_overdue = [], False
         if self._is_down:
             pause = pause_after(self._failures - _DOWN + 1)
             self._paused_until = max(self._paused_until, now + pause)
 
-    def _fail(self, job: Job, error: BaseException, now: float) -> None:
+    def _fail(self, one: _Delivery, error: BaseException, now: float) -> None:
         if error is _ALONE:
-            job.is_alone = True
-            self._queue(job, now)
+            one.is_alone = True
+            self._queue(one, now)
             return
-        job.sends += 1
-        job.reason = self._last_reason = error.reason if isinstance(error, SendError) else ""
+        one.sends += 1
+        one.reason = self._last_reason = error.reason if isinstance(error, SendError) else ""
         if isinstance(error, Rejected):
-            self._end(job, "lost", job.reason)
+            self._end(one, "lost", one.reason)
         elif isinstance(error, SpanUnknown):
-            self._await_span(job, now)
+            self._await_span(one, now)
         else:
             self._note_failure(error, now)
             if self._closing is not None:
-                self._leave(job, job.reason)
-            elif now >= job.give_up_at:
-                self._give_up(job)
+                self._leave(one, one.reason)
+            elif now >= one.give_up_at:
+                self._give_up(one)
             else:
-                self._queue(job, now + pause_after(job.sends))
-
-    def _report(self, error: BaseException) -> None:
-        self._incidents.report(self._origin, error)
+                self._queue(one, now + pause_after(one.sends))
 
     def _note_failure(self, error: BaseException, now: float) -> None:
         if isinstance(error, RetryLater):
@@ -278,20 +292,18 @@ class SinkQueue:
         elif isinstance(error, TooSlowError):
             self._note_slow(1)
         elif not self._is_overdue:
-            self._report(error)
+            self._incidents.report(self._origin, error)
 
-    def _await_span(self, job: Job, now: float) -> None:
-        job.is_alone = False
-        if job.is_last and self._closing is None:
-            self._end(job, "lost", job.reason)
-        elif job.is_last:
-            self._leave(job, job.reason)
-        elif self._closing is not None:
-            self._queue(job, now)
+    def _await_span(self, one: _Delivery, now: float) -> None:
+        one.is_alone = False
+        if one.is_last and self._closing is None:
+            self._end(one, "lost", one.reason)
+        elif one.is_last:
+            self._leave(one, one.reason)
         else:
-            pause = min(pause_after(job.sends), _LONGEST_LOOK)
-            job.is_last = now + pause >= job.queued_at + self._retry_for
-            self._queue(job, now + pause)
+            due = now + min(pause_after(one.sends), _LONGEST_LOOK)
+            one.is_last = due >= one.queued_at + self._retry_for
+            self._queue(one, due)
 
     @property
     def _is_down(self) -> bool:
@@ -302,29 +314,30 @@ class SinkQueue:
         advice = f"The result may be lost. Let the sink return sooner.{self.sink.place}"
         self._incidents.count(told, times, detail=advice)
 
-    def _queue(self, job: Job, due: float) -> None:
-        heapq.heappush(self._waiting, (due, next(self._numbers), job))
+    def _queue(self, one: _Delivery, due: float) -> None:
+        heapq.heappush(self._waiting, (due, next(self._numbers), one))
         self._loop.wake()
 
-    def _take(self, is_taken: Callable[[Job], bool]) -> list[Job]:
-        taken = {job: None for *_, job in self._waiting if is_taken(job)}
-        self._waiting = [entry for entry in self._waiting if entry[2] not in taken]
-        heapq.heapify(self._waiting)
-        return list(taken)
+    def _take(self, is_taken: Callable[[_Delivery], bool]) -> list[_Delivery]:
+        taken = [one for *_, one in self._waiting if is_taken(one)]
+        self._waiting = sorted(entry for entry in self._waiting if not is_taken(entry[2]))
+        return taken
 
-    def _leave(self, job: Job, reason: str) -> None:
-        self._end(job, "spooled" if self._outbox.release(job) else "lost", reason)
+    def _leave(self, one: _Delivery, reason: str) -> None:
+        is_left = one.job is not None and self._outbox.leave(one.job, self.sink.key)
+        self._end(one, "spooled" if is_left else "lost", reason)
 
-    def _give_up(self, job: Job) -> None:
+    def _give_up(self, one: _Delivery) -> None:
         # A result that was never sent has no reason, so use the last failure's reason.
-        reason = job.reason or self._last_reason
-        self._end(job, "lost", "kept too long" if job.is_stored else reason)
+        reason = one.reason or self._last_reason
+        self._end(one, "lost", "kept too long" if one.is_stored else reason)
 
-    def _end(self, job: Job, column: str, reason: str = "") -> None:
-        self._chars -= job.chars
+    def _end(self, one: _Delivery, column: str, reason: str = "") -> None:
+        one.is_over = True
+        self._chars -= one.chars
         self.sink.counts[column] += 1
-        if column != "spooled":
-            self._outbox.done(job)
+        if one.job is not None and column != "spooled":
+            self._outbox.end(one.job, self.sink.key)
         if column == "lost" and reason:
             self._incidents.count(f"{self._origin}: results are lost ({reason})")
         elif column == "spooled" and reason == _FULL:

@@ -127,7 +127,8 @@ class FeedbackDesk(Observer):
             return "alone"
         self._passed_on.append(now)
         text = json.dumps({"name": name, "feedback": asdict(feedback)})
-        self._outbox.put(Job(FEEDBACK, encode=lambda: text), for_any=True)
+        # Any process may claim the job.
+        self._outbox.put(Job({FEEDBACK}, lambda: text, left={FEEDBACK}))
         return "passed_on"
 
     def _deliver_alone(self, name: str, feedback: Feedback) -> None:
@@ -139,11 +140,11 @@ class FeedbackDesk(Observer):
 
     def _take(self, job: Job) -> bool:
         try:
-            stored: dict[str, Any] = json.loads(job.payload)
+            stored: dict[str, Any] = json.loads(job.encode())
             name, feedback = stored["name"], Feedback(**stored["feedback"])
         except (ValueError, KeyError, TypeError) as error:
             self._parts.incidents.report("spool", error)
-            self._outbox.done(job)
+            self._outbox.end(job, FEEDBACK)
             return True
         if (outcome := self._join(name, feedback)) is not None:
             self._books.note("feedback", outcome)
@@ -154,7 +155,7 @@ class FeedbackDesk(Observer):
             return False
         else:
             self._deliver_alone(name, feedback)
-        self._outbox.done(job)
+        self._outbox.end(job, FEEDBACK)
         return True
 
     def accepted(self, request: Request) -> None:

@@ -99,16 +99,16 @@ class Processor(Observer):
             def encode() -> str:
                 return sample_to_text(request.sample(), decision, mark)
 
-            request.entry = Job(EVALUATE, request, encode, request.accepted_at)
+            request.entry = Job({EVALUATE}, encode, request.accepted_at)
             self._outbox.put(request.entry)
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        self._pipeline.delivery.put(request.entry.then)
+        self._pipeline.delivery.put(request.entry, evaluation)
 
     def settled(self, request: Request, ending: Ending) -> None:
         entry = request.entry
-        if entry is not None and not entry.is_over and not ending.is_left:
-            self._outbox.done(entry, ending.entry)
+        if entry is not None and EVALUATE in entry.consumers and not ending.is_left:
+            self._outbox.end(entry, EVALUATE, ending.entry)
 
     async def process(self, request: Request) -> None:
         if request.ending is not None:
@@ -161,7 +161,7 @@ class Processor(Observer):
         redactor, refusal = self._parts.redactor, "gave_up" if job.tries >= _MOST_TRIES else ""
         request = Request(key="", build=None)
         try:
-            data = json.loads(job.payload)
+            data = json.loads(job.encode())
             stored, decision = sample_of(data)
             is_outdated = is_redacted_differently(redactor, data)
             request = Request.of(stored, lambda: redactor.again(stored) if is_outdated else stored)
@@ -200,15 +200,14 @@ class Processor(Observer):
         evaluation = await self._evaluation_of(request, sample, request.decision)
         if isinstance(evaluation, Ending):
             return evaluation
-        ending, entry = Ending.of(evaluation), request.entry or Job(EVALUATE)
-        request.entry = entry
-        entry.then = self._pipeline.delivery.jobs(evaluation, request.accepted_at)
-        if self._outbox.is_durable:
-            # Store the results before sinks receive them.
-            count = "" if request.by_feedback else ending.entry
-            if not await self._within_patience(self._outbox.done(entry, count, entry.then)):
-                # Another process has claimed the sample and delivers its results.
-                return Ending.dropped("spooled")
+        ending, delivery = Ending.of(evaluation), self._pipeline.delivery
+        sinks, encode = delivery.sinks_of(evaluation), delivery.encoder(evaluation)
+        job = request.entry = request.entry or Job(set(), encode, request.accepted_at)
+        count = "" if request.by_feedback else ending.entry
+        # Store the results before sinks receive them.
+        if not await self._within_patience(self._outbox.end(job, EVALUATE, count, sinks, encode)):
+            # Another process has claimed the sample and delivers its results.
+            return Ending.dropped("spooled")
         self._observers.tell("evaluated", request, evaluation)
         return ending
 
@@ -246,7 +245,7 @@ class Processor(Observer):
             return self._parts.telemetry.judged(result)
         if result.reason == BROKER_DOWN and request.entry is not None:
             request.entry.is_left = True
-            if self._outbox.release(request.entry):
+            if self._outbox.leave(request.entry, EVALUATE):
                 return Ending.dropped("spooled")
         return result
 

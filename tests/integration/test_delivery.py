@@ -274,7 +274,7 @@ def test_a_sink_is_called_by_its_signature(begin: Callable[..., Opened]) -> None
     opened = begin(*sinks, store, thumbs, Store())
     result, told = evaluation(1), Feedback(score=1)
     names = ["CallableSink", "CallableSink#2", "CallableSink#3", "Store", "Store#2"]
-    assert [job.consumer for job in opened.dispatch.jobs(result, 0.0)] == names
+    assert opened.dispatch.sinks_of(result) == names
     opened.put(result)
     opened.dispatch.put_feedback(told)
     assert opened.dispatch.flush(300)

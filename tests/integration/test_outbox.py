@@ -69,12 +69,12 @@ def _serve(folder: Path, commands: int, answers: int) -> None:
     own = Outbox(folder, max_bytes=10_000_000, incidents=Incidents())
     held: dict[str, list[Job]] = {EVALUATE: [], SINK: []}
 
-    def take(job: Job) -> bool:
-        held[job.consumer].append(job)
+    def take(name: str, job: Job) -> bool:
+        held[name].append(job)
         return True
 
     for name in held:
-        own.consume(name, lambda: 5, take)
+        own.consume(name, lambda: 5, partial(take, name))
     own.start()
     for line in os.fdopen(commands):
         kind, *rest = json.loads(line)
@@ -84,7 +84,7 @@ def _serve(folder: Path, commands: int, answers: int) -> None:
 def _obey(own: Outbox, held: dict[str, list[Job]], kind: str, *rest: Any) -> Any:
     if kind == "put":
         text = json.dumps({"sample": {"sample_id": rest[0]}})
-        job = Job(EVALUATE, text, lambda: text)
+        job = Job({EVALUATE}, lambda: text)
         own.put(job)
         own.drain(PATIENCE)
         held[EVALUATE].append(job)
@@ -100,23 +100,24 @@ def _obey(own: Outbox, held: dict[str, list[Job]], kind: str, *rest: Any) -> Any
         return None
     job = jobs.pop(0)
     if kind == "retry":
-        if not own.release(job):
+        if not own.leave(job, *job.consumers):
             jobs.append(job)
         return None
     return _end(own, held, rest[0], job)
 
 
 def _end(own: Outbox, held: dict[str, list[Job]], consumer: str, job: Job) -> list[Any]:
-    then = [Job(SINK, job.payload, lambda: job.payload)] if consumer == EVALUATE else []
-    name = json.loads(job.payload)["sample"]["sample_id"]
+    then, text = [SINK] if consumer == EVALUATE else [], job.encode()
+    name = json.loads(text)["sample"]["sample_id"]
     is_known = job.row is not None
     try:
-        is_ours = own.done(job, f"{consumer} {name}", then).result(outbox.PATIENCE_S)
+        ended = own.end(job, consumer, f"{consumer} {name}", then, lambda: text)
+        is_ours = ended.result(outbox.PATIENCE_S)
     except TimeoutError:
         # A frozen neighbor can hold the file: the pipeline goes on without it, too.
         is_ours, is_known = True, False
     if is_ours and then:
-        held[SINK] += then
+        held[SINK].append(job)
     # While the disk fails nobody waits for it: that the job is ended may not be on disk.
     return [name, is_ours, is_known and not own.is_stalled]
 
@@ -146,12 +147,13 @@ def test_outbox_counts_each_job_that_it_cannot_store_once(
         own = Outbox(folder, max_bytes=10_000_000 * is_fine, incidents=incidents)
         own.start()
         for is_sample, error, drains, ends in puts:
-            job = Job(EVALUATE if is_sample else FEEDBACK, None, partial(_text, error))
-            own.put(job, for_any=not is_sample)
+            consumers = {EVALUATE if is_sample else FEEDBACK}
+            job = Job(consumers, partial(_text, error), left=consumers & {FEEDBACK})
+            own.put(job)
             if drains:
                 assert own.drain(PATIENCE)
             if ends and is_sample and not is_fine:
-                own.done(job, "scored", [Job(SINK, "x", lambda: "x")])
+                own.end(job, EVALUATE, "scored", [SINK], lambda: "x")
         assert own.drain(PATIENCE)
         refused = Counter(one for one, error, *_ in puts if error or not is_fine)
         assert own.undurable == refused[True]
@@ -176,7 +178,7 @@ def test_unknown_failure_of_a_commit_pauses_and_loses_nothing(
     monkeypatch.setattr(outbox, "_ERROR_PAUSE_S", 0.3)
     write, tries = OutboxFile.write, iter(range(2))
 
-    def fail(self: OutboxFile, changes: Any) -> list[bool]:
+    def fail(self: OutboxFile, changes: Any) -> list[int | None]:
         if next(tries, None) is not None:
             raise MemoryError
         return write(self, changes)
@@ -186,7 +188,7 @@ def test_unknown_failure_of_a_commit_pauses_and_loses_nothing(
     own = Outbox(tmp_path / "spool", max_bytes=10_000_000, incidents=incidents)
     own.start()
     for _ in range(5):
-        own.put(Job(EVALUATE, "x", lambda: "x"))
+        own.put(Job({EVALUATE}, lambda: "x"))
     until(lambda: own.counts().get("pending") == 5)
     assert (own.undurable, own.is_stalled) == (0, False)
     assert incidents.counts() == {"spool: MemoryError": 2}
@@ -199,12 +201,12 @@ def test_results_of_a_sample_that_another_process_claimed_are_not_counted_as_ref
     incidents = Incidents()
     own = Outbox(tmp_path / "spool", max_bytes=10_000_000, incidents=incidents)
     own.start()
-    own.put(job := Job(EVALUATE, "x", lambda: "x"))
+    own.put(job := Job({EVALUATE}, lambda: "x"))
     assert own.drain(PATIENCE)
     with closing(sqlite3.connect(tmp_path / "spool" / outbox_file.NAME)) as db, db:
         db.execute("UPDATE jobs SET owner = 'another'")
-    results = [Job(SINK, "y", lambda: "y")]
-    assert own.done(job, "scored", results).result(PATIENCE) is False
+    ended = own.end(job, EVALUATE, "scored", [SINK], lambda: "y")
+    assert ended.result(PATIENCE) is False
     assert (own.undurable, incidents.counts(), own.counts()["pending"]) == (0, {}, 1)
     own.close(PATIENCE)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,9 +38,10 @@ class Dispatched:
 
     def put(self, *evaluations: Evaluation) -> None:
         for evaluation in evaluations:
-            jobs = self.dispatch.jobs(evaluation, time.time())
-            assert self.outbox.done(Job(EVALUATE), "scored", jobs).result(60)
-            self.dispatch.put(jobs)
+            sinks, encode = self.dispatch.sinks_of(evaluation), self.dispatch.encoder(evaluation)
+            job = Job({*sinks}, encode)
+            assert self.outbox.end(job, EVALUATE, "scored").result(60)
+            self.dispatch.put(job, evaluation)
 
     def counts(self) -> Mapping[str, int]:
         return self.incidents.counts()
