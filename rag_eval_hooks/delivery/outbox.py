@@ -156,7 +156,8 @@ class Outbox:
 
     def _mark(self, job: Job) -> Future[bool]:
         # Callers hold the lock.
-        job.written = written = Future()
+        written: Future[bool] = Future()
+        job.written = written
         if self._file is None or self._has_ended:
             written.set_result(True)
         else:
@@ -241,7 +242,7 @@ class Outbox:
         job.row = row if job.is_ours else None
         job.stored = None if job.row is None else change.encode
         (self._stored.add if job.is_stored else self._stored.discard)(job)
-        job.count = "" if job.count == change.count else job.count
+        job.count = "" if job.count == change.outcome else job.count
         if job.written is change.written:
             del self._dirty[job]
 

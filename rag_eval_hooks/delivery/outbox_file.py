@@ -34,7 +34,7 @@ _SQL: Final[Mapping[str, Any]] = tomllib.loads(
 class Job:
     """A sample to evaluate, its result for the sinks, or feedback. One row of the file."""
 
-    consumers: set[str]  # those that have not finished the job
+    consumers: set[str]  # names of the consumers that must finish the job
     encode: Callable[[], str]  # returns the payload; runs on the outbox's thread
     accepted: float = field(default_factory=time.time)
     tries: int = 0
@@ -59,7 +59,7 @@ class Change(NamedTuple):
     job: Job
     consumers: str  # one name per line; if empty, the file deletes the row
     is_free: bool  # any process may claim the job
-    count: str
+    outcome: str  # to count
     encode: Callable[[], str]
     written: Future[bool] | None
     text: str | None = None  # None if the row has this payload
@@ -185,8 +185,8 @@ class OutboxFile:
         if text is not None and _number(db, "size") + len(text) <= self._max_bytes:
             names, tries, *owners = state
             row = _run(db, "insert", names, job.accepted, tries, *owners, text).lastrowid
-        if change.count:
-            _run(db, "count", change.count)
+        if change.outcome:
+            _run(db, "count", change.outcome)
         return row
 
     def _release_all(self, db: sqlite3.Connection, owner: str) -> None:

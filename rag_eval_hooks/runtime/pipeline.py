@@ -12,6 +12,7 @@ from typing import Any, Final
 from rag_eval_hooks.books import Books, Stats
 from rag_eval_hooks.capture import Assembler, OtherInstrumentors, Recorder, SpanWriter
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.decision import RATE_LIMIT, Decision
 from rag_eval_hooks.delivery import Dispatch
 from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
@@ -19,21 +20,22 @@ from rag_eval_hooks.errors import InputError
 from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Handler, Worker
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import given_id
-from rag_eval_hooks.request import Ending, HeldSpan, Request
+from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.feedback_desk import FeedbackDesk
 from rag_eval_hooks.runtime.intake import Intake
 from rag_eval_hooks.runtime.lifecycle import ExitHook
-from rag_eval_hooks.runtime.process import Observers, Processor, evaluate_inline
+from rag_eval_hooks.runtime.process import Processor, evaluate_inline
 from rag_eval_hooks.runtime.self_metrics import observe
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.rate_limit import AdmittedShare
+from rag_eval_hooks.sampling.rate_limit import AdmittedShare, RateLimit
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import OtherSpans
 from rag_eval_hooks.threads import Loop, at_fork
 
 _TICK_S: Final = 0.25
+_ADVICE: Final = "The request is not evaluated. Call shutdown() only at the end of the process"
 
 
 class Pipeline:
@@ -46,8 +48,7 @@ class Pipeline:
     def __init__(self, parts: Parts) -> None:
         config, incidents = parts.config, parts.incidents
         self.parts = parts
-        self.holder = parts.telemetry.holder
-        self.is_closed = self.is_ready = False
+        self.holder, self.is_closed, self.is_ready = parts.telemetry.holder, False, False
         golden = None if parts.references is None else parts.references.before_redaction
         self.assembler = Assembler(config, parts.redactor, incidents, golden)
         spans = SpanWriter(parts.tracer_provider, config, incidents)
@@ -82,7 +83,8 @@ class Pipeline:
 
     def _build(self) -> None:
         parts, config, incidents = self.parts, self.parts.config, self.parts.incidents
-        self._queued = AdmittedShare()
+        self._queued, self._limit = AdmittedShare(), RateLimit(config.rate_limit)
+        self._settling = threading.Lock()
         self._exit = ExitHook(self, config.exit_timeout)
         self._is_stopped = False
         self._clock = Loop("rag-eval-hooks-clock", self._tick, partial(incidents.report, "clock"))
@@ -95,7 +97,6 @@ class Pipeline:
             concurrency=limits.SHIPPED_SAMPLES if self.remote else config.judge_concurrency,
             incidents=incidents,
         )
-        self.observers = Observers(incidents)
         path = Path(config.spool) if config.spool else None
         self.outbox = Outbox(path, max_bytes=limits.SPOOL_BYTES, incidents=incidents)
         self.delivery = Dispatch(
@@ -111,8 +112,8 @@ class Pipeline:
         self.outbox.consume(EVALUATE, self._capacity, self.processor.recover)
         self._requests = Handler(self.processor.process, self.processor.end)
         self._desk = FeedbackDesk(self)
-        # `flush` waits for `books`, so the other observers must come first.
-        self.observers.all = (parts.telemetry, self._desk, self.processor, self.books)
+        # `flush` waits for `books`, so `books` must come last.
+        self._observers: tuple[Observer, ...] = (parts.telemetry, self._desk, self.books)
         if self.is_closed:
             self.close()
             self.stop()
@@ -147,11 +148,11 @@ class Pipeline:
             self.ready()
             ending = self._decide(request) or self._queue(request)
         except BaseException as error:  # noqa: BLE001 - a signal handler may raise
-            self.observers.settle(request, Ending.dropped("cancelled"))
+            self.settle(request, Ending.dropped("cancelled"))
             self.parts.incidents.report("submit", error)
             return False
         if ending is not None:
-            self.observers.settle(request, ending)
+            self.settle(request, ending)
         return ending is None
 
     def _decide(self, request: Request) -> Ending | None:
@@ -159,37 +160,77 @@ class Pipeline:
             request.decision = request.decision.limited_to(self.parts.scorer.metric_ids)
             return None
         selection = self.parts.selection
-        decision = request.decision = selection.decide(request)
-        if decision is None:
+        if (decision := selection.decide(request)) is None:
             return Ending.dropped(request.status.value)
-        return None if selection.is_open(request) else self.processor.admit(request, decision)
+        request.decision = decision
+        return None if selection.is_open(request) else self.admit(request, decision)
+
+    def admit(self, request: Request, decision: Decision) -> Ending | None:
+        """Return None if sampling and rate limit admit the request, or else its ending."""
+        request.decision = decision
+        self.books.note("decisions", decision.reason)
+        if not decision.sampled:
+            reason, chance = decision.because, decision.probability
+            return Ending(Column.SAMPLED_OUT, reason, probability=chance)
+        if self._limit.active:
+            if (share := self._limit.admit()) is None:
+                self.books.note("decisions", RATE_LIMIT)
+                return Ending.dropped(RATE_LIMIT)
+            request.decision = decision.admitted(share)
+        return None
 
     def _queue(self, request: Request) -> Ending | None:
         if refusal := self._refusal():
             if self.is_closed:
-                advice = (
-                    "The request is not evaluated. Call shutdown() only at the end of the process"
-                )
-                self.parts.incidents.mistake("request after shutdown", advice)
+                self.parts.incidents.mistake("request after shutdown", _ADVICE)
             return Ending.dropped(refusal)
-        size, reason = request.size, self.worker.reserve(request.size)
+        reason = self.worker.reserve(request.size)
         if reason in (None, QUEUE_FULL) and not (request.is_recovered or request.is_final):
             share = self._queued.count(admitted=reason is None)
             if share is not None and share < 1.0 and request.decision is not None:
                 request.decision = request.decision.admitted(share)
         if reason is None:
             try:
-                request.accepted = True
-                self.observers.tell("accepted", request)
+                self.accept(request)
             except BaseException:
-                self.worker.release(size)
+                self.worker.release(request.size)
                 raise
-            reason = self.worker.put(self._requests, request, size)
+            reason = self.worker.put(self._requests, request, request.size)
         return None if reason is None else Ending.dropped(reason)
+
+    def accept(self, request: Request) -> None:
+        request.accepted = True
+        self.processor.store(request)
+        self.tell("accepted", request)
+
+    def settle(self, request: Request, ending: Ending) -> None:
+        with self._settling:
+            if request.ending is not None:
+                return
+            request.ending = ending
+        try:
+            self._settle(request, ending)
+        except BaseException:
+            # A signal handler raised during the calls. Repeat them, which observers allow.
+            self._settle(request, ending)
+            raise
+
+    def _settle(self, request: Request, ending: Ending) -> None:
+        job = request.entry
+        if job is not None and EVALUATE in job.consumers and not ending.is_left:
+            self.outbox.end(job, EVALUATE, ending.entry)
+        self.tell("settled", request, ending)
+
+    def tell(self, moment: str, *arguments: object) -> None:
+        for observer in self._observers:
+            try:
+                getattr(observer, moment)(*arguments)
+            except Exception as error:  # noqa: BLE001 - a later observer must see the request
+                self.parts.incidents.report("observer", error)
 
     def refuse(self, reason: str, request: Request | None = None) -> None:
         self.ready()
-        self.observers.settle(request or Request(key="", build=None), Ending.dropped(reason))
+        self.settle(request or Request(key="", build=None), Ending.dropped(reason))
 
     def watch(self) -> bool:
         self.ready()
@@ -214,7 +255,7 @@ class Pipeline:
         ending = self._queue(request)
         if ending is not None and request.accepted:
             request.entry.is_left = True
-            self.observers.settle(request, Ending.dropped("spooled"))
+            self.settle(request, Ending.dropped("spooled"))
         return ending is None
 
     def drain(self) -> None:

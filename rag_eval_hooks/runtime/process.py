@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from rag_eval_hooks.calls import CallLog
-from rag_eval_hooks.decision import RATE_LIMIT, Decision, highest
+from rag_eval_hooks.decision import Decision, highest
 from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of, sample_to_text
 from rag_eval_hooks.delivery.outbox import PATIENCE_S
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.explanation import OutcomeTable
-from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.request import BROKER_DOWN, Column, Ending, Observer, Request
+from rag_eval_hooks.request import BROKER_DOWN, Column, Ending, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.selection import by_rates
 from rag_eval_hooks.score import Cause, Outcomes
 from rag_eval_hooks.suppress import suppressed
@@ -34,81 +32,21 @@ if TYPE_CHECKING:
 _MOST_TRIES: Final = 10  # number of crashed processes after which a sample is dropped
 
 
-class Observers:
-    """Calls all observers of a request, in order. Thread-safe."""
-
-    def __init__(self, incidents: Incidents) -> None:
-        self._incidents = incidents
-        self._settling = threading.Lock()
-        self.all: Sequence[Observer] = ()
-
-    def settle(self, request: Request, ending: Ending) -> None:
-        with self._settling:
-            if request.ending is not None:
-                return
-            request.ending = ending
-        try:
-            self.tell("settled", request, ending)
-        except BaseException:
-            # A signal handler raised during the calls. Repeat them, which observers allow.
-            self.tell("settled", request, ending)
-            raise
-
-    def tell(
-        self, moment: Literal["accepted", "begun", "evaluated", "settled"], *arguments: object
-    ) -> None:
-        unused = getattr(Observer, moment)
-        for observer in self.all:
-            if getattr(type(observer), moment) is unused:
-                continue
-            try:
-                getattr(observer, moment)(*arguments)
-            except Exception as error:  # noqa: BLE001 - a later observer must see the request
-                self._incidents.report("observer", error)
-
-
-class Processor(Observer):
+class Processor:
     def __init__(self, pipeline: Pipeline) -> None:
-        self.recovered = 0
         self._pipeline, self._parts = pipeline, pipeline.parts
-        self._outbox, self._observers = pipeline.outbox, pipeline.observers
-        self._limit = RateLimit(pipeline.parts.config.rate_limit)
+        self._outbox, self._remote = pipeline.outbox, pipeline.remote
+        self.recovered = 0
 
-    def admit(self, request: Request, decision: Decision) -> Ending | None:
-        """Return None if sampling and rate limit admit the request, or else its ending."""
-        request.decision = decision
-        self._pipeline.books.note("decisions", decision.reason)
-        if not decision.sampled:
-            chance = decision.probability
-            return Ending(Column.SAMPLED_OUT, decision.because, probability=chance)
-        if self._limit.active:
-            if (share := self._limit.admit()) is None:
-                self._pipeline.books.note("decisions", RATE_LIMIT)
-                return Ending.dropped(RATE_LIMIT)
-            request.decision = decision.admitted(share)
-        return None
-
-    def accepted(self, request: Request) -> None:
-        decision = request.decision
+    def store(self, request: Request) -> None:
+        decision, mark = request.decision, self._parts.redactor.mark
         if request.is_recovered:
             self.recovered += not request.entry.is_left
             request.entry.is_left = False
         elif self._outbox.is_durable and decision is not None and not request.by_feedback:
-            mark = self._parts.redactor.mark
-
-            def encode() -> str:
-                return sample_to_text(request.sample(), decision, mark)
-
+            encode = partial(_text_of, request, decision, mark)
             request.entry = Job({EVALUATE}, encode, request.accepted_at)
             self._outbox.put(request.entry)
-
-    def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        self._pipeline.delivery.put(request.entry, evaluation)
-
-    def settled(self, request: Request, ending: Ending) -> None:
-        entry = request.entry
-        if entry is not None and EVALUATE in entry.consumers and not ending.is_left:
-            self._outbox.end(entry, EVALUATE, ending.entry)
 
     async def process(self, request: Request) -> None:
         if request.ending is not None:
@@ -122,7 +60,7 @@ class Processor(Observer):
         except BaseException as error:  # noqa: BLE001 - a metric may even call `sys.exit`
             self._parts.incidents.report("evaluation", error)
             ending = Ending(Column.FAILED, Cause.METRIC_FAILED.value)
-        self._observers.settle(request, ending)
+        self._pipeline.settle(request, ending)
 
     def end(self, request: Request) -> None:
         if request.ending is None:
@@ -134,7 +72,7 @@ class Processor(Observer):
             else:
                 advice = "Raise exit_timeout or the timeout of shutdown(), or set spool"
                 self._parts.incidents.count("shutdown dropped requests", detail=advice)
-            self._observers.settle(request, ending)
+            self._pipeline.settle(request, ending)
 
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
@@ -145,11 +83,10 @@ class Processor(Observer):
         """
         request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
         request.is_final = request.by_feedback = True
-        if (refused := self.admit(request, decision)) is not None:
-            self._observers.settle(request, refused)
+        if (refused := self._pipeline.admit(request, decision)) is not None:
+            self._pipeline.settle(request, refused)
             return None
-        request.accepted = True
-        self._observers.tell("accepted", request)
+        self._pipeline.accept(request)
         try:
             await self.process(request)
         finally:
@@ -176,12 +113,12 @@ class Processor(Observer):
         request.is_recovered, request.is_counted = True, job.is_left
         if not refusal:
             return self._pipeline.resume(request)
-        self._observers.tell("accepted", request)
-        self._observers.settle(request, Ending.dropped(refusal))
+        self._pipeline.accept(request)
+        self._pipeline.settle(request, Ending.dropped(refusal))
         return True
 
     async def _ending_of(self, request: Request) -> Ending:
-        if request.is_recovered and self._pipeline.remote is None:
+        if request.is_recovered and self._remote is None:
             # Count the attempt first, because the evaluation may crash this process.
             await self._within_patience(self._outbox.begin(request.entry))
         try:
@@ -190,25 +127,33 @@ class Processor(Observer):
             origin = "redaction" if isinstance(error, RedactionError) else "capture"
             self._parts.incidents.report(origin, error)
             return Ending.dropped(f"{origin}_failed")
-        self._observers.tell("begun", request)
+        self._pipeline.tell("begun", request)
         assert request.decision is not None
         selection = self._parts.selection
         if not request.is_final and selection.is_open(request):
             decision = await selection.decide_after_sample(sample, request.decision)
-            if (refused := self.admit(request, decision)) is not None:
+            if (refused := self._pipeline.admit(request, decision)) is not None:
                 return refused
-        evaluation = await self._evaluation_of(request, sample, request.decision)
+        # Evaluate feedback's metrics here, because Celery workers do not.
+        is_local = self._remote is None or request.by_feedback
+        evaluate = self._evaluated if is_local else self._shipped
+        evaluation = await evaluate(request, sample, request.decision)
         if isinstance(evaluation, Ending):
             return evaluation
+        # The held span and the sinks of this process also need a shipped result.
+        return await self._passed_on(request, self._parts.telemetry.judged(evaluation))
+
+    async def _passed_on(self, request: Request, evaluation: Evaluation) -> Ending:
         ending, delivery = Ending.of(evaluation), self._pipeline.delivery
         sinks, encode = delivery.sinks_of(evaluation), delivery.encoder(evaluation)
-        job = request.entry = request.entry or Job(set(), encode, request.accepted_at)
+        job = request.entry or Job(set(), encode, request.accepted_at)
         count = "" if request.by_feedback else ending.entry
         # Store the results before sinks receive them.
         if not await self._within_patience(self._outbox.end(job, EVALUATE, count, sinks, encode)):
             # Another process has claimed the sample and delivers its results.
             return Ending.dropped("spooled")
-        self._observers.tell("evaluated", request, evaluation)
+        self._pipeline.tell("evaluated", request, evaluation)
+        delivery.put(job, evaluation)
         return ending
 
     async def _within_patience(self, written: Future[bool]) -> bool:
@@ -222,40 +167,43 @@ class Processor(Observer):
             self._parts.incidents.report("spool", error)
             return True
 
-    async def _evaluation_of(
+    async def _shipped(
         self, request: Request, sample: Sample, decision: Decision
     ) -> Evaluation | Ending:
-        blank = Evaluation(
-            sample=sample,
-            outcomes={},
-            probability=decision.probability or None,
-            reason=decision.reason,
-            start=time.time_ns(),
-            end=0,
-        )
-        # Evaluate feedback's metrics here, because Celery workers do not.
-        if self._pipeline.remote is None or request.by_feedback:
-            return self._parts.telemetry.judged(await self._filled(blank, decision))
+        assert self._remote is not None
         request.is_shipped = True
-        result: Evaluation | Ending = await self._pipeline.remote.evaluate(
+        blank = _blank(sample, decision)
+        result: Evaluation | Ending = await self._remote.evaluate(
             blank, decision, request.accepted_at
         )
-        if isinstance(result, Evaluation):
-            # The held span and the sinks of this process also need the result.
-            return self._parts.telemetry.judged(result)
-        if result.reason == BROKER_DOWN and request.entry is not None:
+        if isinstance(result, Ending) and result.reason == BROKER_DOWN and request.entry:
             request.entry.is_left = True
             if self._outbox.leave(request.entry, EVALUATE):
                 return Ending.dropped("spooled")
         return result
 
-    async def _filled(self, blank: Evaluation, decision: Decision) -> Evaluation:
-        began, log = time.monotonic_ns(), CallLog()
+    async def _evaluated(self, _: Request, sample: Sample, decision: Decision) -> Evaluation:
+        blank, began, log = _blank(sample, decision), time.monotonic_ns(), CallLog()
         with self._parts.call_context(log):
-            scored = await _score(self._parts, blank.sample, decision.chosen)
+            scored = await _score(self._parts, sample, decision.chosen)
         # Not the wall clock, because the system may adjust it during the evaluation.
         end = blank.start + time.monotonic_ns() - began
         return replace(blank, outcomes=OutcomeTable(by_rates(scored, decision)), end=end, log=log)
+
+
+def _text_of(request: Request, decision: Decision, mark: str) -> str:
+    return sample_to_text(request.sample(), decision, mark)
+
+
+def _blank(sample: Sample, decision: Decision) -> Evaluation:
+    return Evaluation(
+        sample=sample,
+        outcomes={},
+        probability=decision.probability or None,
+        reason=decision.reason,
+        start=time.time_ns(),
+        end=0,
+    )
 
 
 async def evaluate_inline(parts: Parts, sample: Sample, chosen: Container[str] | None) -> Outcomes:
