@@ -107,21 +107,8 @@ _LAZY: Final = {
     "SentenceEmbedder": "rag_eval_hooks.judges.hugging_face",
 }
 
-_ELSEWHERE: Final = {
-    "LangChainJudge": "rag_eval_hooks_langchain",
-    "LlamaIndexJudge": "rag_eval_hooks_llama_index",
-    "RagEvalCallbackHandler": "rag_eval_hooks_langchain",
-    "RagEvalInstrumentor": "rag_eval_hooks.instrumentor",
-    "RagEvalMiddleware": "rag_eval_hooks_langchain",
-    "disable": "rag_eval_hooks_langchain",
-    "enable": "rag_eval_hooks_langchain",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _ELSEWHERE:
-        place = f"from {_ELSEWHERE[name]} import {name}"
-        raise ImportError(f"rag_eval_hooks has no {name}. Write: {place}")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_LAZY[name]), name)

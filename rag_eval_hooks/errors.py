@@ -9,24 +9,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from numbers import Real
-from typing import Any, ClassVar, Final, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 E = TypeVar("E", bound=StrEnum)
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
 _TEXTS: Final = (
-    "choices[0].message.content",
-    "message.content",
-    "output_text",
-    "content",
-    "text",
-    "page_content",
-    "answer",
-    "output",
-    "result",
-    "response",
-)
+    "choices[0].message.content", "message.content", "output_text", "content", "text",
+    "page_content", "answer", "output", "result", "response",
+)  # fmt: skip
 
 
 def masked(text: str) -> str:
@@ -66,20 +58,6 @@ class OnePerProcess:
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
-
-
-class PublicNames:
-    """Base class whose error about an unknown attribute suggests public names."""
-
-    _advice: ClassVar[str] = ""
-
-    def __getattr__(self, name: str) -> Any:
-        kind = type(self)
-        if name.startswith("_") or name in dir(kind):
-            # A descriptor of the class raised, so raise the same error.
-            return object.__getattribute__(self, name)
-        told = unknown(f"{kind.__name__} has no", name, [one for one in dir(kind) if one[0] != "_"])
-        raise AttributeError(told if told.endswith("?") else f"{told} {self._advice}".rstrip())
 
 
 class RagEvalError(Exception):

@@ -18,8 +18,8 @@ from rag_eval_hooks.config.settings import RagEvalConfig, refuse_change
 from rag_eval_hooks.errors import (
     ConfigError,
     InputError,
+    Misplaced,
     OnePerProcess,
-    PublicNames,
     check_number,
     check_type,
     kind_of,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
     from rag_eval_hooks.judges.llm import Function
     from rag_eval_hooks.redaction import RedactSpec
-    from rag_eval_hooks.request import Request
     from rag_eval_hooks.runtime.build import MetricSpec
 
 _LONGEST_S: Final = 3600.0
@@ -51,7 +50,7 @@ def checked(evals: object) -> RagEval:
     return evals
 
 
-class RagEval(OnePerProcess, PublicNames):
+class RagEval(OnePerProcess):
     """Evaluates RAG requests in the background and writes the scores on their spans.
 
     Create one object per process and pass it to a framework's handler. By default, the heuristic
@@ -82,8 +81,9 @@ class RagEval(OnePerProcess, PublicNames):
         ImportError: The judge or embedder needs an extra that is not installed.
     """
 
-    _advice = (
-        "RagEval is not a callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)], or "
+    # LangChain and LlamaIndex read these attributes of a callback first.
+    run_inline = raise_error = ignore_chain = event_starts_to_ignore = Misplaced(
+        "is not a callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)], or "
         "rag_eval_hooks_llama_index.enable(evals)"
     )
 
@@ -117,7 +117,6 @@ class RagEval(OnePerProcess, PublicNames):
         self.config, self.incidents = parts.config, parts.incidents
         self._pipeline = Pipeline(parts)
         self.recorder = self._pipeline.recorder
-        self.others = self._pipeline.others
         self.instrumentors = self._pipeline.instrumentors
         # No finalizer runs at exit, because the exit hooks close the pipeline.
         weakref.finalize(self, close_abandoned, self._pipeline).atexit = False
@@ -328,7 +327,3 @@ class RagEval(OnePerProcess, PublicNames):
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
-
-    def take(self, request: Request) -> bool:
-        """Queue a request that another process sampled. Return False if the queue is full."""
-        return self._pipeline.submit(request)

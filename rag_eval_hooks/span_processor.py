@@ -40,7 +40,7 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._inner = inner
         # After garbage collection, the evaluator is closed.
         self._evals = checked(evals)
-        self._others = evals.others
+        self._others = evals._pipeline.others
         self._incidents = evals.incidents
         self._wait = evals.config.hold_timeout
         self._others.processors += 1
@@ -110,31 +110,19 @@ def wrap_processors(provider: object, evals: RagEval) -> bool:
 
 
 class _ScoredSpan(ReadableSpan):
+    """A copy of a finished span, with our attributes and links."""
+
     def __init__(self, span: ReadableSpan, addition: Addition) -> None:
-        attributes, links = addition
-        super().__init__(
-            name=span.name,
-            context=span.get_span_context(),
-            parent=span.parent,
-            resource=span.resource,
-            attributes={**(span.attributes or {}), **attributes},
-            events=span.events,
-            links=(*span.links, *map(Link, links)),
-            kind=span.kind,
-            status=span.status,
-            start_time=span.start_time,
-            end_time=span.end_time,
-            instrumentation_scope=span.instrumentation_scope,
-        )
+        # The public constructor would lose the counts of dropped attributes, events and links.
+        vars(self).update(vars(span))
         self._original = span
+        attributes, links = addition
+        self._attributes = {**(span.attributes or {}), **attributes}
+        self._links = (*span.links, *map(Link, links))
 
     @property
     def dropped_attributes(self) -> int:
         return self._original.dropped_attributes
-
-    @property
-    def dropped_events(self) -> int:
-        return self._original.dropped_events
 
     @property
     def dropped_links(self) -> int:

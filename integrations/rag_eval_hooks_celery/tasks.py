@@ -70,7 +70,7 @@ def _evaluate(task: Task[Any, Any], text: str, tries: int) -> str:
         is_redaction = isinstance(error, RedactionError)
         reason = "redaction_failed" if is_redaction else "unreadable"
         return result_to_text(Ending.dropped(reason))
-    accepted = _evals().take(request)
+    accepted = _evals()._pipeline.submit(request)
     # If a spool is set, the disk has the results, so do not wait for a hanging sink.
     patience = limits.SINK_SECONDS if _config.spool else visibility_timeout(_config)
     until = time.monotonic() + patience

@@ -34,8 +34,7 @@ def _results(config: pytest.Config) -> Path | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and create an empty results file for all xdist workers."""
-    told = f"{_MARKER}: the test uses the fixture {_MARKER}"
-    config.addinivalue_line("markers", told)
+    config.addinivalue_line("markers", f"{_MARKER}: the test uses the fixture {_MARKER}")
     if (results := _results(config)) and not hasattr(config, "workerinput"):
         results.parent.mkdir(parents=True, exist_ok=True)
         results.unlink(missing_ok=True)
@@ -50,8 +49,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    results, is_worker = _results(session.config), hasattr(session.config, "workerinput")
-    if results and results.exists() and not is_worker:
+    results = _results(session.config)
+    if results and results.exists() and not hasattr(session.config, "workerinput"):
         from rag_eval_hooks.cli.main import main
 
         main(["report", str(results), "-o", str(session.config.getoption(_OPTION))])

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.errors import ConfigError, InputError, PublicNames, check_number, usage
+from rag_eval_hooks.errors import ConfigError, InputError, check_number, usage
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.explanation import prose
-from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.summary import scale_of_metric, slope_of
 from rag_eval_hooks.sample import Sample
@@ -20,17 +19,15 @@ from rag_eval_hooks.score import NotScored, Outcome, Outcomes
 _MOST_TEXT = 4000
 
 
-class ScoresInTests(PublicNames):
+class ScoresInTests:
     """Evaluates samples in a test session and asserts their scores.
 
     Args:
         results: File to which this object appends every evaluation, or None.
-        evals: The evaluator. The default evaluator reads environment variables and the settings
-            file.
     """
 
-    def __init__(self, results: Path | None = None, evals: RagEval | None = None) -> None:
-        self._evals = evals or RagEval()
+    def __init__(self, results: Path | None = None) -> None:
+        self._evals = RagEval()
         self._sink = None if results is None else JsonlSink(results)
 
     def evaluate(self, sample: Sample | Mapping[str, Any]) -> Outcomes:
@@ -38,9 +35,8 @@ class ScoresInTests(PublicNames):
         start, known = time.time_ns(), Sample.of(sample)
         outcomes = self._evals.evaluate(known)
         if self._sink is not None:
-            fields: dict[str, Any] = {"start": start, "end": time.time_ns(), "reason": "test"}
-            made = Evaluation(sample=known, outcomes=outcomes, probability=None, **fields)
-            self._sink.deliver(made)
+            times: dict[str, Any] = {"start": start, "end": time.time_ns()}
+            self._sink.deliver(Evaluation(sample=known, outcomes=outcomes, reason="test", **times))
         return outcomes
 
     @usage(
@@ -58,7 +54,7 @@ class ScoresInTests(PublicNames):
 
         Raises:
             AssertionError: A score is missing or does not reach its limit. The message lists each
-                claim with its verdict and quote.
+                claim with its verdict and reason.
             ConfigError: A name matches no metric or several metrics, or a limit is outside the
                 scale.
             InputError: A limit is missing or not a number.
@@ -71,47 +67,36 @@ class ScoresInTests(PublicNames):
             check_number(name, limit, "a number")
         known = Sample.of(sample)
         outcomes = self.evaluate(known)
-        named = {_metric(name, outcomes, known): limit for name, limit in limits.items()}
-        failures = [line for k, limit in named.items() for line in _failure(k, outcomes[k], limit)]
-        if failures:
+        named = {_metric(name, outcomes): limit for name, limit in limits.items()}
+        failures = [_failure(name, outcomes[name], limit) for name, limit in named.items()]
+        if told := list(filter(None, failures)):
             head = (f"question: {known.question}", f"answer: {known.answer}")
-            raise AssertionError("\n".join([*failures, *head]))
+            raise AssertionError("\n".join([*told, *head]))
         return outcomes
 
     def close(self) -> None:
         self._evals.shutdown()
 
 
-def _metric(name: str, outcomes: Mapping[str, Outcome], sample: Sample) -> str:
-    if name in outcomes:
-        return name
-    found = [metric for metric in outcomes if metric.partition(".")[2] == name]
+def _metric(name: str, outcomes: Outcomes) -> str:
+    found = [one for one in outcomes if name in (one, one.partition(".")[2])]
     # Several suites may have a metric of this name. The name alone means the RAGAS metric.
-    found = [metric for metric in found if metric.startswith("ragas.")] or found
-    if len(found) == 1:
-        return found[0]
-    for one in ALL_METRICS:
-        if name in (one.id, one.id.partition(".")[2]) and (lacks := one.missing(sample)):
-            wants = f"a metric whose inputs the sample has. The sample has no {', '.join(lacks)}"
-            raise ConfigError("assert_scores", name, wants)
-    raise ConfigError.unknown("assert_scores", name, found or outcomes)
+    found = [one for one in found if one in (name, f"ragas.{name}")] or found
+    if len(found) != 1:
+        raise ConfigError.unknown("assert_scores", name, found or outcomes)
+    return found[0]
 
 
-def _failure(metric: str, outcome: Outcome, limit: float) -> Iterator[str]:
+def _failure(metric: str, outcome: Outcome, limit: float) -> str:
     if (scale := scale_of_metric(metric)) is not None and not scale.low <= limit <= scale.high:
         wants = f"a number from {scale.low:g} to {scale.high:g}"
         raise ConfigError(f"assert_scores: {metric}", limit, wants)
     if isinstance(outcome, NotScored):
-        yield f"{metric} has no score: {outcome.line}"
-        return
+        return f"{metric} has no score: {outcome.line}"
     is_less_better = slope_of(metric, [outcome])[0] < 0
     if outcome.value <= limit if is_less_better else outcome.value >= limit:
-        return
-    expected = "at most" if is_less_better else "at least"
-    yield f"{metric} is {outcome.value:.3g}, but must be {expected} {limit:g}"
-    for line in (prose(outcome.explanation, _MOST_TEXT, content=True) or "").splitlines():
-        yield f"  {line}"
-    for rows in outcome.explanation.values():
-        for row in rows if isinstance(rows, list) else ():
-            if isinstance(row, Mapping) and row.get("quote"):
-                yield f"    quote: {row['quote']}"
+        return ""
+    least = "at most" if is_less_better else "at least"
+    lines = (prose(outcome.explanation, _MOST_TEXT, content=True) or "").splitlines()
+    told = f"{metric} is {outcome.value:.3g}, but must be {least} {limit:g}"
+    return "\n  ".join([told, *lines])

@@ -22,14 +22,7 @@ from rag_eval_hooks.capture.conversation import OWN_KEYS, objects_in
 from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.records import BlockEnd, Origin, Place, Run, RunKind
 from rag_eval_hooks.context import contexts_of
-from rag_eval_hooks.errors import (
-    ConfigError,
-    InputError,
-    PublicNames,
-    check_type,
-    unknown,
-    wrong_type,
-)
+from rag_eval_hooks.errors import ConfigError, InputError, check_type, unknown, wrong_type
 from rag_eval_hooks.incidents import Incidents, host_edge
 from rag_eval_hooks.sample import texts_of
 
@@ -44,7 +37,7 @@ _HELPERS = contextlib.__name__
 _INCIDENTS = incidents.__name__
 
 
-class ManualInteraction(PublicNames):
+class ManualInteraction:
     """One manually recorded request, from `RagEval.interaction`. A sync and async context manager.
 
     The block adds the outermost runs of frameworks to this request.
