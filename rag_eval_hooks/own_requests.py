@@ -47,21 +47,8 @@ def check_encoding(response: Any) -> None:
         raise ReplyTooLongError("the reply has an unexpected encoding")
 
 
-def taken(body: bytearray, piece: bytes) -> None:
+def append(body: bytearray, piece: bytes) -> None:
     """Append a chunk to the body, or raise `ReplyTooLongError`."""
     body += piece
     if len(body) > LONGEST_REPLY:
         raise ReplyTooLongError(f"the reply is longer than {LONGEST_REPLY:,} bytes")
-
-
-def replace_body(response: Any, body: bytes) -> None:
-    coded = ("content-encoding", "content-length", "transfer-encoding")
-    headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in coded]
-    made = type(response)(
-        response.status_code,
-        headers=headers,
-        content=body,
-        request=response.request,
-        extensions=response.extensions,
-    )
-    vars(response).update(vars(made))

@@ -192,11 +192,12 @@ async def _limit_reply(response: Any) -> None:
     try:
         own_requests.check_encoding(response)
         async for piece in response.aiter_bytes():
-            own_requests.taken(body, piece)
+            own_requests.append(body, piece)
     except own_requests.ReplyTooLongError as error:
         post.stopped = _UnreadableError(str(error))
         raise openai.OpenAIError from None
-    own_requests.replace_body(response, bytes(body))
+    # The client reads no stream if the response has this content.
+    response._content = bytes(body)
 
 
 def field(value: object, key: str) -> object:

@@ -162,8 +162,9 @@ def _limit_reply(response: Any) -> None:
     body = bytearray()
     own_requests.check_encoding(response)
     for piece in response.iter_bytes():
-        own_requests.taken(body, piece)
-    own_requests.replace_body(response, bytes(body))
+        own_requests.append(body, piece)
+    # The client reads no stream if the response has this content.
+    response._content = bytes(body)
 
 
 def _seconds(text: str | None) -> float | None:
