@@ -87,9 +87,8 @@ class Books(Observer):
         self._waiters: dict[threading.Lock, int] = {}
         self._counts: Counter[tuple[Column, str]] = Counter()
         self._notes: dict[str, Counter[str]] = {name: Counter() for name in _NOTES}
-        # Remembered requests by sequence number, and sequence numbers by id.
-        self._entries: OrderedDict[int, tuple[Explanation, set[str]]] = OrderedDict()
-        self._named: dict[str, dict[int, None]] = {}
+        # Remembered requests and their ids, by sequence number.
+        self._entries: OrderedDict[int, tuple[Explanation, frozenset[str]]] = OrderedDict()
 
     def note(self, column: str, reason: str) -> None:
         with self._lock:
@@ -106,9 +105,7 @@ class Books(Observer):
     def begun(self, request: Request) -> None:
         sample_id = request.sample().sample_id
         with self._lock:
-            number = self._pending[request]
-            self._explain(number, request, sample_id=sample_id)
-            self._name(number, id_of(sample_id))
+            self._explain(self._pending[request], request, sample_id=sample_id)
 
     def settled(self, request: Request, ending: Ending) -> None:
         missing = ending.missing
@@ -141,8 +138,7 @@ class Books(Observer):
 
     def explain(self, name: str) -> tuple[Explanation, ...]:
         with self._lock:
-            numbers = list(self._named.get(name, ()))[-_PER_ID:]
-            return tuple(self._entries[number][0] for number in numbers)
+            return tuple(one for one, ids in self._entries.values() if name in ids)[-_PER_ID:]
 
     def wait(self, timeout: float | None) -> bool:
         """Wait for all requests accepted before this call. Return False on timeout."""
@@ -191,21 +187,14 @@ class Books(Observer):
     def _explain(self, number: int, request: Request, **changes: Any) -> None:
         if not request.key:
             return
-        if number not in self._entries:
-            self._entries[number] = Explanation(key=request.key, outcome="pending"), set()
-            for name in (request.key, *request.ids):
-                self._name(number, name)
-            if len(self._entries) > self._explained:
-                oldest, (_, names) = self._entries.popitem(last=False)
-                for name in names:
-                    self._named[name].pop(oldest, None)
-                    if not self._named[name]:
-                        del self._named[name]
-        if changes and number in self._entries:
-            entry, names = self._entries[number]
-            self._entries[number] = replace(entry, **changes), names
-
-    def _name(self, number: int, name: str) -> None:
-        if number in self._entries:
-            self._entries[number][1].add(name)
-            self._named.setdefault(name, {})[number] = None
+        new = (
+            Explanation(key=request.key, outcome="pending"),
+            frozenset((request.key, *request.ids)),
+        )
+        entry, ids = self._entries.get(number, new)
+        entry = replace(entry, **changes)
+        if entry.sample_id is not None:
+            ids |= {id_of(entry.sample_id)}
+        self._entries[number] = entry, ids
+        if len(self._entries) > self._explained:
+            self._entries.popitem(last=False)
