@@ -47,28 +47,26 @@ class RagEvalCompletionHook:
         around = self._recorder.around(None)
         if not _is_completion(span) or not (around is None or around.by_hand):
             return
-        turn = _this_turn(inputs)
-        results = [one for message in turn for part in message.parts if (one := _result(part))]
+        turn = _parts_of_this_turn(inputs)
+        results = [part for part in turn if _is_result(part)]
         # An agent's earlier completions belong to the same request.
         root = self._start(RunKind.CHAIN, "completion", None) if results else None
         run = self._start(RunKind.MODEL, "chat", root)
         if run is None:
             return
         began = getattr(span, "start_time", None) or run.start
-        for begun in filter(None, (root, run)):
-            begun.start = min(begun.start, began)
         run.facts = facts_of(dict(getattr(span, "attributes", None) or {}))
         given = [*inputs], [*outputs], [*system_instruction]
         self._recorder.defer(run, "completion", self._read, run, *given)
-        names = _tool_names(turn)
-        for call_id, response in results:
-            tool = self._start(RunKind.TOOL, names.get(call_id, "tool"), root)
+        names = {part.id: str(part.name) for part in turn if _kind(part) == "tool_call"}
+        for part in results:
+            tool = self._start(RunKind.TOOL, names.get(part.id, "tool"), root)
             if tool is not None:
-                self._recorder.defer(tool, "completion", self._found, tool, response)
+                self._recorder.defer(tool, "completion", self._found, tool, part.response)
                 self._recorder.end(tool)
-        self._recorder.end(run)
-        if root is not None:
-            self._recorder.end(root)
+        for begun in filter(None, (run, root)):
+            begun.start = min(begun.start, began)
+            self._recorder.end(begun)
 
     def _start(self, kind: RunKind, name: str, root: Run | None) -> Run | None:
         run = self._recorder.start(object(), None if root is None else root.id, kind, name)
@@ -115,28 +113,26 @@ def _is_completion(span: Span | None) -> bool:
     return operation in _OPERATIONS and not any(name in scope for name in _CAPTURED)
 
 
-def _this_turn(inputs: Sequence[Any]) -> Sequence[Any]:
+def _parts_of_this_turn(inputs: Sequence[Any]) -> list[Any]:
     asked = [place for place, one in enumerate(inputs) if _role(one) == "user"]
-    return inputs[asked[-1] if asked else 0 :]
+    return [part for one in inputs[asked[-1] if asked else 0 :] for part in one.parts]
 
 
 def _role(message: Any) -> str:
     return str(getattr(message.role, "value", message.role))
 
 
-def _tool_names(turn: Sequence[Any]) -> dict[Any, str]:
-    parts = (part for message in turn for part in message.parts)
-    return {part.id: str(part.name) for part in parts if getattr(part, "type", None) == "tool_call"}
+def _kind(part: Any) -> object:
+    return getattr(part, "type", None)
+
+
+def _is_result(part: Any) -> bool:
+    return _kind(part) == "tool_call_response" and part.response is not None
 
 
 def _texts(parts: Sequence[Any]) -> Iterator[str]:
     for part in parts:
-        if (result := _result(part)) is not None:
-            yield str(result[1])
-        elif getattr(part, "type", None) == "text" and part.content is not None:
+        if _is_result(part):
+            yield str(part.response)
+        elif _kind(part) == "text" and part.content is not None:
             yield str(part.content)
-
-
-def _result(part: Any) -> tuple[Any, Any] | None:
-    is_result = getattr(part, "type", None) == "tool_call_response" and part.response is not None
-    return (part.id, part.response) if is_result else None

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Collection
+from functools import partial
 from importlib import import_module
 from types import FrameType, ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ from wrapt import register_post_import_hook
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.span_processor import wrap_processors
 from rag_eval_hooks.telemetry.tracing import flush_providers, global_providers
 
 _logger = logging.getLogger("rag_eval_hooks")
@@ -70,9 +72,9 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             return
         self.evals = evals
         tracer_provider = providers["tracer_provider"] or trace.get_tracer_provider()
-        evals.instrumentors.can_wait = _let_spans_wait(tracer_provider, evals)
+        evals.instrumentors.can_wait = wrap_processors(tracer_provider, evals)
         finish_at_sigterm(evals)
-        _finish_with_chainlit(evals)
+        register_post_import_hook(partial(_finish_with_chainlit, evals), "chainlit")
 
     def _uninstrument(self, **kwargs: Any) -> None:
         for enabled in self._enabled:
@@ -93,14 +95,6 @@ def _enable(package: str, evals: RagEval) -> ModuleType | None:
     except Exception as error:  # noqa: BLE001 - the other framework must still work
         _logger.error("%s is off: %s", package, type(error).__name__)
         return None
-
-
-def _let_spans_wait(provider: object, evals: RagEval) -> bool:
-    try:
-        from rag_eval_hooks.span_processor import wrap_processors
-    except ImportError:
-        return False
-    return wrap_processors(provider, evals)
 
 
 def finish_at_sigterm(evals: RagEval) -> bool:
@@ -126,17 +120,11 @@ def finish_at_sigterm(evals: RagEval) -> bool:
     return True
 
 
-def _finish_with_chainlit(evals: RagEval) -> None:
-    """Finish evaluations when a Chainlit application without its own hook shuts down.
-
-    Chainlit exits through `os._exit`, which skips signal handlers and exit hooks.
-    """
-
-    def register(chainlit: Any) -> None:
-        if hasattr(chainlit, "on_app_shutdown"):
-            chainlit.on_app_shutdown(lambda: _finish(evals))
-
-    register_post_import_hook(register, "chainlit")
+def _finish_with_chainlit(evals: RagEval, chainlit: Any) -> None:
+    # Chainlit exits through `os._exit`, which skips signal handlers and exit hooks. A hook of the
+    # application replaces this hook.
+    if hasattr(chainlit, "on_app_shutdown"):
+        chainlit.on_app_shutdown(lambda: _finish(evals))
 
 
 def _finish(evals: RagEval) -> None:
