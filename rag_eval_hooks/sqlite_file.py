@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -33,18 +32,13 @@ class SqliteFile:
     SQLite's memory records the file locks. A forked child inherits the memory, but not the locks.
     So we close the connection before the fork, and both processes reopen the file.
 
-    Args:
-        path: The file. The object creates a missing file with mode 0600.
-        schema: SQL statements to run at every open. The statements must be idempotent.
-        patience: Seconds to wait for another process's lock.
+    Every open runs `schema`. `patience` is in seconds.
     """
 
     def __init__(self, path: Path, schema: Sequence[str], *, patience: float) -> None:
         self.path = path
-        self._schema = schema
-        self._patience = patience
-        self._lock = threading.Lock()
-        self._forking = False
+        self._schema, self._patience = schema, patience
+        self._lock, self._forking = threading.Lock(), False
         self._connection: sqlite3.Connection | None = None
         self._inherited: list[sqlite3.Connection | None] = []
         at_fork(before=self._before_fork, in_parent=self._after_fork, in_child=self._forked)
@@ -143,12 +137,11 @@ def _locking(connection: sqlite3.Connection, statement: str, until: float) -> No
     while True:
         try:
             connection.execute(statement)
+            return
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() >= until:
                 raise
             time.sleep(_RETRY_S)
-        else:
-            return
 
 
 def _make_private(path: Path) -> None:
@@ -156,8 +149,6 @@ def _make_private(path: Path) -> None:
     # file would release this process's locks.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-        one = path.with_name(name)
+    for end in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
-            if stat.S_IMODE(one.stat().st_mode) != 0o600:
-                one.chmod(0o600)
+            path.with_name(path.name + end).chmod(0o600)

@@ -11,8 +11,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextvars import copy_context
+from functools import partial
 from types import MethodType
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
@@ -39,13 +40,11 @@ def at_fork(
     Before the fork, the hooks of newer objects run first. Does nothing without `os.fork`.
     """
     for methods, method in ((_BEFORE, before), (_IN_PARENT, in_parent), (_IN_CHILD, in_child)):
-        if method is not None:
-            assert isinstance(method, MethodType)
+        if isinstance(method, MethodType):
             # Remove collected objects here, because a weak-reference callback would swallow a
             # signal handler's exception.
-            for number, (owner, _) in tuple(methods.items()):
-                if owner() is None:
-                    methods.pop(number, None)
+            for number in [number for number, (owner, _) in [*methods.items()] if owner() is None]:
+                methods.pop(number, None)
             methods[next(_NUMBERS)] = weakref.ref(method.__self__), method.__func__
 
 
@@ -62,9 +61,9 @@ def _call(methods: _Methods, *, last_first: bool = False) -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=lambda: _call(_BEFORE, last_first=True),
-        after_in_parent=lambda: _call(_IN_PARENT),
-        after_in_child=lambda: _call(_IN_CHILD),
+        before=partial(_call, _BEFORE, last_first=True),
+        after_in_parent=partial(_call, _IN_PARENT),
+        after_in_child=partial(_call, _IN_CHILD),
     )
 
 
@@ -83,7 +82,7 @@ class _Crew:
                 self.unfinished -= 1
 
 
-class DaemonExecutor(Executor):
+class DaemonExecutor:
     """Runs calls in order on at most `limit` daemon threads. A forked child starts new threads.
 
     Python's standard pools join their threads at exit, so a hanging call would block the exit.
@@ -105,12 +104,11 @@ class DaemonExecutor(Executor):
         future: Future[R] = Future()
 
         def call() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - the caller gets the exception
-                future.set_exception(error)
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args, **kwargs))
+                except BaseException as error:  # noqa: BLE001 - the caller gets the exception
+                    future.set_exception(error)
 
         with self._lock:
             if self._is_shut_down:
@@ -144,7 +142,7 @@ class DaemonExecutor(Executor):
                 for _ in range(crew.threads):
                     crew.calls.put(None)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+    def shutdown(self) -> None:
         self._is_shut_down = True
         self.release()
 
@@ -165,33 +163,30 @@ class Loop:
         self, name: str, step: Callable[[], float | None], on_error: Callable[[Exception], None]
     ) -> None:
         self._name, self._step, self._on_error = name, step, on_error
-        self._starting = threading.Lock()
-        # Locked while the thread sleeps.
-        self._sleep = threading.Lock()
+        # A thread that runs the loop holds `_owned`. `_sleep` and `_over` are held until a wake-up
+        # and until the end.
+        self._owned, self._sleep, self._over = (threading.Lock() for _ in range(3))
         self._sleep.acquire()
+        self._over.acquire()
         # One lock per waiting caller of `ask`.
         self._asking: deque[threading.Lock] = deque()
-        self._thread: threading.Thread | None = None
-        self._is_started = self.is_asked = self.is_over = False
+        self._thread_id = 0
+        self._is_started = self.is_asked = self._is_over = False
 
     @property
     def is_running(self) -> bool:
-        return self._is_started and not self.is_over
+        return self._is_started and not self._is_over
 
     @property
     def is_current(self) -> bool:
-        return self._thread is threading.current_thread()
+        return self._thread_id == threading.get_ident()
 
     def start(self) -> bool:
         """Start the thread, once. Return False if the system cannot start a thread."""
         if not self._is_started:
             self._is_started = True
             try:
-                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                thread.start()
-                with self._starting:
-                    # The caller may call `join` before the thread reaches `_run`.
-                    self._thread = self._thread or thread
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
             except BaseException as error:
                 self._is_started = False
                 self._answer(len(self._asking))
@@ -213,20 +208,19 @@ class Loop:
         turn.acquire()
         self._asking.append(turn)
         self.wake()
-        if self.is_over:
+        if self._is_over:
             self._answer(len(self._asking))
         return turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
 
     def join(self, timeout: float) -> None:
-        if self._thread is not None and not self.is_current:
-            self._thread.join(max(0.0, timeout))
+        if self._is_started and not self.is_current and self._over.acquire(timeout=max(0, timeout)):
+            self._over.release()
 
     def _run(self) -> None:
-        with self._starting:
-            self._thread = self._thread or threading.current_thread()
-        if not self.is_current:
-            # Another caller has started another thread meanwhile.
+        if not self._owned.acquire(blocking=False):
+            # Two callers have started a thread at the same time.
             return
+        self._thread_id = threading.get_ident()
         pause: float | None = 0.0
         while pause is not None:
             self._sleep.acquire(timeout=max(0.0, pause))
@@ -238,7 +232,8 @@ class Loop:
                 pause = _ERROR_PAUSE_S
                 self._on_error(error)
             self._answer(asking)
-        self.is_over = True
+        self._is_over = True
+        self._over.release()
         self._answer(len(self._asking))
 
     def _answer(self, count: int) -> None:
