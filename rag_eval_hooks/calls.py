@@ -43,8 +43,6 @@ class Usage:
         )
 
     def share(self, parts: int) -> Self:
-        if parts == 1:
-            return self
         read, written = self.input_tokens / parts, self.output_tokens / parts
         cost = None if self.cost is None else self.cost / parts
         return type(self)(self.calls / parts, read, written, cost)

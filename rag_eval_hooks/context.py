@@ -13,10 +13,9 @@ from rag_eval_hooks.errors import InputError, check_type, holds, wrong_type
 
 READABLE_MAPPING: Final = (dict, MappingProxyType)
 
-_SCORE_KEYS = ("relevance_score", "score", "similarity_score", "_score")
-_TEXT_KEYS = ("text", "page_content", "content")
-_SCALARS = (str, int, float, bool)
-_PAIR = 2
+_SCORE_KEYS: Final = ("relevance_score", "score", "similarity_score", "_score")
+_TEXT_KEYS: Final = ("text", "page_content", "content")
+_PAIR: Final = 2
 _DOCUMENTS: Final = {
     "invoke": "retriever.invoke(question)",
     "retrieve": "retriever.retrieve(question)",
@@ -88,21 +87,20 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
     if not isinstance(values, Iterable) or hasattr(type(values), "model_fields"):
         # A pydantic object is iterable, but yields its fields.
         raise refusal(values)
-    return tuple(_numbered(number, value) for number, value in enumerate(values))
-
-
-def _numbered(number: int, value: Any) -> Context:
-    try:
-        return Context.of(value)
-    except InputError as error:
-        shown = str(error).removeprefix(error.stated).strip()
-        raise InputError(f"{error.stated} It is contexts[{number}].", shown) from None
+    contexts: list[Context] = []
+    for value in values:
+        try:
+            contexts.append(Context.of(value))
+        except InputError as error:
+            shown = str(error).removeprefix(error.stated).strip()
+            raise InputError(f"{error.stated} It is contexts[{len(contexts)}].", shown) from None
+    return tuple(contexts)
 
 
 def scalars(metadata: Any) -> dict[str, Any]:
     if not isinstance(metadata, Mapping):
         return {}
-    return {k: v for k, v in metadata.items() if isinstance(v, _SCALARS)}
+    return {k: v for k, v in metadata.items() if isinstance(v, str | int | float)}
 
 
 def score_in(metadata: Mapping[str, Any]) -> float | None:
@@ -123,8 +121,8 @@ def _of_mapping(value: Mapping[str, Any]) -> Context:
 
 
 def _context(text: str, found_id: Any, score: float | None, metadata: dict[str, Any]) -> Context:
-    name = None if found_id is None else str(found_id)
-    return Context(text=text, id=name, score=score, metadata=metadata)
+    own_id = None if found_id is None else str(found_id)
+    return Context(text=text, id=own_id, score=score, metadata=metadata)
 
 
 def _number(value: Any) -> float | None:

@@ -9,12 +9,13 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import NoOutcome, unknown
 from rag_eval_hooks.score import Outcome, Score
 
+_Items: TypeAlias = Sequence[Mapping[str, Any]]
 GOOD: Final = 0.8
 _ADVICE: Final[Mapping[str, str]] = tomllib.loads(
     files("rag_eval_hooks").joinpath("advice.toml").read_text("utf-8")
@@ -57,12 +58,6 @@ class Explanation:
         return ". ".join(filter(None, (f"{line}: {advice}" if advice else line, missing)))
 
 
-class _Verdicts(NamedTuple):
-    key: str
-    name: str
-    items: Sequence[Mapping[str, Any]]
-
-
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
     """Return an explanation as JSON of at most `limit` characters, or None if empty.
 
@@ -86,17 +81,16 @@ def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping | list | tuple | set | frozenset) and not depth:
+    if isinstance(value, Mapping) and depth:
+        forms = {str(key): _form(one, chars, items, depth - 1) for key, one in value.items()}
+        return dict([pair for pair in forms.items() if pair[1] is not _DROPPED][:items])
+    if isinstance(value, list | tuple) and depth:
+        listed = [_form(one, chars, items, depth - 1) for one in value[:items]]
+        return [form for form in listed if form is not _DROPPED] or ([] if not value else _DROPPED)
+    if chars is None or isinstance(value, Mapping | list | tuple):
         return _DROPPED
-    if isinstance(value, Mapping):
-        forms = ((str(key), _form(one, chars, items, depth - 1)) for key, one in value.items())
-        return dict([(key, form) for key, form in forms if form is not _DROPPED][:items])
-    if isinstance(value, list | tuple | set | frozenset):
-        listed = [_form(one, chars, items, depth - 1) for one in list(value)[:items]]
-        left = [form for form in listed if form is not _DROPPED]
-        return left if left or not listed else _DROPPED
     # If a text cannot be encoded, an exporter drops the whole batch.
-    return _DROPPED if chars is None else encodable(str(value)[:chars])
+    return encodable(str(value)[:chars])
 
 
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
@@ -106,11 +100,11 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
     """
     if not content:
         return explain(explanation, limit, content=False)
-    lists = {one.key: one for one in _verdicts(explanation)}
+    verdicts = {key: (name, items) for key, name, items in _verdicts(explanation)}
     lines: list[str] = []
     for key, value in explanation.items():
-        if key in lists:
-            _, name, items = lists[key]
+        if key in verdicts:
+            name, items = verdicts[key]
             good = sum(bool(item[name]) for item in items)
             lines.append(f"{key}: {good} of {len(items)} are {name}")
             lines += [_line(item, name) for item in sorted(items, key=lambda one: bool(one[name]))]
@@ -127,16 +121,14 @@ def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> st
     Return None if there is neither a verdict nor a reason. If `content` is False, the line omits
     reasons, because reasons quote texts.
     """
-    if (first := next(_verdicts(explanation), None)) is not None:
-        told = _counted(first, content=content)
-    else:
+    told = next((_counted(*one, content=content) for one in _verdicts(explanation)), None)
+    if told is None:
         reason = explanation.get("reason")
         told = reason if content and isinstance(reason, str) else ""
-    return _fit(" ".join(told.split()), limit) if told else None
+    return _fit(" ".join(told.split()), limit) or None
 
 
-def _counted(verdicts: _Verdicts, *, content: bool) -> str:
-    key, name, items = verdicts
+def _counted(key: str, name: str, items: _Items, *, content: bool) -> str:
     # Scores ignore unsure items, too.
     sure = {n: item for n, item in enumerate(items, start=1) if item[name] is not None}
     bad = [number for number, item in sure.items() if not item[name]]
@@ -150,17 +142,18 @@ def _counted(verdicts: _Verdicts, *, content: bool) -> str:
     return f"{count}: {named}{', ...' if len(bad) > _NAMED else ''}"
 
 
-def _verdicts(explanation: Mapping[str, Any]) -> Iterator[_Verdicts]:
+def _verdicts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, _Items]]:
+    """Yield the key of each list of verdicts, the verdict's name, and the items."""
     for key, items in explanation.items():
         if not isinstance(items, list | tuple) or not items:
             continue
         if all(isinstance(item, Mapping) and _subject(item) is not None for item in items):
             names = (name for name in items[0] if _is_verdict(name, items))
             if (name := next(names, None)) is not None:
-                yield _Verdicts(key, str(name), items)
+                yield key, str(name), items
 
 
-def _is_verdict(name: str, items: Sequence[Mapping[str, Any]]) -> bool:
+def _is_verdict(name: str, items: _Items) -> bool:
     values = [item.get(name, "") for item in items]
     # If an item has the key `verdict`, None means an unsure verdict, not a missing value.
     is_known = any(value is not None for value in values) or "verdict" in items[0]
@@ -203,26 +196,24 @@ def outcome_lines(
     """Yield a text and the outcome per metric, `failed` metrics and low scores first."""
     ranked = sorted(outcomes.items(), key=lambda item: (item[0] not in failed, _rank(item[1])))
     for name, outcome in ranked:
-        items = [
-            _line(item, verdict)
-            for _, verdict, listed in _verdicts(outcome.explanation)
-            for item in listed
-            if not item[verdict]
-        ]
-        if isinstance(outcome, Score):
-            value = f"{outcome.value:.2f}"
-            label = ", ".join(
-                filter(None, (outcome.label, "screening" if outcome.screening else ""))
-            )
-            short = one_line(outcome.explanation, _REASON_CHARS, content=True) or ""
-            reason = "" if outcome.normalized >= GOOD else "\n".join(items) or short
-        else:
-            value, reason = "-", "\n".join([outcome.detail, *items])
-            label = "undecided" if outcome.undecided else outcome.cause.value
+        value, label, reason = _columns(outcome)
         risk = "" if outcome.risk is None else f"risk {outcome.risk:.2f}"
-        note = ", ".join(filter(None, (label, risk)))
+        note = ", ".join(filter(None, (*label, risk)))
         below = textwrap.indent(f"\n{reason[:_REASON_CHARS]}" if reason else "", " " * 10)
         yield encodable(f"  {value:>6}  {name}{f'  ({note})' if note else ''}{below}"), outcome
+
+
+def _columns(outcome: Outcome) -> tuple[str, Sequence[str | None], str]:
+    verdicts = [(item, name) for _, name, items in _verdicts(outcome.explanation) for item in items]
+    failed = [_line(item, name) for item, name in verdicts if not item[name]]
+    if not isinstance(outcome, Score):
+        label = "undecided" if outcome.undecided else outcome.cause.value
+        return "-", (label,), "\n".join([outcome.detail, *failed])
+    reason = ""
+    if outcome.normalized < GOOD:
+        short = one_line(outcome.explanation, _REASON_CHARS, content=True)
+        reason = "\n".join(failed) or short or ""
+    return f"{outcome.value:.2f}", (outcome.label, "screening" * outcome.screening), reason
 
 
 def _rank(outcome: Outcome) -> float:

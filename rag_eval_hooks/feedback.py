@@ -11,7 +11,6 @@ from typing import Final
 
 from rag_eval_hooks.errors import InputError, check_number, check_type, wrong_type
 
-_LONGEST_UUID: Final = len("urn:uuid:{00000000-0000-0000-0000-000000000000}")
 # Match whole words only. Underscores separate words.
 _DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGNORECASE)
 
@@ -66,10 +65,8 @@ def id_of(value: object) -> str:
     if isinstance(value, int):
         return f"{value:032x}"
     text = str(value).strip()
-    if len(text) > _LONGEST_UUID:
-        return text
     try:
-        return uuid.UUID(text.removeprefix("0x").removeprefix("0X")).hex
+        return uuid.UUID(text.lower().removeprefix("0x")).hex
     except ValueError:
         return text
 

@@ -19,13 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import CodeType, FrameType
 from typing import Any, Final, TypeVar, cast
 
-from rag_eval_hooks.errors import (
-    InputError,
-    NoOutcome,
-    RedactionError,
-    argument_error,
-    nearest,
-)
+from rag_eval_hooks.errors import InputError, NoOutcome, RedactionError, argument_error, nearest
 from rag_eval_hooks.suppress import is_work_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -88,7 +82,9 @@ class Incidents:
         quote a request.
         """
         if times and self._is_first(kind, times):
-            _warn(f"{_ended(kind)} {_capitalized(detail)}" if detail else kind)
+            # Capitalize a word, but no value such as `judge_failed`.
+            told = re.sub(r"^[a-z](?=[a-z]*[ :])", lambda first: first[0].upper(), detail)
+            _warn(f"{_ended(kind)} {told}" if told else kind)
 
     def mistake(self, kind: str, advice: str = "") -> None:
         """Count a wrong call by the application. Log advice and place of the first such call."""
@@ -109,8 +105,7 @@ class Incidents:
             asyncio.get_running_loop()
             # Blocking the loop of a notebook is harmless.
             if not is_work_of(self) and "ipykernel" not in sys.modules:
-                advice = f"write: await {instead}"
-                self.mistake(f"{call} blocks the running event loop", advice)
+                self.mistake(f"{call} blocks the running event loop", f"write: await {instead}")
 
     def _is_first(self, kind: str, times: int = 1) -> bool:
         with self._lock:
@@ -130,27 +125,28 @@ def _ended(text: str) -> str:
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
-def _capitalized(text: str) -> str:
-    return re.sub(r"^[a-z]+(?=[ :])", lambda word: word[0].capitalize(), text)
-
-
 @functools.cache
 def warn_once(message: str) -> None:
     _logger.warning(message)
 
 
+def _frames(error: BaseException) -> list[tuple[FrameType, int]]:
+    return list(traceback.walk_tb(error.__traceback__))
+
+
 def _story(error: BaseException) -> str:
     caller, place = place_of_caller(), place_in_application(error)
     called = f", called at {caller}" if caller else ""
-    if stated := stated_in(error):
-        return stated.rstrip(".") + (f", at {place}" if place else called)
-    last = [*traceback.walk_tb(error.__traceback__)][-1:]
-    ours = "".join(f" at {frame.f_code.co_filename}:{line}" for frame, line in last) + called
-    return f"{named(error)} raised{f' at {place}' if place else ours}"
+    if stated := stated_in(error).rstrip("."):
+        return f"{stated}, at {place}" if place else stated + called
+    if place:
+        return f"{named(error)} raised at {place}"
+    last = [f" at {frame.f_code.co_filename}:{line}" for frame, line in _frames(error)[-1:]]
+    return f"{named(error)} raised{''.join(last)}{called}"
 
 
 def _is_from_signal_handler(error: BaseException) -> bool:
-    codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+    codes = {frame.f_code for frame, _ in _frames(error)}
     # Python runs signal handlers only in the main thread.
     if not codes or threading.current_thread() is not threading.main_thread():
         return False
@@ -169,15 +165,14 @@ def _code_of(handler: Any) -> CodeType | None:
 
 def is_ours(error: BaseException) -> bool:
     """Return True if our code raised the exception. Other exceptions may quote a request."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return not frames or _is_our_frame(frames[-1])
+    return all(_is_our_frame(frame) for frame, _ in _frames(error)[-1:])
 
 
 def stated_in(error: BaseException) -> str:
     """Return the log-safe part of our own error's message, or empty text."""
-    if isinstance(error, InputError) and is_ours(error):
-        return error.stated
-    return str(error) if isinstance(error, RedactionError) and is_ours(error) else ""
+    if not isinstance(error, InputError | RedactionError) or not is_ours(error):
+        return ""
+    return error.stated if isinstance(error, InputError) else str(error)
 
 
 def in_words(who: str, error: BaseException) -> str:
@@ -196,16 +191,8 @@ def named(error: BaseException) -> str:
 
 
 def _safe_message(error: BaseException) -> str:
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    theirs = next((one for one in reversed(frames) if not _is_our_frame(one)), None)
-    written = (*theirs.f_code.co_names, *theirs.f_code.co_consts) if theirs else ()
-    key = error.args[0] if isinstance(error, KeyError) and error.args else None
-    name = getattr(error, "name", key)
     if isinstance(error, KeyError | AttributeError | NameError):
-        # A computed name may be a text of the application.
-        if not isinstance(name, str) or name not in written:
-            return ""
-        return f"({error})" if isinstance(error, NoOutcome) else f"{name!r}{_near(error, name)}"
+        return _safe_name(error)
     if isinstance(error, OSError) and isinstance(error.errno, int):
         return f"({os.strerror(error.errno)})"
     reply: Any = getattr(error, "response", error)
@@ -216,17 +203,27 @@ def _safe_message(error: BaseException) -> str:
     return f"({found[0]})" if found else ""
 
 
-def _near(error: BaseException, name: str) -> str:
-    if not isinstance(error, AttributeError):
+def _safe_name(error: KeyError | AttributeError | NameError) -> str:
+    name = getattr(error, "name", error.args[0] if error.args else None)
+    codes = [frame.f_code for frame, _ in _frames(error) if not _is_our_frame(frame)]
+    # A computed name may be a text of the application.
+    if not isinstance(name, str) or not any(
+        name in (*code.co_names, *code.co_consts) for code in codes[-1:]
+    ):
         return ""
+    if isinstance(error, NoOutcome):
+        return f"({error})"
+    if not isinstance(error, AttributeError):
+        return repr(name)
     near = nearest(name, [one for one in dir(error.obj) if one[0] != "_"])
-    return f" (did you mean {near!r}?)" if near else f" of {type(error.obj).__name__}"
+    kind = type(error.obj).__name__
+    return f"{name!r} (did you mean {near!r}?)" if near else f"{name!r} of {kind}"
 
 
 def place_in_application(error: BaseException) -> str:
     """Return file and line of the application's function, or empty text."""
     file = place = ""
-    for frame, line in traceback.walk_tb(error.__traceback__):
+    for frame, line in _frames(error):
         name = frame.f_code.co_filename
         if _is_our_frame(frame):
             file = ""

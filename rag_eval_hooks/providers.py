@@ -44,8 +44,10 @@ class NameTable:
         """
         name, colon, behind = value.partition(":")
         rest, behind = self.rows.get(name), behind.strip()
-        if rest is None or not (behind if rest.startswith(":") else rest or not colon):
-            raise ConfigError(self.setting, value, self.wanted + self._hint(value))
+        if rest is None:
+            raise ConfigError(self.setting, value, self.wanted + self._hint(name, colon, behind))
+        if not (behind if rest.startswith(":") else rest or not colon):
+            raise ConfigError(self.setting, value, self.wanted)
         if rest == _URL and not is_url(behind):
             # The error must not contain the URL's credentials.
             shown = f"{name}:**********" if "@" in value else value
@@ -53,14 +55,11 @@ class NameTable:
             raise ConfigError(self.setting, shown, wants)
         return name, behind
 
-    def _hint(self, value: str) -> str:
-        name, colon, behind = value.partition(":")
-        if name in self.rows or not value:
-            return ""
+    def _hint(self, name: str, colon: str, behind: str) -> str:
         near = None if "." in name else nearest(name.lower(), list(self.rows))
         if near is not None:
             return f"; did you mean '{near}{colon}{masked(behind)}'?"
-        return "" if "//" in value else self.hint.format(behind or value)
+        return "" if "//" in name + behind or not name else self.hint.format(behind or name)
 
 
 def is_url(text: str) -> bool:
@@ -92,7 +91,5 @@ SINKS: Final = NameTable(
     "; did you mean 'jsonl:{}'?",
 )
 SINK_KEYS: Final = {
-    "phoenix": "<key>",
-    "mlflow": "<token>",
-    "langfuse": "<public key>:<secret key>",
-}
+    "phoenix": "<key>", "mlflow": "<token>", "langfuse": "<public key>:<secret key>"
+}  # fmt: skip

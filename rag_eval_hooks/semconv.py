@@ -83,14 +83,9 @@ EVAL_JUDGE_OUTCOME: Final = "rag.eval.judge.outcome"
 EVAL_BREAKER: Final = "rag.eval.judge.breaker.state"
 EVAL_DECISION: Final = "rag.eval.decision"
 EVAL_INCIDENT: Final = "rag.eval.incident"
-
 EVAL_POWER: Final = "rag.eval.power"
 
-
-_COMPOSITES: Final = {
-    "graphrag.ragas_score": "graphrag",
-    "whitepaper.weighted_score": "whitepaper",
-}
+_COMPOSITES: Final = {"graphrag.ragas_score": "graphrag", "whitepaper.weighted_score": "whitepaper"}
 
 
 class EvalStatus(StrEnum):
