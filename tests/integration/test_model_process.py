@@ -17,8 +17,8 @@ import pytest
 
 from rag_eval_hooks import ConfigError, JudgeError
 from rag_eval_hooks.calls import Caller, Operation
+from rag_eval_hooks.judges import local_model
 from rag_eval_hooks.judges.local_model import LocalModel
-from rag_eval_hooks.judges.model_process import ModelProcess
 from tests.support.scripts import run_script
 from tests.support.servers.own_models import load, load_badly
 from tests.waiting import until
@@ -130,13 +130,11 @@ async def test_a_process_that_always_dies_holds_nothing_up(make: Make, tmp_path:
 
 
 @pytest.mark.long
-def test_a_process_that_hangs_is_killed() -> None:
-    process: ModelProcess[str, dict[str, Any]] = ModelProcess("own", load, reply_timeout=20.0)
-    (before,) = process.run(["text"])
-    hung, other = process.run(["hang", "text"])
-    process.close()
-    process.reap()
-    assert isinstance(before, dict)
+async def test_a_process_that_hangs_is_killed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_model, "REPLY_TIMEOUT_S", 20.0)
+    model = make()
+    before = await about(model)
+    hung, other = await model.run(["hang", "text"])
     assert is_gone(before["pid"])
     assert "no reply in time" in str(hung)
     assert isinstance(other, dict)
@@ -300,10 +298,12 @@ def test_a_fork_has_a_process_of_its_own(tmp_path: Path) -> None:
 
 def test_a_model_process_that_nobody_closed_does_not_block_the_exit(tmp_path: Path) -> None:
     script = """
+        import asyncio
         from functools import partial
         from operator import methodcaller
-        from rag_eval_hooks.judges.model_process import ModelProcess
-        model = ModelProcess("own", partial(methodcaller, "copy"))
-        print(model.run([1, 2]))
+        from rag_eval_hooks.calls import Caller
+        from rag_eval_hooks.judges.local_model import LocalModel
+        model = LocalModel("own", Caller("own"), partial(methodcaller, "copy"), True)
+        print(asyncio.run(model.run([1, 2])))
     """
     assert run_script(tmp_path, script) == "[1, 2]\n"

@@ -27,8 +27,7 @@ from typing import Any
 from opentelemetry import trace
 
 from rag_eval_hooks.calls import Caller, Operation
-from rag_eval_hooks.judges.local_model import InProcess, LocalModel
-from rag_eval_hooks.judges.model_process import Run
+from rag_eval_hooks.judges.local_model import InProcess, LocalModel, Run
 
 
 def _raise() -> None:
