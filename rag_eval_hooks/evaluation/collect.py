@@ -31,8 +31,7 @@ from rag_eval_hooks.judges.calls.call_context import (
     is_in_time,
 )
 from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
-from rag_eval_hooks.judges.embeddings import embedded
-from rag_eval_hooks.judges.model_judge import expected_calls, findings_by
+from rag_eval_hooks.judges.sources import embedded, expected_calls, findings_by
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.prompts import ABOUT, SPECS, with_bases

@@ -15,7 +15,7 @@ from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
-from rag_eval_hooks.judges.model_judge import findings_by
+from rag_eval_hooks.judges.sources import findings_by
 from rag_eval_hooks.prompts import ABOUT
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import ConfigError, JudgeError, missing_extra
 from rag_eval_hooks.findings import TokenScore
-from rag_eval_hooks.judges.embeddings import Vector, VectorCache
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
 _FORWARD: Final = 32  # texts per forward pass of an embedder
@@ -24,7 +21,7 @@ _LONGEST: Final = 512  # tokens; used if the tokenizer states no limit
 _TextPair = tuple[str, str]
 
 
-class SentenceEmbedder(LocalModel[str, Vector]):
+class SentenceEmbedder(LocalModel[str, list[float]]):
     """Embeds texts with a sentence-transformers model, in a child process or on a thread.
 
     The model loads once, on first use. Concurrent callers share a batch.
@@ -46,7 +43,6 @@ class SentenceEmbedder(LocalModel[str, Vector]):
             raise missing_extra("SentenceEmbedder", "embeddings")
         caller = Caller(short_name(model), Operation.EMBEDDINGS, local=True)
         super().__init__(model, caller, partial(_load_embedder, model), process, size=_TEXTS)
-        self._cache = VectorCache(model)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector of length 1 per text, in order.
@@ -54,22 +50,22 @@ class SentenceEmbedder(LocalModel[str, Vector]):
         Raises:
             JudgeError: The model failed.
         """
-        return await self._cache.embed(texts, self.run_all)
+        return await self.run_all(texts)
 
 
-def _load_embedder(source: str) -> Callable[[Sequence[str]], list[Vector]]:
+def _load_embedder(source: str) -> Callable[[Sequence[str]], list[list[float]]]:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(source)
 
-    def encode(texts: Sequence[str]) -> list[Vector]:
-        vectors = model.encode(
+    def encode(texts: Sequence[str]) -> list[list[float]]:
+        vectors: list[list[float]] = model.encode(
             [encodable(text) for text in texts],
             batch_size=_FORWARD,
             normalize_embeddings=True,
             show_progress_bar=False,
-        )
-        return [array("f", vector) for vector in vectors.tolist()]
+        ).tolist()
+        return vectors
 
     return encode
 
@@ -84,14 +80,12 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
         layer: Number of the layer whose embeddings BERTScore compares. Layer 0 is the model's
             input. Required if bert-score does not know the model.
-        rescale_with_baseline: Whether to rescale scores. Unrelated texts then score about 0, and
-            scores can be negative.
         process: Whether to run the model in a child process. `auto` means yes, where a child
             process can start.
 
     Raises:
         ImportError: The extra `bertscore` is not installed.
-        ConfigError: A value is invalid, the model has no baseline, or no process can start here.
+        ConfigError: A value is invalid, or no process can start here.
     """
 
     def __init__(
@@ -99,20 +93,14 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         model: str = "microsoft/deberta-xlarge-mnli",
         *,
         layer: int | None = None,
-        rescale_with_baseline: bool = False,
         process: InProcess = "auto",
     ) -> None:
-        if (package := find_spec("bert_score")) is None:
+        if find_spec("bert_score") is None:
             raise missing_extra("BertScorer", "bertscore")
         if layer is not None and layer < 0:
             raise ConfigError("layer", layer, "the number of a layer, 0 or more, or None")
-        baseline = Path(package.origin or "").parent / f"rescale_baseline/en/{model}.tsv"
-        if rescale_with_baseline and not baseline.is_file():
-            wants = f"False, because bert-score has no baseline for the model {model}"
-            raise ConfigError("rescale_with_baseline", True, wants)
         name = f"bert-score:{short_name(model)}" + ("" if layer is None else f"_L{layer}")
-        name += "-rescaled" if rescale_with_baseline else ""
-        load = partial(_load_scorer, model, layer, rescale_with_baseline)
+        load = partial(_load_scorer, model, layer)
         caller = Caller(name, Operation.TOKEN_SCORE, local=True)
         super().__init__(model, caller, load, process, size=_PAIRS)
 
@@ -131,16 +119,14 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
 
 
 def _load_scorer(
-    source: str, layer: int | None, rescale: bool
+    source: str, layer: int | None
 ) -> Callable[[Sequence[_TextPair]], list[TokenScore]]:
     from bert_score import BERTScorer
     from bert_score.utils import model2layers
 
     if layer is None and source not in model2layers:
         raise JudgeError(f"{source}: the best layer is unknown to bert-score; set `layer`")
-    scorer = BERTScorer(source, layer, lang="en", rescale_with_baseline=rescale)
-    if rescale:
-        _ = scorer.baseline_vals  # a file without this layer must fail at start-up
+    scorer = BERTScorer(source, layer, lang="en")
     # Many tokenizers, such as DeBERTa's, state a limit of 1e30 tokens. transformers 5 rejects
     # this limit (https://github.com/Tiiiger/bert_score/issues/205).
     tokenizer, network = scorer._tokenizer, scorer._model

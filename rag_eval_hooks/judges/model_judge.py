@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import operator
 import secrets
 from abc import ABC, abstractmethod
@@ -13,24 +12,21 @@ from functools import reduce
 from itertools import chain
 from typing import Any, ClassVar, Final, TypeVar, cast
 
-from rag_eval_hooks.calls import Caller, Usage, tokens
-from rag_eval_hooks.errors import InputError, JudgeError, wrong_type
+from rag_eval_hooks.calls import Usage, tokens
+from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support
-from rag_eval_hooks.incidents import place_of
-from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.calls.call_context import (
     OUT_OF_TIME,
     Tally,
     call_context,
     in_call_context,
     is_in_time,
-    observed_call,
 )
 from rag_eval_hooks.judges.calls.call_limits import CallKeywords
 from rag_eval_hooks.judges.calls.failures import TooLongError, absence_of
 from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import ABOUT, SPECS, Ask, Reading, ReplyError, Unit
+from rag_eval_hooks.prompts import SPECS, Ask, Reading, ReplyError, Unit
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 
@@ -247,41 +243,3 @@ async def gathered(parts: Iterable[Awaitable[T]]) -> list[T]:
         if isinstance(result, BaseException):
             raise result
     return cast("list[T]", results)
-
-
-async def findings_by(
-    judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
-) -> Findings:
-    if not _hides_calls(judge):
-        return await _made(judge, sample, wanted, known)
-    with observed_call(Caller(judge.name), is_request=False) as meter:
-        async with meter.sending():
-            findings = await _made(judge, sample, wanted, known)
-        used = sum(findings.usage.values(), start=Usage())
-        meter.replied(round(used.input_tokens), round(used.output_tokens))
-        return findings
-
-
-async def _made(judge: Judge, *asked: Any) -> Findings:
-    reply: Any = judge.make(*asked)
-    if not inspect.isawaitable(reply):
-        stated = f"make() of judge {judge.name} must be async and return Findings."
-        raise InputError(stated + place_of(judge.make))
-    findings = await reply
-    if not isinstance(findings, Findings):
-        name = f"the result of make() of judge {judge.name}"
-        raise wrong_type(name, "Findings", findings, place_of(judge.make).strip())
-    return findings
-
-
-def expected_calls(judge: Judge, wanted: frozenset[Finding]) -> int:
-    """Return the number of calls to reserve in the budget before the judge starts."""
-    if _hides_calls(judge):
-        # One call for items, and one call for verdicts about the items.
-        return len({kind in ABOUT for kind in wanted & SPECS.keys()})
-    count: int = judge.expected_calls(wanted) if hasattr(judge, "expected_calls") else 0
-    return count
-
-
-def _hides_calls(judge: Judge) -> bool:
-    return not hasattr(judge, "expected_calls") and judge.annotator_kind is AnnotatorKind.LLM

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from typing import Any, Final, Unpack
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
-from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, reply_text
-from rag_eval_hooks.judges.embeddings import Vector, VectorCache, is_finite
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.judges.sources import checked_vectors
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
 _BATCH: Final = 128  # maximum number of texts per request; every known endpoint accepts this number
-_MOST_VECTORS: Final = 1024  # these vectors are long: about 12 KB each
 
 
 class _Keywords(EndpointKeywords, ModelOptions, total=False):
@@ -94,7 +91,7 @@ def _text(reply: Any) -> str:
 
 
 class OpenAIEmbedder:
-    """Embeds texts through `/embeddings` and caches the vectors.
+    """Embeds texts through `/embeddings`.
 
     Args:
         model: The endpoint's name for the model.
@@ -116,7 +113,6 @@ class OpenAIEmbedder:
         self.host = self._endpoint.host
         self._calls = ModelCalls(Caller(self.name, Operation.EMBEDDINGS, provider="openai"), client)
         self._prices = prices or Prices()
-        self._cache = VectorCache(self.name, _MOST_VECTORS)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order. All vectors have the same length.
@@ -124,13 +120,7 @@ class OpenAIEmbedder:
         Raises:
             JudgeError: The endpoint failed.
         """
-        return await self._cache.embed(texts, self._made)
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
-
-    async def _made(self, texts: Sequence[str]) -> list[Vector]:
-        vectors: list[Vector] = []
+        vectors: list[list[float]] = []
         for start in range(0, len(texts), _BATCH):
             # Endpoints reject empty texts. Requests cannot contain lone surrogates.
             batch = [encodable(text) or " " for text in texts[start : start + _BATCH]]
@@ -142,12 +132,13 @@ class OpenAIEmbedder:
             vectors += self._vectors(await self._calls.make(request, batch), len(batch))
         return vectors
 
-    def _vectors(self, reply: Any, count: int) -> list[Vector]:
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
+    def _vectors(self, reply: Any, count: int) -> list[list[float]]:
         try:
-            rows = sorted((row["index"], array("d", row["embedding"])) for row in reply["data"])
-        except (KeyError, TypeError):
+            rows = sorted((row["index"], [*map(float, row["embedding"])]) for row in reply["data"])
+        except (KeyError, TypeError, ValueError):
             rows = []
-        vectors = [vector for _, vector in rows]
-        if [index for index, _ in rows] != [*range(count)] or not all(map(is_finite, vectors)):
-            raise JudgeError(f"{self.name}: the reply must have one finite vector for each text")
-        return vectors
+        vectors = [vector for at, (index, vector) in enumerate(rows) if index == at]
+        return checked_vectors(self.name, vectors, count)
