@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from operator import mul
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
@@ -54,6 +54,7 @@ _Item: TypeAlias = tuple[Answers, str, list[Question]]  # one item of one reques
 _VERDICTS: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 _HALF: Final = 0.5
 _NO_ANSWER: Final = "the model rejected a question or gave an invalid answer"
+_NOT_MADE: Final = NotScored(Cause.MISSING_INPUT, "a decision model generates no text")
 _TOO_LONG: Final = "the contexts are rated as a whole but exceed one request"
 
 
@@ -82,8 +83,6 @@ class DecisionJudge(ModelJudge):
 
     version: str = WORDING["decisions_version"]
     one_call = True
-    makes = _DECIDED | _BY_RULES
-    not_made = NotScored(Cause.MISSING_INPUT, "a decision model generates no text")
     most_chunks = 300  # each claim has a question about each chunk
 
     def __init__(
@@ -109,10 +108,11 @@ class DecisionJudge(ModelJudge):
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         by_rules = without_missing_texts(wanted & _BY_RULES, sample)
-        findings = await super().make(sample, wanted - by_rules, known)
-        if not by_rules:
-            return findings
-        findings = findings.merged(await self._rules.make(sample, by_rules, known))
+        decided = (wanted & _DECIDED) | (wanted & _BY_RULES) - by_rules
+        findings = await super().make(sample, decided, known)
+        findings = findings.merged(Findings.absent(wanted - decided - by_rules, _NOT_MADE))
+        if by_rules:
+            findings = findings.merged(await self._rules.make(sample, by_rules, known))
         screened = by_rules & {Finding.ENTITIES_FOUND}
         return replace(findings, by=dict.fromkeys(screened, (Maker.of(self._rules),)))
 
@@ -122,25 +122,16 @@ class DecisionJudge(ModelJudge):
     async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
         answers, state = about_group(asks, group), _state(asks[0], group)
         requests = _requests(answers, is_whole=len(group) == len(asks[0].sample.contexts or ()))
-        were_long = await gathered(self._decide(state, items) for items in requests)
-        if not any(were_long) or len(group) < 2:
-            return answers
-        middle = len(group) // 2
-        halves = (group[:middle], group[middle:])
-        parts = [*chain(*await gathered(self._about(asks, half) for half in halves))]
-        for lost in answers:
-            kept = next(one for one in parts if one.ask.kind is lost.ask.kind)
-            kept.charge(lost.usage, "", None)
-        return parts
+        await gathered(self._decide(state, items) for items in requests)
+        return answers
 
-    async def _decide(self, state: str, items: Sequence[_Item]) -> bool:
+    async def _decide(self, state: str, items: Sequence[_Item]) -> None:
         asked = [question for _, _, some in items for question in some]
         text = sealed(state, self._secret)
         complete = partial(self._model.complete, WORDING["deciding"], text, asked)
         charged = [*{answers.ask.kind: answers for answers, _, _ in items}.values()]
         identity = (self.version, state, asked)
-        reading = await self._request(identity, complete, partial(self._read, items), charged)
-        return reading is not None and reading.cut
+        await self._request(identity, complete, partial(self._read, items), charged)
 
     def _read(self, items: Sequence[_Item], text: str) -> Reading:
         given = iter(json.loads(text))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
@@ -13,7 +12,6 @@ from pydantic import Field, TypeAdapter
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.call_context import Meter
-from rag_eval_hooks.judges.calls.failures import RequestRefusedError, TooLongError
 from rag_eval_hooks.judges.chat import ModelAdapter
 from rag_eval_hooks.prompts import ReplyError
 
@@ -24,7 +22,6 @@ _Probability: TypeAlias = Annotated[float, Field(strict=True, ge=0, le=1)]
 _PROBABILITIES: Final = TypeAdapter(tuple[_Probability, ...])
 _STATEMENTS: Final = {"noul": "noul", "predicate": "probability"}
 _ROUNDING: Final = 0.05  # tolerance for the sum of rounded probabilities
-_ABOUT_LENGTH: Final = re.compile(r"too (?:long|large)|max_tokens|context.length")
 _TYPESAFE: Final = "https://api.typesafe.ai/v1"
 
 
@@ -33,13 +30,7 @@ class DecisionModel(ModelAdapter, ABC):
         """Return a JSON list: each question's probabilities, or null for an invalid answer."""
         named = {str(number): one for number, one in enumerate(questions, start=1)}
         texts = (system, state, *(one["instructions"] for one in questions))
-        try:
-            call = self._calls.make(lambda meter: self.ask(system, state, named, meter), texts)
-            answers = await call
-        except RequestRefusedError as error:
-            if error.status == 413 or _ABOUT_LENGTH.search(error.complaint):
-                raise TooLongError("the request is too long for the model") from None
-            raise
+        answers = await self._calls.make(lambda m: self.ask(system, state, named, m), texts)
         if isinstance(answers, list):
             # An answer counts only if its name is the question's name.
             pairs = zip(named, answers, strict=False)

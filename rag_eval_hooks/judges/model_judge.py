@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
-from typing import Any, ClassVar, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from rag_eval_hooks.calls import Usage, tokens
 from rag_eval_hooks.errors import JudgeError
@@ -23,7 +23,7 @@ from rag_eval_hooks.judges.calls.call_context import (
     is_in_time,
 )
 from rag_eval_hooks.judges.calls.call_limits import CallKeywords
-from rag_eval_hooks.judges.calls.failures import TooLongError, absence_of
+from rag_eval_hooks.judges.calls.failures import absence_of
 from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import SPECS, Ask, Reading, ReplyError, Unit
@@ -107,8 +107,6 @@ class ModelKeywords(CallKeywords, total=False):
 
 class ModelJudge(ABC):
     annotator_kind = AnnotatorKind.LLM
-    makes: ClassVar[frozenset[Finding]]
-    not_made: ClassVar[NotScored]
     most_chunks = 10**6
 
     def __init__(self, model: Any, window: int, memo: Memo | None, prices: Prices | None) -> None:
@@ -119,9 +117,8 @@ class ModelJudge(ABC):
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Make findings. If the sample lacks a finding's texts, the finding is `missing_input`."""
-        possible = without_missing_texts(wanted & self.makes, sample)
-        findings = Findings.absent(wanted - self.makes, self.not_made)
-        findings = findings.merged(Findings.absent((wanted & self.makes) - possible, _NO_TEXT))
+        possible = without_missing_texts(wanted, sample)
+        findings = Findings.absent(wanted - possible, _NO_TEXT)
         asks = [Ask(kind, sample, known) for kind in SPECS if kind in possible]
         if not asks:
             return findings
@@ -176,7 +173,7 @@ class ModelJudge(ABC):
             if kept is None and memo is not None and not reading.problems:
                 memo.keep(key, text)
         except ReplyError as error:
-            reading = Reading({}, (str(error),), isinstance(error, TooLongError))
+            reading = Reading({}, (str(error),))
         except TimeoutError:
             failure = _OUT_OF_TIME
         except JudgeError as error:
