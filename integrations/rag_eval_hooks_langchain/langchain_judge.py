@@ -17,7 +17,6 @@ from rag_eval_hooks.capture.copied import content_text
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
-from rag_eval_hooks.judges.calls.failures import ModeMissingError
 from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, ModelAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
@@ -51,8 +50,8 @@ class LangChainChat(ChatAdapter):
         if mode is not OutputMode.TEXT and isinstance(model, BaseChatModel):
             try:
                 model = _bound(model, prompt, mode)
-            except (NotImplementedError, TypeError, ValueError, AttributeError, ImportError) as e:
-                raise ModeMissingError(self.name, e) from None
+            except (TypeError, ValueError, AttributeError, ImportError):
+                raise NotImplementedError(mode) from None
         user = prompt.user if mode is OutputMode.JSON_SCHEMA else prompt.user_with_shape
         messages = [SystemMessage(prompt.system), HumanMessage(user)]
         reply = await unseen(self, model, messages, meter, blocks=_blocks(self._model))

@@ -8,13 +8,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
-from rag_eval_hooks.judges.calls.failures import ModeMissingError, RequestRefusedError
+from rag_eval_hooks.judges.calls.failures import RequestRefusedError
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.threads import DaemonExecutor
 
@@ -77,8 +78,10 @@ class ChatAdapter(ModelAdapter, ABC):
     async def complete(self, prompt: Prompt) -> str:
         mode, temperature = self._mode, self._temperature
         while True:
+            call = partial(self.ask, prompt, self._modes[mode], temperature)
+            reply: str | ReplyError
             try:
-                text = await self._asked(prompt, self._modes[mode], temperature)
+                reply = await self._calls.make(call, (prompt.system, prompt.user))
             except RequestRefusedError as refused:
                 told = refused.complaint
                 if temperature is not None and "temperature" in told and refused.status != 404:
@@ -88,12 +91,15 @@ class ChatAdapter(ModelAdapter, ABC):
                 else:
                     # The provider's message may quote content, so we drop the message.
                     raise JudgeError(str(refused)) from None
-            except ReplyError:
-                self._learn(mode, temperature)
-                raise
-            else:
-                self._learn(mode, temperature)
-                return text
+                continue
+            except ReplyError as error:
+                reply = error
+            # A concurrent call may have removed the mode already.
+            self._mode = max(self._mode, mode)
+            self._temperature = None if temperature is None else self._temperature
+            if isinstance(reply, ReplyError):
+                raise reply
+            return reply
 
     @abstractmethod
     async def ask(
@@ -102,23 +108,8 @@ class ChatAdapter(ModelAdapter, ABC):
         """Send one request, report the usage to the meter, and return the reply's text.
 
         Raises:
-            ModeMissingError: The client has no such output mode. No request was sent.
+            NotImplementedError: The client has no such output mode. No request was sent.
         """
-
-    async def _asked(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> str:
-        async def request(meter: Meter) -> str:
-            try:
-                return await self.ask(prompt, mode, temperature, meter)
-            except NotImplementedError as error:
-                raise ModeMissingError(self.name, error) from None
-
-        return await self._calls.make(request, (prompt.system, prompt.user))
-
-    def _learn(self, mode: int, temperature: float | None) -> None:
-        # A concurrent call may have removed the mode already.
-        self._mode = max(self._mode, mode)
-        if temperature is None:
-            self._temperature = None
 
 
 def reply_text(

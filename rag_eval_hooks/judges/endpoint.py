@@ -67,14 +67,6 @@ class EndpointKeywords(CallKeywords, total=False):
     headers: Mapping[str, str] | None
 
 
-class _UnreachableError(DescribedError, ConnectionError):
-    pass
-
-
-class _UnreadableError(DescribedError, ValueError):
-    pass
-
-
 @dataclass(slots=True)
 class _Post:
     body: bytes
@@ -104,7 +96,7 @@ class Endpoint:
         """Post JSON to a path below the base URL, and return the reply's JSON.
 
         Raises:
-            ValueError: The reply is too long or not JSON.
+            DescribedError: The endpoint is unreachable, or its reply is too long or not JSON.
             Exception: The client raised this exception.
         """
         client = self._client()
@@ -121,10 +113,8 @@ class Endpoint:
         finally:
             _post.reset(token)
         used = field(reply, "usage")
-        read, written = (
-            next(filter(None, (field(used, f"{name}_tokens") for name in names)), None)
-            for names in (("prompt", "input"), ("completion", "output"))
-        )
+        read = field(used, "prompt_tokens") or field(used, "input_tokens")
+        written = field(used, "completion_tokens") or field(used, "output_tokens")
         model, reply_id = field(reply, "model"), field(reply, "id")
         meter.replied(read, written, model=model, id=reply_id, prices=prices)
         return reply
@@ -134,9 +124,9 @@ class Endpoint:
             return TimeoutError()
         if isinstance(error, openai.APIConnectionError):
             told = f"cannot connect to {self.host}; start the endpoint, or check judge_base_url"
-            return _UnreachableError(told)
+            return DescribedError(told)
         if isinstance(error, ValueError | openai.APIResponseValidationError):
-            return _UnreadableError(f"the reply is not JSON ({type(error).__name__})")
+            return DescribedError(f"the reply is not JSON ({type(error).__name__})")
         return error
 
     async def aclose(self) -> None:
@@ -194,7 +184,7 @@ async def _limit_reply(response: Any) -> None:
         async for piece in response.aiter_bytes():
             own_requests.append(body, piece)
     except own_requests.ReplyTooLongError as error:
-        post.stopped = _UnreadableError(str(error))
+        post.stopped = DescribedError(str(error))
         raise openai.OpenAIError from None
     # The client reads no stream if the response has this content.
     response._content = bytes(body)

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final, TypeAlias, Unpack
@@ -27,8 +26,16 @@ from rag_eval_hooks.judges.model_judge import (
     gathered,
 )
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Prompt, PromptKind, Unit
-from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.prompts import (
+    PROMPTS_VERSION,
+    SPECS,
+    TEMPLATES,
+    WITH_CONTEXTS,
+    Ask,
+    Prompt,
+    PromptKind,
+    Unit,
+)
 from rag_eval_hooks.text.folding import fold
 
 Messages: TypeAlias = list[dict[str, str]]
@@ -70,8 +77,6 @@ class LLMJudge(ModelJudge):
     """
 
     version = PROMPTS_VERSION
-    makes = frozenset(SPECS)
-    not_made = NotScored(Cause.MISSING_INPUT, "no language model makes this finding")
 
     def __init__(
         self,
@@ -100,14 +105,15 @@ class LLMJudge(ModelJudge):
             if one.ask.kind is Finding.ENTITIES_FOUND:
                 # An entity needs no call if a chunk contains the entity literally.
                 one.take(_literal(one.ask))
+        # In the second round, the cache already holds the contexts.
+        is_cached = any(kind in asks[0].known.usage for kind in WITH_CONTEXTS)
         lead: asyncio.Task[None] | None = None
         calls = list[asyncio.Task[None]]()
         for one in answers:
+            is_led = self._stagger and one.ask.has_contexts and not is_cached
             for keys in _requests(one):
-                is_led = self._stagger and one.ask.has_contexts
-                call = asyncio.create_task(self._after(lead if is_led else None, one, keys))
-                lead = lead or (call if is_led else None)
-                calls.append(call)
+                calls.append(asyncio.create_task(self._after(lead if is_led else None, one, keys)))
+                lead = lead or (calls[-1] if is_led else None)
         await gathered(calls)
         return answers
 
@@ -234,10 +240,10 @@ def _takes_messages(function: object) -> bool:
     wrong = (inspect.isclass, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     if not callable(function) or any(is_wrong(function) for is_wrong in wrong):
         return False
-    # Some functions that are written in C have no signature, which raises `ValueError`.
-    with suppress(ValueError):
-        try:
-            inspect.signature(function).bind([])
-        except TypeError:
-            return False
+    try:
+        inspect.signature(function).bind([])
+    except TypeError:
+        return False
+    except ValueError:  # Some functions that are written in C have no signature.
+        return True
     return True

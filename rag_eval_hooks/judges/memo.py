@@ -7,7 +7,7 @@ import hashlib
 import json
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from os import PathLike
@@ -84,10 +84,6 @@ class Memo:
 
         self._remember(key, text)
         self._on_disk(put)
-
-    def stats(self) -> Mapping[str, int]:
-        """Return the number of disk failures by kind."""
-        return self._incidents.counts()
 
     async def aclose(self) -> None:
         if self._file is not None:

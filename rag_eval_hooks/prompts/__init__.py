@@ -3,7 +3,7 @@
 All functions are pure. The prompts have a version.
 """
 
-from rag_eval_hooks.prompts.ask import TEMPLATES, Ask, Reading
+from rag_eval_hooks.prompts.ask import TEMPLATES, WITH_CONTEXTS, Ask, Reading
 from rag_eval_hooks.prompts.prompt import Prompt, ReplyError
 from rag_eval_hooks.prompts.specs import ABOUT, PROMPTS_VERSION, SPECS, PromptKind, Unit, with_bases
 
@@ -12,6 +12,7 @@ __all__ = [
     "PROMPTS_VERSION",
     "SPECS",
     "TEMPLATES",
+    "WITH_CONTEXTS",
     "Ask",
     "Prompt",
     "PromptKind",

@@ -37,7 +37,7 @@ _WHOLE: Final = "whole"
 _ROLES: Final = ("answer", "reference")
 """Candidate and standard in the first template for accuracy. The second template swaps the two."""
 _MOST_PROBLEMS: Final = 6
-_WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
+WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
 """Findings that share one reply schema.
 
 A provider may place the schema before the system text. A prompt cache needs equal beginnings.
@@ -132,7 +132,7 @@ class Ask:
             system=SYSTEM_TEXTS[spec.system],
             user="\n".join(lines),
             name="verdicts" if self.has_contexts else spec.call.value,
-            model=_reply_model(_WITH_CONTEXTS if self.has_contexts else (kind,)),
+            model=_reply_model(WITH_CONTEXTS if self.has_contexts else (kind,)),
             example=example_of(schema_of(_reply_model((kind,)))),
             version=PROMPTS_VERSION,
         )
@@ -264,7 +264,7 @@ def _reply_model(kinds: tuple[Finding, ...]) -> type[BaseModel]:
     for kind in kinds:
         spec = SPECS[kind]
         kept = list[spec.element] if spec.unit.key else spec.element  # type: ignore[name-defined]
-        is_optional = kinds == _WITH_CONTEXTS and not spec.unit.key
+        is_optional = kinds == WITH_CONTEXTS and not spec.unit.key
         fields[kind.value] = (kept | None if is_optional else kept, ...)
     return create_model("Reply", __base__=ReplyElement, **fields)
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import time
-from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from rag_eval_hooks.calls import Caller, CallOutcome, Usage
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeUnavailable
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls import call_limits
-from rag_eval_hooks.judges.calls.budget import Budget, Reservation
+from rag_eval_hooks.judges.calls.budget import Budget, Reservation, Spend
 from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls, in_call_context
 from rag_eval_hooks.judges.calls.call_limits import Breaker, BreakerState, CallLimits, Gate
 from rag_eval_hooks.judges.calls.failures import answers, outcome_of, requested_pause
@@ -59,7 +58,6 @@ def test_error_tells_outcome_whether_the_judge_answers_and_a_pause() -> None:
         (StatusError(429, retry_after_ms="1500"), CallOutcome.RATE_LIMITED, True, 1.5),
         (StatusError(429, retry_after="9999"), CallOutcome.RATE_LIMITED, True, 60.0),
         (StatusError(429, retry_after="soon"), CallOutcome.RATE_LIMITED, True, 0.0),
-        (StatusError(429, retry_after=formatdate(9e9)), CallOutcome.RATE_LIMITED, True, 60.0),
         (StatusError(429, "insufficient_quota"), CallOutcome.ERROR, False, 0.0),
         (StatusError(400, retry_after="3"), CallOutcome.REFUSED, True, 0.0),
         (TimeoutError(), CallOutcome.TIMEOUT, False, 0.0),
@@ -72,18 +70,6 @@ def test_error_tells_outcome_whether_the_judge_answers_and_a_pause() -> None:
         assert (outcome_of(error), answers(error)) == (outcome, answered), error
         if isinstance(error, StatusError):
             assert requested_pause(error) == pause
-
-
-@pytest.mark.skipif(not hasattr(time, "tzset"), reason="no time zones to set")
-def test_pause_until_a_date_without_a_zone_is_that_of_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    time.tzset()
-    try:
-        date = formatdate(time.time() + 3600).removesuffix(" -0000")
-        assert requested_pause(StatusError(429, retry_after=date)) == 60.0
-    finally:
-        monkeypatch.undo()
-        time.tzset()
 
 
 @given(st.integers(1, 5), st.lists(st.sampled_from(["ok", "busy", "cancel"]), max_size=40))
@@ -181,20 +167,33 @@ def in_memory(**limits: float) -> Budget:
     return Budget(limits, incidents=Incidents(), now=lambda: 1_000_000.0)
 
 
+def spent(limited: Budget) -> Spend:
+    """Return the amounts of this hour, including estimates for calls in flight."""
+    limited._worker.submit(lambda: None).result()
+    with (
+        contextlib.nullcontext(limited._memory)
+        if limited._file is None
+        else limited._file.opened() as db
+    ):
+        columns = "SUM(calls), SUM(tokens), SUM(cost)"
+        query = f"SELECT {columns} FROM rag_eval_budget WHERE period = 'hour'"
+        return Spend(*(value or 0.0 for value in db.execute(query).fetchone()))
+
+
 async def test_reservation_settled_is_replaced_by_the_true_amount(tmp_path: Path) -> None:
     limits, incidents = {"tokens_per_hour": 1000.0, "cost_per_hour": 9.0}, Incidents()
     for path in (None, tmp_path / "budget.db"):
         limited = Budget(limits, path, incidents=incidents, price=Price(2.0, 8.0), now=lambda: 1e6)
         first = await limited.reserve(100)
-        assert limited.spent()["hour"].tokens == 356
+        assert spent(limited).tokens == 356
         first.settle(80, 20)
         (await limited.reserve(100)).settle(0, 0)
         (await limited.reserve(100)).fail()
         with pytest.raises(BudgetError):
             await limited.reserve(800)
         limited.close()
-        assert limited.spent()["hour"].tokens == 456
-        assert limited.spent()["hour"].cost == pytest.approx((180 * 2 + 276 * 8) / 1e6)
+        assert spent(limited).tokens == 456
+        assert spent(limited).cost == pytest.approx((180 * 2 + 276 * 8) / 1e6)
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500), st.booleans()), max_size=60)
@@ -212,7 +211,7 @@ async def test_tokens_exceed_the_limit_by_calls_in_flight_at_most(
         if len(open_calls) >= in_flight or (open_calls and ends):
             call, *tokens = open_calls.pop(0)
             call.settle(*tokens)
-        assert limited.spent()["hour"].tokens <= limit + in_flight * 1000
+        assert spent(limited).tokens <= limit + in_flight * 1000
 
 
 @given(
@@ -239,9 +238,9 @@ async def test_samples_together_never_pass_the_limit_and_none_is_halved(
     refused = await asyncio.gather(*(evaluate(*each) for each in needed))
     assert not any(refused)
     scored = [each for each, sent in zip(needed, refused, strict=True) if sent is None]
-    spent = sum(min(expected, made) for expected, made in scored)
-    assert limited.spent()["hour"].calls == pytest.approx(spent) or spent == 0
-    assert spent <= limit
+    sent = sum(min(expected, made) for expected, made in scored)
+    assert spent(limited).calls == pytest.approx(sent) or sent == 0
+    assert sent <= limit
 
 
 @given(st.integers(20, 200), st.integers(1, 30))
@@ -287,9 +286,9 @@ def test_processes_share_one_budget_and_not_the_connection(tmp_path: Path) -> No
     sent += sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
     limited.close()
     assert path.stat().st_mode & 0o077 == 0
-    spent = limited.spent()["hour"]
-    assert spent.calls == sent <= 60
-    assert 20_000 - 4 * 500 <= spent.tokens <= 20_000 + 4 * 410
+    total = spent(limited)
+    assert total.calls == sent <= 60
+    assert 20_000 - 4 * 500 <= total.tokens <= 20_000 + 4 * 410
 
 
 def test_the_exact_name_wins_then_the_first_pattern_by_a_million_tokens() -> None:

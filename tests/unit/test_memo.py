@@ -87,6 +87,6 @@ async def test_broken_disk_disturbs_nobody(
     spoil(tmp_path / "replies.sqlite")
     missing, memo = await on_disk(tmp_path, *map(str, range(10)))
     assert len(missing) == 10
-    failures = {k: v for k, v in memo.stats().items() if k.startswith("judge memo on disk")}
+    failures = memo._incidents.counts()
     assert sum(failures.values()) >= 5
     assert len(caplog.records) == len(failures)

@@ -7,7 +7,7 @@ import math
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -133,12 +133,6 @@ class Budget:
             await asyncio.sleep(at - now)
         return reservation
 
-    def spent(self) -> Mapping[str, Spend]:
-        """Return the amounts of this hour and day, including estimates for calls in flight."""
-        self._worker.submit(lambda: None).result()
-        with self._totals() as db:
-            return {period[0]: _read(db, period) for period in self._periods()}
-
     def close(self) -> None:
         if self._file is not None:
             self._worker.submit(self._file.close).result(timeout=5.0)
@@ -146,45 +140,37 @@ class Budget:
 
     def add(self, periods: _Periods, amount: Spend) -> None:
         """Add an amount to the file in the background, even beyond a limit."""
-
-        def write() -> None:
-            try:
-                with self._totals() as db:
-                    _write(db, periods, amount)
-            except FILE_ERRORS as error:
-                self._incidents.report("budget", error)
-
-        self._worker.submit(write)
+        self._worker.submit(self._book, periods, amount)
 
     async def _reserved(self, amount: Spend) -> Reservation:
-        periods, full = self._periods(), None
-        try:
-            if periods and amount != Spend():
-                full = await asyncio.wrap_future(self._worker.submit(self._full, periods, amount))
-        except (*FILE_ERRORS, RuntimeError) as error:
-            self._incidents.report("budget", error)
-            raise BudgetError("the budget file is unavailable") from None
-        if full is not None:
-            raise BudgetError(
-                f"the judge budget of this {full} is spent; increase the `budget` setting"
-            )
+        now = int(self._now())
+        periods = [(name, now - now % _SECONDS[name]) for name in self._limits]
+        if periods and amount != Spend():
+            booked = self._worker.submit(self._book, periods, amount, self._limits)
+            if (obstacle := await asyncio.wrap_future(booked)) is not None:
+                raise BudgetError(obstacle)
         return Reservation(self, periods, amount)
 
-    def _full(self, periods: _Periods, amount: Spend) -> str | None:
-        with self._totals() as db:
-            for period in periods:
-                total = _read(db, period).plus(amount)
-                if total.least(self._limits[period[0]]) != total:
-                    return period[0]
-            _write(db, periods, amount)
-            return None
-
-    def _periods(self) -> _Periods:
-        now = int(self._now())
-        return [(name, now - now % _SECONDS[name]) for name in self._limits]
-
-    def _totals(self) -> AbstractContextManager[sqlite3.Connection]:
-        return nullcontext(self._memory) if self._file is None else self._file.transaction()
+    def _book(
+        self, periods: _Periods, amount: Spend, limits: Mapping[str, Spend] | None = None
+    ) -> str | None:
+        """Add an amount, or return the reason why the budget has no room for the amount."""
+        memory = self._memory
+        try:
+            with nullcontext(memory) if self._file is None else self._file.transaction() as db:
+                for name, start in periods:
+                    row = db.execute(_READ, (name, start)).fetchone() or ()
+                    total = Spend(*row).plus(amount)
+                    if limits and total.least(limits[name]) != total:
+                        spent = f"the judge budget of this {name} is spent"
+                        return f"{spent}; increase the `budget` setting"
+                for name, start in periods:
+                    db.execute(_ADD, (name, start, *amount))
+                    db.execute(_FORGET, (start - _KEPT_S,))
+        except FILE_ERRORS as error:
+            self._incidents.report("budget", error)
+            return "the budget file is unavailable"
+        return None
 
 
 @dataclass(slots=True)
@@ -207,16 +193,6 @@ class Reservation:
     def replace(self, used: Spend) -> None:
         if self.periods and used != self.amount:
             self.budget.add(self.periods, used.plus(self.amount, -1))
-
-
-def _read(db: sqlite3.Connection, period: tuple[str, int]) -> Spend:
-    return Spend(*(db.execute(_READ, period).fetchone() or ()))
-
-
-def _write(db: sqlite3.Connection, periods: _Periods, amount: Spend) -> None:
-    for name, start in periods:
-        db.execute(_ADD, (name, start, *amount))
-        db.execute(_FORGET, (start - _KEPT_S,))
 
 
 def budget_of(

@@ -210,7 +210,9 @@ class ModelCalls:
         is_lasting = status is not None and (status >= 500 or status in _UNRELATED)
         if is_lasting or isinstance(error, DescribedError):
             return JudgeError(line)
-        return RequestRefusedError(line, status, str(error).lower())
+        lacks_mode = isinstance(error, NotImplementedError)
+        complaint = "structured output" if lacks_mode else str(error).lower()
+        return RequestRefusedError(line, status, complaint)
 
 
 async def _isolated(call: Coroutine[Any, Any, T]) -> T:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC
-from email.utils import parsedate_to_datetime
+from contextlib import suppress
 from typing import Any, Final
 
 from rag_eval_hooks.calls import CallOutcome
@@ -37,9 +35,7 @@ _CAUSES: Final = (
 _TIME_OUT: Final = ("Timeout", "TimeoutError", "TimeoutException")
 _STATUS: Final = ("status_code", "status", "code", "http_status", "HTTPStatusCode")
 _NO_ACCESS: Final = (401, 402, 403)
-_ABOUT_THE_REQUEST: Final = (
-    JudgeError, NotImplementedError, TypeError, ValueError, AttributeError, ImportError,
-)  # fmt: skip
+_ABOUT_THE_REQUEST: Final = (JudgeError, TypeError, ValueError, AttributeError, ImportError)
 
 
 class DescribedError(Exception):
@@ -51,15 +47,6 @@ class RequestRefusedError(JudgeError):
         super().__init__(line)
         self.status = status
         self.complaint = complaint
-
-
-class TooLongError(ReplyError):
-    pass
-
-
-class ModeMissingError(RequestRefusedError):
-    def __init__(self, name: str, error: Exception) -> None:
-        super().__init__(f"{name}: {type(error).__name__}", None, "structured output")
 
 
 def absence_of(error: JudgeError) -> NotScored:
@@ -81,7 +68,7 @@ def report_failure(
 
 def outcome_of(error: BaseException) -> CallOutcome | None:
     """Return the outcome of a call that raised. None means that no request was sent."""
-    if isinstance(error, BudgetError | JudgeUnavailable | ModeMissingError):
+    if isinstance(error, BudgetError | JudgeUnavailable | NotImplementedError):
         return None
     if isinstance(error, ReplyError):
         return CallOutcome.OK
@@ -136,23 +123,11 @@ def requested_pause(error: BaseException) -> float:
         return 0.0
     for holder in _holders(error):
         for headers in (_value(holder, "headers"), _value(holder, "HTTPHeaders")):
-            ms, header = (_value(headers, f"retry-after{end}") for end in ("-ms", ""))
-            if seconds := _seconds(ms) / 1000 or _seconds(header):
-                return min(seconds, _LONGEST_WAIT)
+            for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+                with suppress(TypeError, ValueError):
+                    if (seconds := unit * float(_value(headers, name))) > 0:  # type: ignore[arg-type]
+                        return min(seconds, _LONGEST_WAIT)
     return 0.0
-
-
-def _seconds(header: object) -> float:
-    text = header if isinstance(header, str) else ""
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            moment = parsedate_to_datetime(text)
-        except ValueError:
-            return 0.0
-        seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() - time.time()
-    return seconds if 0.0 < seconds < float("inf") else 0.0
 
 
 def _holders(error: BaseException) -> Iterator[object]:
