@@ -11,26 +11,24 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import reduce
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 from rag_eval_hooks.datasets.run import Ask
-from rag_eval_hooks.errors import ConfigError, nearest
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
 
 _FRAMEWORKS: Final = {
     "langchain_core": "rag_eval_hooks_langchain",
     "llama_index.core": "rag_eval_hooks_llama_index",
 }
+_INPUTS: Final = ("question", "input", "query", "user_input", "messages")
+_OUTPUTS: Final = ("answer", "output", "result")
 
 
 def named_object(name: str, option: str = "chain") -> Any:
     module, _, attribute = name.partition(":")
-    if not (module and attribute):
-        raise ConfigError(option, name, "module:object, such as app:chain")
-    if module.endswith(".py") or "/" in module:
-        dotted = ".".join(part for part in Path(module).with_suffix("").parts if part not in "./..")
-        raise ConfigError(option, name, f"module:object; write {dotted}:{attribute}")
+    if not (module and attribute) or module.endswith(".py") or "/" in module:
+        raise ConfigError(option, name, "module:object, such as app:chain for app.py")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -43,11 +41,8 @@ def named_object(name: str, option: str = "chain") -> Any:
         raise ConfigError(option, name, wants) from None
     try:
         return reduce(getattr, attribute.split("."), found)
-    except AttributeError:
-        near = nearest(attribute, list(vars(found)))
-        advice = f"; did you mean {near!r}?" if near else ""
-        wants = f"the name of an object in the module {module}{advice}"
-        raise ConfigError(option, name, wants) from None
+    except AttributeError as error:
+        raise ConfigError(option, name, f"the name of an object in a module; {error}") from None
 
 
 @contextmanager
@@ -64,17 +59,16 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
     if callable(getattr(pipeline, "invoke", None)):
         yield _runnable(pipeline, evals)
         return
-    method = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
+    method: Any = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
     is_engine = callable(method)
-    if not is_engine:
-        _check_function(pipeline, option)
+    function = method if is_engine else pipeline
+    _check_function(function, option)
     with ExitStack() as stack:
         for framework, module in _FRAMEWORKS.items():
             if framework in sys.modules and not (is_engine and framework == "langchain_core"):
                 package = import_module(module)
                 package.enable(evals)
                 stack.callback(package.disable)
-        function = method if callable(method) else pipeline
         yield _called(function, evals, is_captured=is_engine)
 
 
@@ -86,26 +80,17 @@ def _check_function(function: Any, option: str) -> None:
         signature = inspect.signature(function)
     except ValueError:  # Some functions that are written in C have no signature.
         return
-    name = getattr(function, "__name__", type(function).__name__)
-    if not signature.parameters:
-        module = getattr(function, "__module__", "app")
-        wants += (
-            f"; {name} accepts no question; if {name} returns the pipeline, write "
-            f"`pipeline = {name}()` "
-            f"in {module.replace('.', '/')}.py and pass --{option.removeprefix('--')} "
-            f"{module}:pipeline"
-        )
     try:
         signature.bind("")
     except TypeError:
+        name = getattr(function, "__name__", type(function).__name__)
         raise ConfigError(option, f"{name}{signature}", wants) from None
 
 
 def _runnable(pipeline: Any, evals: RagEval) -> Ask:
     handler = import_module("rag_eval_hooks_langchain").RagEvalCallbackHandler(evals)
     names = _input_names(pipeline)
-    known = ("question", "input", "query", "user_input", "messages")
-    key = next((name for name in known if name in names), names[0] if len(names) == 1 else None)
+    key = next((name for name in _INPUTS if name in names), names[0] if len(names) == 1 else None)
 
     def ask(question: str, metadata: Mapping[str, Any]) -> object:
         given = question if key is None else {key: question}
@@ -138,13 +123,10 @@ def _called(function: Callable[[str], Any], evals: RagEval, *, is_captured: bool
             if inspect.iscoroutine(answer):
                 answer = asyncio.run(answer)
             if not is_captured or isinstance(answer, str):
-                interaction.answer(_text(answer))
+                text = answer
+                if isinstance(answer, Mapping):
+                    text = next((answer[key] for key in _OUTPUTS if key in answer), None)
+                interaction.answer(None if text is None else str(text))
         return answer
 
     return ask
-
-
-def _text(answer: Any) -> str | None:
-    if isinstance(answer, Mapping):
-        answer = next((answer[k] for k in ("answer", "output", "result") if k in answer), None)
-    return None if answer is None else str(answer)

@@ -10,13 +10,14 @@ import csv
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, InputError
 from rag_eval_hooks.sample import Sample
 
 COLUMNS: Final[Mapping[str, Sequence[str]]] = {
@@ -39,10 +40,8 @@ MAX_LINE_CHARS: Final = 2**24
 _LONG: Final = 300
 """Minimum length of a text that is too long for metadata, in characters."""
 _BATCH: Final = 200
-
-
-class BadLine(ValueError):
-    pass
+CUT: Final = (EOFError, zlib.error)
+"""Errors of `gzip` for a file whose end is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +70,14 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
             raise ConfigError.unknown("map", field, COLUMNS)
     for number, values in enumerate(_read(path)):
         for field, column in mapped.items() if not number and isinstance(values, Mapping) else ():
-            if _at(values, column) is None and column.partition(".")[0] not in values:
+            if values.keys().isdisjoint((column, column.partition(".")[0])):
                 raise ConfigError("map", f"{field}={column}", "a column of " + ", ".join(values))
         text = json.dumps(values, sort_keys=True, default=str, ensure_ascii=False)
         digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
         key = f"{number}-{digest}"
         try:
             yield DataRow(number, key, _sample(values, mapped, key))
-        except (TypeError, ValueError) as error:
+        except (RecursionError, TypeError, ValueError) as error:
             yield DataRow(number, key, error=f"row {number + 1}: {error}")
 
 
@@ -91,48 +90,45 @@ def count_rows(path: Path) -> int | None:
 
 
 def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
-    if isinstance(values, BadLine):
+    if isinstance(values, ValueError):
         raise values
     if not isinstance(values, Mapping):
         raise TypeError("A row must be a JSON object.")
     if isinstance(values.get(""), list):
         raise TypeError("The row has more cells than columns. Quote cells that contain commas.")
-    names = _names(values, mapped)
-    found = {field: _at(values, name) for field, name in names.items()}
-    if not isinstance(found.get("question"), str) or not found["question"].strip():
+    cells = _cells(values)
+    names = {f: next((name for name in known if name in cells), "") for f, known in COLUMNS.items()}
+    has_reference = names["reference"] or "reference" in mapped or "reference_outputs" in values
+    if "outputs" in values and not has_reference:
+        # In a LangSmith example, `outputs` is the reference, and the example has no answer.
+        names |= {"reference": names["answer"], "answer": ""}
+    names |= mapped
+    found = {field: cells.get(name) for field, name in names.items()}
+    if not isinstance(found["question"], str) or not found["question"].strip():
         known = ", ".join(map(str, values)) or "none"
         raise TypeError(f"No column has a question. Columns: {known}. Use --map question=...")
     used = {name.partition(".")[0] for name in names.values()}
-    identity = found.get("question_id")
     return Sample(
         question=found["question"],
-        contexts=_contexts(found.get("contexts")),
-        answer=_text(found.get("answer")),
-        reference=_text(found.get("reference")),
-        reference_ids=_ids(found.get("reference_ids")),
-        question_id=None if identity in (None, "") else str(identity),
+        contexts=_contexts(found["contexts"]),
+        answer=_text(found["answer"]),
+        reference=_text(found["reference"]),
+        reference_ids=_ids(found["reference_ids"]),
+        question_id=_text(found["question_id"]) or None,
         metadata={**_metadata(values, used), ROW_KEY: key},
     )
 
 
-def _names(values: Mapping[str, Any], mapped: Mapping[str, str]) -> dict[str, str]:
-    found = {
-        field: next((name for name in known if _at(values, name) is not None), "")
-        for field, known in COLUMNS.items()
-    } | dict(mapped)
-    if "outputs" in values and "reference_outputs" not in values and not found["reference"]:
-        # In a LangSmith example, `outputs` is the reference, and the example has no answer.
-        found["reference"], found["answer"] = found["answer"], mapped.get("answer", "")
-    return {field: name for field, name in found.items() if name}
-
-
-def _at(values: Mapping[str, Any], name: str) -> Any:
-    if name in values:
-        # A missing value of a table is NaN, which differs from itself.
-        return values[name] if values[name] == values[name] else None
-    first, _, rest = name.partition(".")
-    inner = values.get(first)
-    return _at(inner, rest) if rest and isinstance(inner, Mapping) else None
+def _cells(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cells of a row, and the values of nested objects as `column.key`."""
+    inner = {
+        f"{name}.{key}": value
+        for name, each in values.items()
+        if isinstance(each, Mapping)
+        for key, value in _cells(each).items()
+    }
+    # A missing value of a table is NaN, which differs from itself.
+    return {**inner, **{k: v for k, v in values.items() if v is not None and v == v}}
 
 
 def _text(value: Any) -> Any:
@@ -142,7 +138,7 @@ def _text(value: Any) -> Any:
 
 
 def _contexts(value: Any) -> Any:
-    values = _listed(value) if isinstance(value, str) else value
+    values = _listed(value, [value] if value.strip() else []) if isinstance(value, str) else value
     if not isinstance(values, list):
         return values
     return [
@@ -154,18 +150,17 @@ def _contexts(value: Any) -> Any:
 
 
 def _ids(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    is_list = value.lstrip().startswith("[")
-    return _listed(value) if is_list else value.replace(",", " ").split() or None
+    return (
+        _listed(value, value.replace(",", " ").split()) or None if isinstance(value, str) else value
+    )
 
 
-def _listed(text: str) -> list[Any]:
+def _listed(text: str, other: list[Any]) -> list[Any]:
     for parse in (json.loads, ast.literal_eval):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             if isinstance(value := parse(text), list):
                 return value
-    return [text] if text.strip() else []
+    return other
 
 
 def _metadata(values: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
@@ -187,45 +182,37 @@ def _read(path: Path) -> Iterator[Any]:
         raise ConfigError("data", str(path), wants)
     try:
         yield from read(path)
-    except ConfigError:
-        raise
-    except UnicodeDecodeError as error:
-        wants = f"a file in UTF-8 (byte {error.start} is in another encoding)"
-        raise ConfigError("data", str(path), wants) from error
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError, *CUT, csv.Error) as error:
         raise ConfigError("data", str(path), f"a readable file; {error}") from error
-
-
-def _opened(path: Path, errors: str = "strict") -> IO[str]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    return opened(path, "rt", encoding="utf-8-sig", errors=errors, newline="")
-
-
-def _lines(file: IO[str]) -> Iterator[str]:
-    number = 0
-    while line := file.readline(MAX_LINE_CHARS + 1):
-        number += 1
-        if len(line) > MAX_LINE_CHARS:
-            raise ValueError(f"line {number} has more than {MAX_LINE_CHARS:,} characters")
-        yield line
 
 
 def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any]]:
     """Yield number and value of each non-blank line, also from a `.gz` file.
 
-    The value of an invalid line is a `BadLine`. `errors` has the same meaning as in `open`.
+    The value of an invalid line is a `ValueError`. `errors` has the same meaning as in `open`.
 
     Raises:
-        ValueError: A line is longer than `MAX_LINE_CHARS`.
+        InputError: A line is longer than `MAX_LINE_CHARS`.
     """
-    with _opened(path, errors) as file:
-        for number, line in enumerate(_lines(file), start=1):
-            if line.strip():
-                try:
-                    yield number, json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    why = getattr(error, "msg", type(error).__name__)
-                    yield number, BadLine(f"line {number} is not valid JSON: {why}")
+    for number, line in enumerate(_lines(path, errors), start=1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                why = getattr(error, "msg", type(error).__name__)
+                yield number, ValueError(f"line {number} is not valid JSON: {why}")
+
+
+def _lines(path: Path, errors: str = "strict") -> Iterator[str]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig", errors=errors, newline="") as file:
+        number = 1
+        while line := file.readline(MAX_LINE_CHARS + 1):
+            if len(line) > MAX_LINE_CHARS:
+                told = f"{path}: line {number} has more than {MAX_LINE_CHARS:,} characters."
+                raise InputError(told)
+            yield line
+            number += 1
 
 
 def _of_lines(path: Path) -> Iterator[Any]:
@@ -233,15 +220,9 @@ def _of_lines(path: Path) -> Iterator[Any]:
 
 
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:
-    with _opened(path) as file:
-        reader = csv.DictReader(_lines(file), restkey="")
-        header = "".join(reader.fieldnames or ())
-        other = next((mark for mark in ";\t|" if mark in header), None)
-        if other and len(reader.fieldnames or ()) == 1:
-            wants = f"a file with commas between its cells; its first line has {other!r}"
-            raise ConfigError("data", str(path), wants)
-        while (row := _next_row(reader)) is not None:
-            yield row
+    reader = csv.DictReader(_lines(path), restkey="")
+    while row := _next_row(reader):
+        yield row
 
 
 def _next_row(reader: csv.DictReader[str]) -> dict[str, str] | None:
@@ -262,11 +243,11 @@ def parquet_rows(path: Path) -> Iterator[Any]:
 
 
 def _of_folder(path: Path) -> Iterator[Any]:
-    files = sorted(path.rglob("*.arrow"))
-    if not files:
-        raise ConfigError("data", str(path), "a folder that `Dataset.save_to_disk` wrote")
     import pyarrow as pa
 
+    files = sorted(path.rglob("*.arrow"))
+    if not files:
+        raise FileNotFoundError("`Dataset.save_to_disk` writes .arrow files")
     for file in files:
         with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
             for batch in stream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -19,7 +19,7 @@ from rag_eval_hooks.incidents import place_in_application
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.read import read
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import NotScored, Outcomes, Score
+from rag_eval_hooks.score import NotScored, Score
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Asks the pipeline a question with metadata. The pipeline's handler captures the sample."""
@@ -53,10 +53,8 @@ class DatasetRun(JsonlSink):
         self.returned: set[str] = set()  # types that the pipeline returned
         self.errors: list[str] = []  # the first errors, to show to the user
         self.usage = Usage()
-        self._reasons: dict[str, str] = {}
-        self._done: set[int] = (
-            set()
-        )  # hashes need less memory than keys, so a million fit in memory
+        self._reasons: dict[str, str] = {}  # for a metric with a score: empty
+        self._done: set[int] = set()  # hashes need less memory than keys of a million rows
         self._changed = threading.Condition()
         if path.exists():
             self._resume(path)
@@ -65,10 +63,10 @@ class DatasetRun(JsonlSink):
         again, rows = set[str](), read(path)
         for row in rows:
             key = str(row.sample.metadata.get(ROW_KEY))
-            if _has_failed(row.outcomes) or self._lacks_answer(row.sample):
+            if _has_failed(row) or self._lacks_answer(row):
                 again.add(key)
             else:
-                self._see(row.outcomes)
+                self._see(row)
                 self._done.add(hash(key))
         if rows.skipped["unreadable"] and not (again or self._done):
             wants = "a new file or the results of an earlier run; some lines here are no results"
@@ -92,40 +90,41 @@ class DatasetRun(JsonlSink):
     def pending(self) -> int:
         return self.started - self.failed - self.evaluated
 
-    def note(self, error: str, rows: int = 1) -> None:
+    def fail(self, error: str, rows: int = 1) -> None:
         self.failed += rows
-        if len(self.errors) < _MOST_ERRORS:
-            self.errors.append(error)
+        self.errors = [*self.errors, error][:_MOST_ERRORS]
 
     def deliver(self, evaluation: Evaluation) -> None:
         super().deliver(evaluation)
         with self._changed:
             self.evaluated += 1
-            self.partial += _has_failed(evaluation.outcomes)
-            self.unanswered += self._lacks_answer(evaluation.sample)
+            self.partial += _has_failed(evaluation)
+            self.unanswered += self._lacks_answer(evaluation)
             self.usage = sum((one.usage for one in evaluation.outcomes.values()), start=self.usage)
-            self._see(evaluation.outcomes)
+            self._see(evaluation)
             self._changed.notify_all()
 
-    def _lacks_answer(self, sample: Sample) -> bool:
-        return self._is_asked and sample.answer is None
+    def _lacks_answer(self, row: Evaluation) -> bool:
+        return self._is_asked and row.sample.answer is None
 
-    def _see(self, outcomes: Outcomes) -> None:
-        for metric, one in outcomes.items():
+    def _see(self, row: Evaluation) -> None:
+        for metric, one in row.outcomes.items():
             if isinstance(one, Score):
                 self._reasons[metric] = ""
             elif self._reasons.get(metric) != "":
                 self._reasons[metric] = one.line
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self) -> bool:
+        """Wait at most a second for a result. Return whether a result arrived."""
         with self._changed:
             before = self.evaluated
-            return self._changed.wait_for(lambda: self.evaluated > before, seconds)
+            return self._changed.wait_for(lambda: self.evaluated > before, 1.0)
 
 
-def _has_failed(outcomes: Outcomes) -> bool:
+def _has_failed(row: Evaluation) -> bool:
     """Return whether a retry may give a score. A retry cannot change an undecided score."""
-    return any(isinstance(one, NotScored) and one.cause.is_failure for one in outcomes.values())
+    outcomes = row.outcomes.values()
+    return any(isinstance(one, NotScored) and one.cause.is_failure for one in outcomes)
 
 
 def _row_key(line: bytes) -> object:
@@ -150,16 +149,25 @@ def run_dataset(
     answers up to `concurrency` questions at once. Without `ask`, the evaluation uses the rows' own
     answers. After an interrupt, rows in flight finish before `run_dataset` raises.
     """
+    asked: dict[Future[object], int] = {}
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:
-            asked: dict[Future[object], int] = {}
-            for number, sample in _samples(rows, evals, run, progress):
-                if ask is None:
-                    _submit(sample, evals, run)
-                    continue
-                if len(asked) >= concurrency:
-                    _finish(asked, run, FIRST_COMPLETED)
-                asked[pool.submit(ask, sample.question, _metadata(sample))] = number
+            for row in rows:
+                progress(run)
+                if run.has(row):
+                    run.resumed += 1
+                elif row.sample is None:
+                    run.unreadable += 1
+                    run.fail(row.error, 0)
+                else:
+                    _await_results(evals, run, progress)
+                    if ask is None:
+                        _submit(row.sample, evals, run)
+                        continue
+                    if len(asked) >= concurrency:
+                        _finish(asked, run, FIRST_COMPLETED)
+                    future = pool.submit(ask, row.sample.question, _metadata(row.sample))
+                    asked[future] = row.number
             _finish(asked, run, ALL_COMPLETED)
     finally:
         evals.flush()
@@ -167,43 +175,27 @@ def run_dataset(
         progress(run)
 
 
-def _samples(
-    rows: Iterable[DataRow],
-    evals: RagEval,
-    run: DatasetRun,
-    progress: Callable[[DatasetRun], object],
-) -> Iterator[tuple[int, Sample]]:
-    for row in rows:
-        if run.has(row):
-            run.resumed += 1
-        elif row.sample is None:
-            run.unreadable += 1
-            run.note(row.error, 0)
-        else:
-            while run.pending >= _WINDOW:
-                is_idle = not run.wait(1.0) and evals.stats().pending == 0
-                if is_idle and evals.flush(1.0):
-                    _fail_pending(evals, run)
-                progress(run)
-            yield row.number, row.sample
+def _await_results(
+    evals: RagEval, run: DatasetRun, progress: Callable[[DatasetRun], object]
+) -> None:
+    while run.pending >= _WINDOW:
+        is_idle = not run.wait() and evals.stats().pending == 0
+        if is_idle and evals.flush(1.0):
+            _fail_pending(evals, run)
         progress(run)
-
-
-def _fail_pending(evals: RagEval, run: DatasetRun) -> None:
-    if run.pending > 0:
-        run.note(
-            f"{run.pending} rows have no result. Dropped samples: {evals.stats().dropped}",
-            run.pending,
-        )
 
 
 def _submit(sample: Sample, evals: RagEval, run: DatasetRun) -> None:
     run.started += 1
     # A full queue rejects the sample. Retry when an evaluation has finished.
     while not evals.submit(sample):
-        if not run.wait(1.0) and evals.stats().pending == 0:
-            run.note(f"the evaluator rejected a row: {evals.stats().dropped}")
+        if not run.wait() and evals.stats().pending == 0:
             return
+
+
+def _fail_pending(evals: RagEval, run: DatasetRun) -> None:
+    if (rows := run.pending) > 0:
+        run.fail(f"{rows} rows have no result. Dropped samples: {evals.stats().dropped}", rows)
 
 
 def _finish(asked: dict[Future[object], int], run: DatasetRun, when: str) -> None:
@@ -215,7 +207,7 @@ def _finish(asked: dict[Future[object], int], run: DatasetRun, when: str) -> Non
             place = place_in_application(error)
             where = f" at {place}" if place else ""
             told = f"the pipeline raised {type(error).__name__}{where}: {error}"
-            run.note(f"row {number + 1}: {told}")
+            run.fail(f"row {number + 1}: {told}")
         else:
             result = future.result()
             run.returned.add("None" if result is None else type(result).__name__)

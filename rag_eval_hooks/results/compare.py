@@ -27,10 +27,10 @@ from rag_eval_hooks.results.summary import (
     checked_rows,
     group_key,
     identity_of,
+    mean_over,
     sessions_of,
     summarise,
     weight_of,
-    weighted_mean,
 )
 from rag_eval_hooks.score import Score
 
@@ -118,41 +118,44 @@ def compare(
         _check_judges(before, after)
     pairs = list(_pairs(before, after))
     groups: dict[str | None, list[_Pair]] = {None: pairs}
-    for old, row in pairs if by is not None else ():
-        groups.setdefault(group_key(row or old, by) or "(none)", []).append((old, row))  # type: ignore[arg-type]
-    summaries = [summarise(each)[None].metrics if each else {} for each in (before, after)]
-    scored = [{name for name, one in each.items() if one.scored} for each in summaries]
-    both = sum(None not in pair for pair in pairs)
+    for pair in pairs if by is not None else ():
+        row = pair[1] or pair[0]
+        groups.setdefault((row and group_key(row, by)) or "(none)", []).append(pair)
+    old, now = (summarise(each)[None].metrics if each else {} for each in (before, after))
+    scored = [{name for name, one in each.items() if one.scored} for each in (old, now)]
     changes = (
         _change(metric, group, members, summary.scale)
         for group, members in groups.items()
-        for metric, summary in summaries[1].items()
+        for metric, summary in now.items()
     )
+    both = sum(None not in pair for pair in pairs)
     return Comparison(
         changes=[one for one in changes if one is not None],
         regressions=sorted(_regressions(pairs), key=lambda one: (-one.drop, one.metric)),
         pairs=both,
         only_base=len(before) - both,
         only_new=len(after) - both,
-        new=summaries[1],
-        unscored=sorted({*summaries[0], *summaries[1]} - (scored[0] & scored[1])),
+        new=now,
+        unscored=sorted({*old, *now} - (scored[0] & scored[1])),
     )
 
 
-def _check_judges(*runs: Iterable[Evaluation]) -> None:
-    judges: dict[str, tuple[set[str], set[str]]] = {}
-    for at, rows in enumerate(runs):
-        for metric, score in (item for row in rows for item in row.scores.items()):
-            # A new version of the prompts counts as another judge. A new version of the package
-            # does not.
-            prompts = score.version.partition("+")[2]
-            made_by = f"{score.annotator or 'formula'} {prompts}".strip()
-            judges.setdefault(metric, (set(), set()))[at].add(made_by)
-    for metric, both in judges.items():
-        if all(both) and both[0] != both[1]:
-            got = " and ".join(", ".join(sorted(each)) for each in both)
-            wants = "scores of one judge and one prompt version (or set allow_different_judges)"
-            raise ConfigError(f"compare: {metric}", got, wants)
+def _check_judges(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> None:
+    old, new = _judges(before), _judges(after)
+    for metric in (metric for metric in old if metric in new and old[metric] != new[metric]):
+        got = " and ".join(", ".join(sorted(judges[metric])) for judges in (old, new))
+        wants = "scores of one judge and one prompt version (or set allow_different_judges)"
+        raise ConfigError(f"compare: {metric}", got, wants)
+
+
+def _judges(rows: Iterable[Evaluation]) -> dict[str, set[str]]:
+    judges: dict[str, set[str]] = {}
+    for metric, score in (item for row in rows for item in row.scores.items()):
+        # A new version of the prompts counts as another judge. A new version of the package does
+        # not.
+        prompts = score.version.partition("+")[2]
+        judges.setdefault(metric, set()).add(f"{score.annotator or 'formula'} {prompts}".strip())
+    return judges
 
 
 def _pairs(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> Iterator[_Pair]:
@@ -169,28 +172,25 @@ def _pairs(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> Iterato
 def _change(
     metric: str, group: str | None, pairs: Iterable[_Pair], scale: tuple[float, float]
 ) -> Change | None:
-    rest = [(_scored(old, metric), _scored(new, metric)) for old, new in pairs]
-    base, now = _mean(old for old, _ in rest), _mean(new for _, new in rest)
+    scored = [(_scored(old, metric), _scored(new, metric)) for old, new in pairs]
+    base, now = _mean(old for old, _ in scored), _mean(new for _, new in scored)
     if base is None or now is None:
         return None
-    both = [(old, new) for old, new in rest if old and new]
-    if len(both) < _LEAST_PAIRS:
-        both = []
-    else:
-        rest = [pair for pair in rest if None in pair]
+    both = [(old, new) for old, new in scored if old and new]
+    both = both if len(both) >= _LEAST_PAIRS else []
+    rest = [pair for pair in scored if not both or None in pair]
     apart = _mean(old for old, _ in rest), _mean(new for _, new in rest)
     gain, variance, freedom = _combined(_paired(both, alone=None in apart), _unpaired(*apart))
-    slope, offset = scale
     is_known = math.isfinite(variance)
     half = t_quantile(freedom) * math.sqrt(variance) if is_known else math.inf
     below, above = (None if both else _reach(*apart)) or (half, half)
-    low, high = sorted(end * slope + 0.0 for end in (gain - below, gain + above))
+    low, high = sorted(end * scale[0] + 0.0 for end in (gain - below, gain + above))
     return Change(
         metric=metric,
         group=group,
-        base=base.scaled(slope, offset),
-        new=now.scaled(slope, offset),
-        difference=gain * slope + 0.0,
+        base=base.scaled(*scale),
+        new=now.scaled(*scale),
+        difference=gain * scale[0] + 0.0,
         low=low if is_known else None,
         high=high if is_known else None,
         gain=gain,
@@ -213,8 +213,7 @@ def _scored(row: Evaluation | None, metric: str) -> _Scored | None:
 
 def _mean(scored: Iterable[_Scored | None]) -> Estimate | None:
     known = [one for one in scored if one is not None]
-    rows, scores = [row for row, _ in known], [score for _, score in known]
-    return weighted_mean([score.normalized for score in scores], rows, scores)
+    return mean_over(known, [score.normalized for _, score in known])
 
 
 def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Difference | None:
@@ -242,12 +241,12 @@ def _unpaired(base: Estimate | None, new: Estimate | None) -> _Difference | None
 
 def _reach(base: Estimate | None, new: Estimate | None) -> tuple[float, float] | None:
     """Return how far the interval reaches below and above a difference of means."""
-    if base is None or base.low is None or base.high is None:
+    if not (base and base.basis and new and new.basis):
         return None
-    if new is None or new.low is None or new.high is None:
-        return None
-    below = math.hypot(new.mean - new.low, base.high - base.mean)
-    return below, math.hypot(new.high - new.mean, base.mean - base.low)
+    least, most = base.basis.interval(base.mean)
+    low, high = new.basis.interval(new.mean)
+    below = math.hypot(new.mean - low, most - base.mean)
+    return below, math.hypot(high - new.mean, base.mean - least)
 
 
 def _combined(*parts: _Difference | None) -> _Difference:

@@ -14,7 +14,7 @@ from typing import Final
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import Estimate
-from rag_eval_hooks.results.summary import CLASS, DATA, checked_rows, group_key, weighted_mean
+from rag_eval_hooks.results.summary import CLASS, DATA, checked_rows, group_key, mean_over
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
 
 _MOST_UNDEFINED: Final = 0.1
@@ -78,20 +78,19 @@ def select(
     conditions, chosen = list(where), set(metrics)
     for row in rows:
         when = row.time
-        if (since and (when is None or when < since)) or (
-            until and (when is None or when >= until)
-        ):
-            continue
-        if not all(
-            value in row.sample.tags if key == "tag" else group_key(row, key) == value
-            for key, value in conditions
-        ):
+        is_early = since is not None and (when is None or when < since)
+        is_late = until is not None and (when is None or when >= until)
+        if is_early or is_late or not all(_has(row, *each) for each in conditions):
             continue
         if chosen:
             kept = {k: v for k, v in row.outcomes.items() if chosen & {k, k.partition(".")[0]}}
             row = replace(row, outcomes=kept)
         if row.outcomes or not chosen:
             yield row
+
+
+def _has(row: Evaluation, key: str, value: str) -> bool:
+    return value in row.sample.tags if key == "tag" else group_key(row, key) == value
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,24 +147,26 @@ def diagnose(
     The diagnosis omits good signs if a screening judge made the scores or if more than a tenth of
     the samples are undefined. `cuts` are low and high bounds by metric id, by default `CUTS`.
     """
-    known, chosen = list(rows), sorted(rules or standard_rules(), key=lambda rule: rule.rest)
+    known = list(rows)
     levels = [_levels(row, cuts or {}) for row in known]
     # Good signs need decided scores of a calibrated judge.
-    is_sure = fmean(map(_is_unsure, known)) <= _MOST_UNDEFINED if known else False
-    is_sure &= not any(score.screening for row in known for score in row.scores.values())
+    is_sure = known and fmean(map(_is_unsure, known)) <= _MOST_UNDEFINED
+    is_sure = is_sure and not any(s.screening for row in known for s in row.scores.values())
     earlier, found = list[tuple[ScoreRule, set[int]]](), []
-    for rule in chosen:
-        flags = {at: _shows(rule, each) for at, each in enumerate(levels)}
-        hits = {at for at, flag in flags.items() if flag}
+    for rule in sorted(rules or standard_rules(), key=lambda rule: rule.rest):
+        matches = {
+            at: flag for at, each in enumerate(levels) if (flag := _shows(rule, each)) is not None
+        }
+        hits = {at for at, flag in matches.items() if flag}
         if rule.rest:
             hits -= {at for other, ats in earlier if _overlap(rule, other) for at in ats}
         earlier.append((rule, hits))
         others = sum(each.get("label") == rule.outnumbers for each in levels)
-        is_fault = rule.blame != "none" and (rule.outnumbers is None or len(hits) > others)
-        if hits and (is_fault or (rule.blame == "none" and is_sure)):
-            decided = [at for at, flag in flags.items() if flag is not None]
-            values, among = [float(at in hits) for at in decided], [known[at] for at in decided]
-            share = weighted_mean(values, among)
+        is_shown = is_sure if rule.blame == "none" else not rule.outnumbers or len(hits) > others
+        if hits and is_shown:
+            share = mean_over(
+                [(known[at],) * 2 for at in matches], [float(at in hits) for at in matches]
+            )
             assert share is not None
             matching = worst(known[at] for at in sorted(hits))
             found.append(Diagnosis(rule=rule, share=share, rows=matching))
@@ -175,11 +176,8 @@ def diagnose(
 
 
 def _is_unsure(row: Evaluation) -> bool:
-    return any(
-        isinstance(one, NotScored) and one.cause is Cause.UNDEFINED
-        for name, one in row.outcomes.items()
-        if not name.startswith("lexical.")
-    )
+    outcomes = (one for name, one in row.outcomes.items() if not name.startswith("lexical."))
+    return any(isinstance(one, NotScored) and one.cause is Cause.UNDEFINED for one in outcomes)
 
 
 def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
@@ -187,22 +185,19 @@ def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
     return not other.minor and (same_label or not set(rule.low).isdisjoint(other.low))
 
 
-def _levels(row: Evaluation, cuts: Mapping[str, Cuts]) -> dict[str, str]:
-    levels: dict[str, str] = {}
+def _levels(row: Evaluation, cuts: Mapping[str, Cuts]) -> dict[str, str | None]:
+    levels: dict[str, str | None] = {}
     for name, score in row.scores.items():
         value, cut = score.normalized, cuts.get(name, CUTS)
         levels[name] = "high" if value >= cut.high else "low" if value < cut.low else "middle"
-    if levels:
-        levels["every"] = "high" if set(levels.values()) == {"high"} else "middle"
-    for role, metrics in DATA["roles"].items():
-        if known := [levels[name] for name in metrics if name in levels]:
-            levels[role] = known[0]
-    if CLASS in row.scores:
-        levels["label"] = row.scores[CLASS].label or "none"
-    return levels
+    every = "high" if set(levels.values()) == {"high"} else "middle" if levels else None
+    roles = DATA["roles"].items()
+    levels |= {role: next(filter(None, map(levels.get, names)), None) for role, names in roles}
+    label = row.scores[CLASS].label or "none" if CLASS in row.scores else None
+    return {**levels, "every": every, "label": label}
 
 
-def _shows(rule: ScoreRule, levels: Mapping[str, str]) -> bool | None:
+def _shows(rule: ScoreRule, levels: Mapping[str, str | None]) -> bool | None:
     """Return whether a sample matches the rule, or None if the sample lacks a score."""
     wanted = {**dict.fromkeys(rule.high, "high"), **dict.fromkeys(rule.low, "low")}
     if rule.label is not None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
-import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -18,16 +16,10 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Change, Comparison
 from rag_eval_hooks.results.estimate import ALPHA, t_quantile
 from rag_eval_hooks.results.read import without_texts
-from rag_eval_hooks.results.summary import MetricSummary, group_key, scale_of_metric, summarise
+from rag_eval_hooks.results.summary import MetricSummary, group_key, summarise
 
 T = TypeVar("T")
-_CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
-_SIGNS: Final = {
-    "<": (operator.lt, "below", ">="),
-    "<=": (operator.le, "at most", ">"),
-    ">": (operator.gt, "above", "<="),
-    ">=": (operator.ge, "at least", "<"),
-}
+_CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*([<>])\s*(-?\d+(?:\.\d+)?)\s*")
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
@@ -68,24 +60,16 @@ class FailCondition:
         """Parse a condition such as `ragas.faithfulness<0.8`.
 
         Raises:
-            ConfigError: The text is not a condition, or good means would meet the condition.
+            ConfigError: The text is not a condition.
         """
         match = _CONDITION.fullmatch(text)
         if match is None:
             raise ConfigError("fail-on", text, "a condition such as 'ragas.faithfulness<0.8'")
         metric, sign, limit = match.groups()
-        scale = scale_of_metric(metric)
-        if scale is not None and (sign[0] == ">") == scale.higher_is_better:
-            _, words, opposite = _SIGNS[sign]
-            wants = (
-                f"a condition on bad means; a mean {words} {limit} is good, "
-                f"so write {metric}{opposite}{limit}"
-            )
-            raise ConfigError("fail-on", text.strip(), wants)
         return cls(text.strip(), metric, sign, float(limit))
 
     def is_met_by(self, value: float) -> bool:
-        return bool(_SIGNS[self.sign][0](value, self.limit))
+        return value < self.limit if self.sign == "<" else value > self.limit
 
 
 def failed_conditions(
@@ -105,14 +89,16 @@ def failed_conditions(
         ConfigError: A condition names a metric without results.
     """
     given, points = [*conditions], [*by_point]
-    for one in (*given, *points):
+    asked = dict.fromkeys([*given, *points])
+    for one in asked:
         if one.metric not in metrics:
             raise ConfigError("fail-on", one.metric, "one of " + ", ".join(metrics))
     tests = {one: _test(one, metrics[one.metric]) for one in given}
     failed = {*_shown([(*test, one) for one, test in tests.items() if test], alpha)}
+    # A mean without an interval has no test.
     points += [one for one, test in tests.items() if test is None]
     reasons = []
-    for one in dict.fromkeys([*given, *points]):
+    for one in asked:
         estimate = metrics[one.metric].estimate
         if estimate is None:
             reasons.append(f"{one.text}: no sample has a score for this metric")
@@ -123,17 +109,14 @@ def failed_conditions(
 
 
 def _test(condition: FailCondition, summary: MetricSummary) -> tuple[float, float] | None:
-    normalized, estimate = summary.normalized, summary.estimate
-    if normalized is None or estimate is None or normalized.basis is None:
+    normalized = summary.normalized
+    if normalized is None or normalized.basis is None:
         return None
     slope, offset = summary.scale
     limit = (condition.limit - offset) / slope
-    if not 0.0 < limit < 1.0:
-        statistic = math.inf if condition.is_met_by(estimate.mean) else -math.inf
-    else:
-        is_below = (condition.sign[0] == "<") == (slope > 0)
-        statistic = normalized.basis.distance(normalized.mean, limit) * (1 if is_below else -1)
-    return statistic, normalized.basis.freedom
+    is_below = (condition.sign == "<") == (slope > 0)
+    distance = normalized.basis.distance(normalized.mean, limit)
+    return distance if is_below else -distance, normalized.basis.freedom
 
 
 _MOST_ROWS: Final = 2_000
@@ -200,24 +183,30 @@ class AlertSink:
         group = self._groups[key] = self._groups.pop(key, _Group())
         if len(self._groups) > _MOST_GROUPS:
             del self._groups[next(iter(self._groups))]
-        group.add(now, row, self._window)
-        if now < group.due or len(group.rows) < self._samples:
-            return
-        group.due = now + self._window / _CHECKS
-        metrics = summarise(row for _, row in group.rows.values())[None].metrics
+        rows = group.rows
+        # A repeated delivery from a spool counts once.
+        rows.setdefault(row.sample.sample_id, (now, row))
+        while len(rows) > _MOST_ROWS or next(iter(rows.values()))[0] <= now - self._window:
+            del rows[next(iter(rows))]
+        if now >= group.due and len(rows) >= self._samples:
+            group.due = now + self._window / _CHECKS
+            if reasons := self._reasons(row for _, row in rows.values()):
+                self._post(key, reasons, len(rows))
+                group.due = now + self._cooldown
+
+    def _reasons(self, rows: Iterable[Evaluation]) -> list[str]:
+        metrics = summarise(rows)[None].metrics
         known = {name: one for name, one in metrics.items() if one.scored >= self._samples}
         conditions = [one for one in self._conditions if one.metric in known]
-        if reasons := failed_conditions(conditions, known, alpha=self._alpha):
-            self._post(key, reasons, len(group.rows))
-            group.due = now + self._cooldown
+        return failed_conditions(conditions, known, alpha=self._alpha)
 
     def _post(self, key: str | None, reasons: Sequence[str], samples: int) -> None:
         of_group = f" of {self._by} {key}" if self._by else ""
         over = f"{samples} requests{of_group} in {self._window / 60:g} minutes"
         text = f"RAG evaluation, {over}: {'; '.join(reasons)}"
         body = {"text": text, "alerts": reasons, "group": key, "samples": samples}
-        data = json.dumps(body).encode()
-        request = Request(self._url, data, {"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json"}
+        request = Request(self._url, json.dumps(body).encode(), headers)
         try:
             self._opener.open(request, timeout=_TIMEOUT_S).close()
         except HTTPError as error:
@@ -228,16 +217,10 @@ class AlertSink:
         pass
 
 
+@dataclass(slots=True)
 class _Group:
-    def __init__(self) -> None:
-        self.rows: dict[str, tuple[float, Evaluation]] = {}
-        self.due = 0.0
-
-    def add(self, now: float, row: Evaluation, window: float) -> None:
-        # A repeated delivery from a spool counts once.
-        self.rows.setdefault(row.sample.sample_id, (now, row))
-        while len(self.rows) > _MOST_ROWS or next(iter(self.rows.values()))[0] <= now - window:
-            del self.rows[next(iter(self.rows))]
+    rows: dict[str, tuple[float, Evaluation]] = field(default_factory=dict)
+    due: float = 0.0
 
 
 class _NoRedirects(HTTPRedirectHandler):

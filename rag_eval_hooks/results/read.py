@@ -5,16 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.calls import CallLog
-from rag_eval_hooks.datasets.data_rows import BadLine, json_lines, parquet_rows
+from rag_eval_hooks.datasets.data_rows import CUT, json_lines, parquet_rows
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.jsonl import SCHEMA, result_line, rotated_files
 from rag_eval_hooks.delivery.outbox_file import NAME, read_results
@@ -100,51 +100,22 @@ class Results:
     def __iter__(self) -> Iterator[Evaluation]:
         self.skipped = Counter()
         known: set[int] = set()
-        for line in (line for place in self._places for line in self._lines(place)):
-            try:
-                row = from_text(line) if isinstance(line, str) else row_of(line)
-            except NO_ROW:
-                self.skipped["unreadable"] += 1
-                continue
-            # A hash needs less memory than the id, so a million rows fit in memory.
-            if (key := hash(result_id(row.sample.sample_id, row.outcomes))) in known:
-                self.skipped["repeated"] += 1
-                continue
-            known.add(key)
-            yield row
-
-    def _lines(self, place: Any) -> Iterator[Any]:
-        """Yield lines of a file or rows of a frame as objects, and jobs of a spool as text."""
-        if not isinstance(place, Path):
-            if _LINE not in place.columns:
-                told = f"The data frame has no column {_LINE!r}. Create the frame with `to_frame`."
-                raise TypeError(told)
-            yield from map(json.loads, place[_LINE])
-        elif place.name == NAME:
-            yield from read_results(place)
-        elif place.suffix == ".parquet":
-            try:
-                yield from (json.loads(row.get(_LINE) or "") for row in parquet_rows(place))
-            except ValueError:
-                self.skipped["unreadable"] += 1
-        else:
-            yield from self._of_text(place)
-
-    def _of_text(self, path: Path) -> Iterator[Any]:
-        try:
-            for _, line in json_lines(path, "replace"):
-                if flaw := _flaw(line):
-                    self.skipped[flaw] += 1
-                else:
-                    yield line
-        except (EOFError, ValueError, gzip.BadGzipFile, zlib.error):
-            self.skipped["cut"] += 1
+        for line in chain.from_iterable(map(_lines, self._places)):
+            row = _row_or_flaw(line)
+            if isinstance(row, Evaluation):
+                # A hash needs less memory than the id, so a million rows fit in memory.
+                if (key := hash(result_id(row.sample.sample_id, row.outcomes))) not in known:
+                    known.add(key)
+                    yield row
+                    continue
+                row = "repeated"
+            self.skipped[row] += 1
 
 
 def _places(source: Any) -> list[Any]:
     if not isinstance(source, str | os.PathLike):
-        if not hasattr(source, "columns"):
-            raise wrong_type("a source", "a path or a data frame", source)
+        if _LINE not in getattr(source, "columns", ()):
+            raise wrong_type("a source", "a path, or a data frame from `to_frame`", source)
         return [source]
     path = Path(source).absolute()
     if (path / NAME).exists():
@@ -157,13 +128,38 @@ def _places(source: Any) -> list[Any]:
     return files
 
 
-def _flaw(line: Any) -> str:
-    if isinstance(line, BadLine):
+def _lines(place: Any) -> Iterator[Any]:
+    """Yield lines of a file or rows of a frame as objects, and jobs of a spool as text.
+
+    A cut line is a `ValueError`.
+    """
+    if not isinstance(place, Path):
+        yield from map(json.loads, place[_LINE])
+    elif place.name == NAME:
+        yield from read_results(place)
+    elif place.suffix == ".parquet":
+        try:
+            yield from (json.loads(row.get(_LINE) or "") for row in parquet_rows(place))
+        except ValueError:
+            yield None
+    else:
+        try:
+            yield from (line for _, line in json_lines(place, "replace"))
+        except (ValueError, gzip.BadGzipFile, *CUT) as error:
+            yield ValueError(error)
+
+
+def _row_or_flaw(line: Any) -> Evaluation | str:
+    if isinstance(line, ValueError):
         return "cut"
-    schema = line.get("schema", 0) if isinstance(line, dict) else None
-    if not isinstance(schema, int):
+    try:
+        if isinstance(line, str):
+            return from_text(line)
+        if line.get("schema", 0) > SCHEMA:
+            return "newer"
+        return "feedback" if "feedback" in line else row_of(line)
+    except NO_ROW:
         return "unreadable"
-    return "newer" if schema > SCHEMA else "feedback" if "feedback" in line else ""
 
 
 def to_frame(rows: Iterable[Evaluation]) -> pd.DataFrame:
@@ -210,11 +206,10 @@ def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> 
 
     Raises:
         ConfigError: `read` rejected a line.
+        InputError: A line is too long.
     """
-    for number, line in json_lines(Path(path), "replace"):
+    for number, line in json_lines(path, "replace"):
         try:
-            if isinstance(line, BadLine):
-                raise line
             yield read(line)
         except NO_ROW:
             raise ConfigError(f"labels: line {number}", str(line)[:60], wants) from None

@@ -14,6 +14,9 @@ from typing import Any, ClassVar, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Markdown, TableElement
+from rich.table import Table
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.encodable import encodable
@@ -24,7 +27,7 @@ from rag_eval_hooks.results.diagnose import CUTS, badness, faithfulness_of
 from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.summary import band_of
-from rag_eval_hooks.score import NotScored, Score
+from rag_eval_hooks.score import NotScored
 
 _NARROWEST, _PIPED = 100, 140
 """Minimum number of columns of a terminal, and number of columns of other outputs."""
@@ -36,29 +39,26 @@ _BLOCK: Final = 25
 _ASKED: Final = 220
 
 
+class _Unshortened(TableElement):
+    """A table that wraps long cells and never shortens row names."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for part in super().__rich_console__(console, options):
+            if isinstance(part, Table):
+                for column in part.columns:
+                    column.overflow = "fold"
+                part.columns[0].no_wrap = True
+            yield part
+
+
+class _Page(Markdown):
+    elements: ClassVar = {**Markdown.elements, "table_open": _Unshortened}
+
+
 def as_text(markdown: str) -> str:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.markdown import Markdown, TableElement
-    from rich.table import Table
-
-    class Unshortened(TableElement):
-        """A table that wraps long cells and never shortens row names."""
-
-        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-            for part in super().__rich_console__(console, options):
-                if isinstance(part, Table):
-                    for column in part.columns:
-                        column.overflow = "fold"
-                    part.columns[0].no_wrap = True
-                yield part
-
-    class Page(Markdown):
-        elements: ClassVar = {**Markdown.elements, "table_open": Unshortened}
-
     file, columns = io.StringIO(), shutil.get_terminal_size((_PIPED, 0)).columns
-    Console(file=file, width=max(columns, _NARROWEST), color_system=None).print(
-        Page(markdown, hyperlinks=False)
-    )
+    console = Console(file=file, width=max(columns, _NARROWEST), color_system=None)
+    console.print(_Page(markdown, hyperlinks=False))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
@@ -76,6 +76,66 @@ def as_markdown(
 
 def comparison_as_markdown(comparison: Comparison, failures: Sequence[str] = ()) -> str:
     return _rendered("compare.md.j2", comparison=comparison, failures=failures)
+
+
+def as_html(report: ResultReport) -> str:
+    """Render a report as one HTML file.
+
+    The page has the question, scores and rules of every sample as plain data. Compressed blocks
+    have the rest of each sample. The page unpacks a block when a reader opens the sample.
+    """
+    ranked = {id(row) for row in report.worst}
+    rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]
+    position = {id(row): number for number, row in enumerate(rows)}
+    metrics = list(report.whole.metrics)
+    index = {
+        "metrics": metrics,
+        "size": _BLOCK,
+        "rules": [[position[id(row)] for row in each.rows] for each in report.diagnoses],
+        "samples": [_entry(row, metrics) for row in rows],
+    }
+    page = _rendered("report.html.j2", report=report, index=index, blocks=_blocks(rows))
+    return encodable(page)
+
+
+def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
+    faithful, (*_, mean) = faithfulness_of(row), badness(row) or (None,)
+    # An undecided sample has no level, because other scores do not make the sample good.
+    level = mean if faithful is None else faithful.normalized
+    scores = [row.scores.get(name) for name in metrics]
+    absent = [one for one in row.outcomes.values() if isinstance(one, NotScored)]
+    states = {
+        "u": absent,
+        "d": any(one.undecided for one in absent),
+        "f": any(one.cause.is_failure for one in absent),
+    }
+    return {
+        "q": row.sample.question[:_ASKED],
+        "t": "" if row.time is None else f"{row.time:%Y-%m-%d %H:%M}",
+        "g": next((one.label for one in scores if one and one.label), None),
+        "f": int(faithful is not None),
+        "l": _rounded(level),
+        "r": _rounded(None if faithful is None else faithful.risk),
+        "s": [_rounded(None if one is None else one.normalized) for one in scores],
+        "u": "".join(state for state, shown in states.items() if shown),
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _blocks(rows: Sequence[Evaluation]) -> Iterator[str]:
+    for start in range(0, len(rows), _BLOCK):
+        details = list(map(_detail, rows[start : start + _BLOCK]))
+        data = json.dumps(details, ensure_ascii=False).encode("utf-8", "replace")
+        yield base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+
+
+def _detail(row: Evaluation) -> str:
+    lists = [value for one in row.outcomes.values() for value in one.explanation.values()]
+    quotes = {str(item.get("quote") or "") for each in filter(_are_items, lists) for item in each}
+    return _rendered("detail.html.j2", row=row, quotes=quotes - {""})
 
 
 def _rendered(template: str, **values: Any) -> str:
@@ -135,68 +195,13 @@ def _escaped(value: object) -> str:
     return "".join(f"\\{char}" if char in "\\|<>*_`[]&~#" else char for char in shown)
 
 
-def as_html(report: ResultReport) -> str:
-    """Render a report as one HTML file.
-
-    The page has the question, scores and rules of every sample as plain data. Compressed blocks
-    have the rest of each sample. The page unpacks a block when a reader opens the sample.
-    """
-    ranked = {id(row) for row in report.worst}
-    rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]
-    position = {id(row): number for number, row in enumerate(rows)}
-    metrics = list(report.whole.metrics)
-    index = {
-        "metrics": metrics,
-        "size": _BLOCK,
-        "rules": [[position[id(row)] for row in each.rows] for each in report.diagnoses],
-        "samples": [_entry(row, metrics) for row in rows],
-    }
-    page = _rendered("report.html.j2", report=report, index=index, blocks=_blocks(rows))
-    return encodable(page)
-
-
-def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
-    faithful, key = faithfulness_of(row), badness(row)
-    # An undecided sample has no level, because other scores do not make the sample good.
-    level = key[-1] if faithful is None and key is not None else None
-    if isinstance(faithful, Score):
-        level = faithful.normalized
-    scores = [row.scores.get(name) for name in metrics]
-    absent = [one for one in row.outcomes.values() if isinstance(one, NotScored)]
-    is_undecided = any(one.undecided for one in absent)
-    has_failed = any(one.cause.is_failure for one in absent)
-    return {
-        "q": row.sample.question[:_ASKED],
-        "t": "" if row.time is None else f"{row.time:%Y-%m-%d %H:%M}",
-        "g": next((one.label for one in scores if one and one.label), None),
-        "f": int(faithful is not None),
-        "l": None if level is None else round(level, 4),
-        "r": None if faithful is None or faithful.risk is None else round(faithful.risk, 4),
-        "s": [None if score is None else round(score.normalized, 4) for score in scores],
-        "u": "u" * bool(absent) + "d" * is_undecided + "f" * has_failed,
-    }
-
-
-def _blocks(rows: Sequence[Evaluation]) -> Iterator[str]:
-    for start in range(0, len(rows), _BLOCK):
-        details = list(map(_detail, rows[start : start + _BLOCK]))
-        data = json.dumps(details, ensure_ascii=False).encode("utf-8", "replace")
-        yield base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
-
-
-def _detail(row: Evaluation) -> str:
-    lists = [value for one in row.outcomes.values() for value in one.explanation.values()]
-    quotes = {str(item.get("quote") or "") for each in filter(_are_items, lists) for item in each}
-    return _rendered("detail.html.j2", row=row, quotes=quotes - {""})
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _are_items(value: object) -> bool:
     is_list = isinstance(value, list | tuple) and bool(value)
     return is_list and all(isinstance(one, Mapping) for one in value)  # type: ignore[attr-defined]
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _marked(text: str, quotes: Iterable[str]) -> Markup:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import datetime, timedelta
-from operator import itemgetter
+from datetime import datetime
 from typing import Any, Final
 
 from rag_eval_hooks.calls import Usage
@@ -22,13 +21,14 @@ from rag_eval_hooks.results.summary import (
     ResultGroup,
     check_key,
     checked_rows,
+    group_key,
     labelled_means,
     summarise,
 )
 
 _MOST_GROUPS: Final = 12
 _BUILT_IN_KEYS: Final = ("workflow", "reason", "version")
-_STEPS: Final = tuple(timedelta(hours=hours) for hours in (1, 6, 24, 24 * 7, 24 * 30))
+_HOURS: Final = (1, 6, 24, 24 * 7, 24 * 30)
 _MOST_PERIODS: Final = 40
 _WORST: Final = 20
 
@@ -41,6 +41,7 @@ class ResultReport:
     periods: Sequence[ResultGroup]  # by equal time steps; empty if there is only one step
     diagnoses: Sequence[Diagnosis]  # the most frequent rule is first
     worst: Sequence[Evaluation]  # rows with a score or a risk; the worst row is first
+    times: tuple[datetime, datetime] | None  # of the first and the last request
     judges: Mapping[str, int]  # samples by judge and versions
     skipped: Mapping[str, int]  # skipped lines, by reason
     labelled: Sequence[LabelledMean] = ()  # means that are estimated from labels of some samples
@@ -48,11 +49,6 @@ class ResultReport:
     @property
     def metrics(self) -> Sequence[MetricSummary]:
         return tuple(self.whole.metrics.values())
-
-    @property
-    def times(self) -> tuple[datetime, datetime] | None:
-        known = [row.time for row in self.whole.rows if row.time is not None]
-        return (min(known), max(known)) if known else None
 
     @property
     def is_screening(self) -> bool:
@@ -86,46 +82,39 @@ def make_report(
     known = checked_rows(rows)
     for key in by:
         check_key(known, key)
-    whole = summarise(known).get(None) or ResultGroup(key=None, rows=(), metrics={})
-    groups = {key: summarise(known, key) for key in by or _keys(known)}
-    if not by:
-        groups = {k: each for k, each in groups.items() if 2 <= len(each) <= _MOST_GROUPS + 1}
+    times = [row.time for row in known if row.time is not None]
     return ResultReport(
         title=title,
-        whole=whole,
-        groups=groups,
-        periods=_periods(known),
+        whole=summarise(known).get(None) or ResultGroup(key=None, rows=(), metrics={}),
+        groups={key: summarise(known, key) for key in by or _keys(known)},
+        periods=_periods(known, times),
         diagnoses=diagnose(known, cuts=cuts),
         worst=worst(known),
+        times=(min(times), max(times)) if times else None,
         judges=_judges(known),
         labelled=labelled_means(known, labels or {}),
         skipped=dict(skipped or (rows.skipped if isinstance(rows, Results) else {})),
     )
 
 
-def _keys(rows: Iterable[Evaluation]) -> Iterable[str]:
-    values: dict[str, set[object]] = {}
-    for row in rows:
-        for key, value in row.sample.metadata.items():
-            if isinstance(value, str | int | bool) and key != ROW_KEY:
-                values.setdefault(key, set()).add(value)
-    own = [key for key, seen in values.items() if 2 <= len(seen) <= _MOST_GROUPS]
-    return dict.fromkeys([*own, *_BUILT_IN_KEYS])
+def _keys(rows: Sequence[Evaluation]) -> Iterator[str]:
+    items = (item for row in rows for item in row.sample.metadata.items())
+    own = {key: None for key, value in items if isinstance(value, str | int | bool)}
+    for key in {**own, **dict.fromkeys(_BUILT_IN_KEYS)}:
+        groups = {group_key(row, key) for row in rows}
+        # Rows without a metadata value are no group that a reader chose.
+        least = 2 if key in _BUILT_IN_KEYS else 2 + (None in groups)
+        if key != ROW_KEY and least <= len(groups) <= _MOST_GROUPS + 1:
+            yield key
 
 
-def _periods(rows: Iterable[Evaluation]) -> list[ResultGroup]:
-    timed = sorted(((row.time, row) for row in rows if row.time is not None), key=itemgetter(0))
-    if not timed:
-        return []
-    first, last = timed[0][0], timed[-1][0]
-    step = next((s for s in _STEPS if (last - first) / s < _MOST_PERIODS), _STEPS[-1])
-    begin = first.replace(minute=0, second=0, microsecond=0)
-    if step >= timedelta(days=1):
-        begin = begin.replace(hour=0)
-    periods = summarise(
-        [row for _, row in timed], lambda row: row.time and (row.time - begin) // step
-    )
-    return list(periods.values()) if len(periods) > 1 else []
+def _periods(rows: Iterable[Evaluation], times: Sequence[datetime]) -> list[ResultGroup]:
+    hours = (max(times) - min(times)).total_seconds() / 3600 if times else 0.0
+    step = 3600 * next((each for each in _HOURS if hours / each < _MOST_PERIODS), _HOURS[-1])
+    timed = (row for row in rows if row.time is not None)
+    periods = summarise(timed, lambda row: row.time and int(row.time.timestamp() // step))
+    ordered = sorted(periods.values(), key=lambda one: int(one.key or 0))
+    return ordered if len(ordered) > 1 else []
 
 
 def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
@@ -140,24 +129,33 @@ def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
 def as_json(report: ResultReport) -> dict[str, Any]:
     """Return a report as plain types, with sample ids instead of samples."""
     first, last = report.times or (None, None)
-    plain: dict[str, Any] = {"title": report.title, "from": first, "to": last}
-    for name in ("samples", "metrics", "passed"):
-        plain[name] = getattr(report.whole, name)
-    for name in ("judges", "skipped", "labelled", "groups"):
-        plain[name] = getattr(report, name)
-    plain["look_at_first"] = [
-        _fields(one.rule) | {"share": one.share, "samples": one.rows} for one in report.diagnoses
-    ]
-    plain |= {"worst": report.worst[:_WORST], "cost": report.total}
+    plain: dict[str, Any] = {
+        "title": report.title,
+        "from": first,
+        "to": last,
+        "samples": report.whole.samples,
+        "metrics": report.whole.metrics,
+        "passed": report.whole.passed,
+        "judges": report.judges,
+        "skipped": report.skipped,
+        "labelled": report.labelled,
+        "groups": report.groups,
+        "look_at_first": [
+            {**_fields(one.rule), "share": one.share, "samples": one.rows}
+            for one in report.diagnoses
+        ],
+        "worst": report.worst[:_WORST],
+        "cost": report.total,
+    }
     return {name: _plain(value) for name, value in plain.items()}
 
 
 def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> dict[str, Any]:
     regressions = [
-        {**_plain(one), "question": one.new.sample.question} for one in comparison.regressions
+        {**_fields(one), "question": one.new.sample.question} for one in comparison.regressions
     ]
-    own = {"screening": comparison.is_screening, "failures": list(failures)}
-    return {**_plain(comparison), **own, "regressions": regressions}
+    own = {"screening": comparison.is_screening, "failures": failures, "regressions": regressions}
+    return {name: _plain(value) for name, value in {**_fields(comparison), **own}.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -166,15 +164,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, ResultGroup):
-        return {"samples": value.samples, "metrics": _plain(value.metrics)}
-    if isinstance(value, MetricSummary):
-        return {**_fields(value), **value.counts, "word": value.word}
-    if is_dataclass(value):
-        return _fields(value)
+        value = {"samples": value.samples, "metrics": value.metrics}
+    elif isinstance(value, MetricSummary):
+        value = {**_fields(value), **value.counts, "word": value.word}
+    elif is_dataclass(value):
+        value = _fields(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     return list(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    return {one.name: getattr(value, one.name) for one in fields(value)}

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from rag_eval_hooks.calls import Usage
@@ -27,7 +28,12 @@ from rag_eval_hooks.text.folding import toml_of
 
 CLASS: Final = "graphrag.answer_class"
 DATA: Final = toml_of("rules.toml", __package__ or "")
-_KEYS: Final = ("workflow", "user_id", "session_id")
+_OF_RESULT: Final[Mapping[str | None, Callable[[Evaluation], object]]] = {
+    "reason": lambda row: row.reason or None,
+    "day": lambda row: row.time and row.time.date(),
+    "version": lambda row: next((score.version for score in row.scores.values()), None),
+    **{name: attrgetter(f"sample.{name}") for name in ("workflow", "user_id", "session_id")},
+}
 Labels: TypeAlias = Mapping[tuple[str, str], float]
 """Normalized labels by sample and metric. The key of a sample is its id or `identity_of`."""
 By: TypeAlias = str | Callable[[Evaluation], object] | None
@@ -79,7 +85,7 @@ class ResultGroup:
     def passed(self) -> Estimate | None:
         """Fraction of the traffic that passes its thresholds, or None without thresholds."""
         known = [row for row in self.rows if row.passed is not None]
-        return weighted_mean([float(bool(row.passed)) for row in known], known)
+        return mean_over([(row, row) for row in known], [float(bool(row.passed)) for row in known])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,20 +123,14 @@ def _group(key: str | None, rows: Sequence[Evaluation]) -> ResultGroup:
 
 
 def group_key(row: Evaluation, by: By) -> str | None:
-    value = by(row) if callable(by) else None if by is None else _value(row, by)
+    value: object = None
+    if callable(by):
+        value = by(row)
+    elif by is not None and by in row.sample.metadata:
+        value = row.sample.metadata[by]
+    elif by in _OF_RESULT:
+        value = _OF_RESULT[by](row)
     return None if value is None else str(value)
-
-
-def _value(row: Evaluation, by: str) -> object:
-    if by in row.sample.metadata:
-        return row.sample.metadata[by]
-    if by == "reason":
-        return row.reason or None
-    if by == "day":
-        return row.time and row.time.date()
-    if by == "version":
-        return next((score.version for score in row.scores.values()), None)
-    return getattr(row.sample, by, None) if by in _KEYS else None
 
 
 def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
@@ -150,7 +150,7 @@ def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
 def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
     if isinstance(by, str) and rows and all(group_key(row, by) is None for row in rows):
         known = {str(key) for row in rows for key in row.sample.metadata}
-        raise ConfigError.unknown(name, by, {"reason", "day", "version", *_KEYS, *known})
+        raise ConfigError.unknown(name, by, {*map(str, _OF_RESULT), *known})
 
 
 def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> MetricSummary:
@@ -159,11 +159,11 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
     # Scores outside the random sample do not count in traffic estimates. In a data set, each
     # score counts once.
     used = [(row, one) for row, one in scored if one.probability] or scored
-    rows, drawn = [row for row, _ in used], [one for _, one in used]
+    drawn = [one for _, one in used]
     ranked = sorted((one for _, one in scored), key=lambda one: one.normalized)
     labels = Counter(one.label for one in ranked if one.label is not None)
     scale = slope_of(metric, ranked)
-    normalized = weighted_mean([one.normalized for one in drawn], rows, drawn)
+    normalized = mean_over(used, [one.normalized for one in drawn])
     reasons = Counter((one.cause, one.detail) for one in absent).most_common()
     return MetricSummary(
         metric=metric,
@@ -174,8 +174,7 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
         worst=ranked[0].value if ranked else None,
         labels=labels,
         shares={
-            label: weighted_mean([float(one.label == label) for one in drawn], rows, drawn)
-            for label in labels
+            label: mean_over(used, [float(one.label == label) for one in drawn]) for label in labels
         },
         not_scored=Counter(one.cause for one in absent),
         reasons=[(cause, detail, count) for (cause, detail), count in reasons],
@@ -188,16 +187,15 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
     )
 
 
-def weighted_mean(
-    values: Sequence[float],
-    rows: Sequence[Evaluation],
-    drawn: Sequence[Evaluation | Score] | None = None,
+def mean_over(
+    drawn: Sequence[tuple[Evaluation, Evaluation | Score]], values: Sequence[float]
 ) -> Estimate | None:
     """Return the mean, weighted by inverse inclusion probability, with sessions as clusters.
 
-    The probabilities come from `drawn`, by default from `rows`.
+    Each value has a result and the object with its probability, the result itself or a score.
     """
-    return mean_of(values, list(map(weight_of, drawn or rows)), sessions_of(rows))
+    weights, rows = [weight_of(one) for _, one in drawn], [row for row, _ in drawn]
+    return mean_of(values, weights, sessions_of(rows))
 
 
 def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
@@ -210,25 +208,25 @@ def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledM
 
 
 def _labelled(metric: str, rows: Sequence[Evaluation], labels: Labels) -> LabelledMean | None:
-    judged, pairs = list[tuple[float, float]](), list[tuple[float, float, float]]()
+    rest, known = list[tuple[float, float]](), list[tuple[float, float, float]]()
     for row in (row for row in rows if metric in row.scores):
-        names = ((row.sample.sample_id, metric), (identity_of(row), metric))
-        label = next((labels[name] for name in names if name in labels), None)
+        by_question = labels.get((identity_of(row), metric))
+        label = labels.get((row.sample.sample_id, metric), by_question)
         value, weight = row.scores[metric].normalized, weight_of(row.scores[metric])
         if label is None:
-            judged.append((value, weight))
+            rest.append((value, weight))
         else:
-            pairs.append((value, weight, label))
-    if len(pairs) < LEAST_LABELS:
+            known.append((value, weight, label))
+    if len(known) < LEAST_LABELS:
         return None
-    values, weights = [value for value, _ in judged], [weight for _, weight in judged]
-    beside, own, given = map(list, zip(*pairs, strict=True))
-    both = list(zip(given, beside, strict=True))
-    estimate = predicted_mean(values, both, weights, label_weights=own)
-    alone, judge = mean_of(given, own), mean_of(values + beside, weights + own)
+    values, weights = [value for value, _ in rest], [weight for _, weight in rest]
+    judged, own, given = map(list, zip(*known, strict=True))
+    pairs = list(zip(given, judged, strict=True))
+    estimate = predicted_mean(values, pairs, weights, label_weights=own)
+    alone, judge = mean_of(given, own), mean_of(values + judged, weights + own)
     assert estimate and alone and judge  # noqa: PT018 - each has values
     return LabelledMean(
-        metric=metric, labels=len(pairs), estimate=estimate, alone=alone, judge=judge
+        metric=metric, labels=len(known), estimate=estimate, alone=alone, judge=judge
     )
 
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError
 from rag_eval_hooks.datasets.data_rows import count_rows, data_rows
+from rag_eval_hooks.errors import InputError
+from rag_eval_hooks.results import read_labels
 
 CHUNKS = ["The first ferry leaves at 06:40.", "狗可以免费乘船"]
 Q, A, R = "When does it leave, «now»?", "At 06:40.", "06:40"
@@ -100,6 +102,9 @@ def test_overlong_line_is_refused_by_its_number(
         path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
         with pytest.raises(ConfigError, match="line 2 has more than 300 characters"):
             list(data_rows(path))
+    (tmp_path / "d.jsonl").write_text(" " * 301)
+    with pytest.raises(InputError, match="jsonl: line 1 has more than 300 characters"):
+        read_labels(tmp_path / "d.jsonl")
 
 
 @given(good=st.lists(st.text(), max_size=4), cut=st.text(min_size=1))
