@@ -243,11 +243,11 @@ def parquet_rows(path: Path) -> Iterator[Any]:
 
 
 def _of_folder(path: Path) -> Iterator[Any]:
-    import pyarrow as pa
-
     files = sorted(path.rglob("*.arrow"))
     if not files:
-        raise FileNotFoundError("`Dataset.save_to_disk` writes .arrow files")
+        raise ValueError("the folder has no .arrow file, which `Dataset.save_to_disk` writes")
+    import pyarrow as pa
+
     for file in files:
         with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
             for batch in stream:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from importlib import resources
-from typing import Any, Final
+from typing import Final
 
-__all__ = ["expressions", "read_table"]
+from rag_eval_hooks.text.folding import toml_of
 
 _PART: Final = re.compile("<([a-z_]+)>")
 
 
-def read_table(file: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files(__package__).joinpath(file).read_text(encoding="utf-8"))
-
-
 def expressions(section: str, **parts: str) -> dict[str, re.Pattern[str]]:
-    table = read_table("expressions.toml")
+    table = toml_of("expressions.toml", __package__ or "")
     parts |= table["parts"]
 
     def expanded(text: str) -> str:

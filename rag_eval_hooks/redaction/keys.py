@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rag_eval_hooks.redaction.expressions import expressions, read_table
+from rag_eval_hooks.redaction.expressions import expressions
 from rag_eval_hooks.redaction.redactor import Match
+from rag_eval_hooks.text.folding import toml_of
 
 
 def _words(words: Iterable[str]) -> str:
     return "|".join(word.replace(" ", r"[\s_-]?") for word in sorted(words, key=len, reverse=True))
 
 
-_DATA: Final = read_table("keys.toml")
+_DATA: Final = toml_of("keys.toml", __package__ or "")
 _NAMES: Final = {name: _words(words) for name, words in _DATA["names"].items()}
 _FORMS: Final = expressions("keys", makers="|".join(_DATA["makers"].values()), **_NAMES)
 

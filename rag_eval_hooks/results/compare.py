@@ -140,22 +140,19 @@ def compare(
     )
 
 
-def _check_judges(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> None:
-    old, new = _judges(before), _judges(after)
-    for metric in (metric for metric in old if metric in new and old[metric] != new[metric]):
-        got = " and ".join(", ".join(sorted(judges[metric])) for judges in (old, new))
-        wants = "scores of one judge and one prompt version (or set allow_different_judges)"
-        raise ConfigError(f"compare: {metric}", got, wants)
-
-
-def _judges(rows: Iterable[Evaluation]) -> dict[str, set[str]]:
-    judges: dict[str, set[str]] = {}
-    for metric, score in (item for row in rows for item in row.scores.items()):
-        # A new version of the prompts counts as another judge. A new version of the package does
-        # not.
-        prompts = score.version.partition("+")[2]
-        judges.setdefault(metric, set()).add(f"{score.annotator or 'formula'} {prompts}".strip())
-    return judges
+def _check_judges(*runs: Iterable[Evaluation]) -> None:
+    judges: dict[str, tuple[set[str], set[str]]] = {}
+    for at, rows in enumerate(runs):
+        for metric, score in (item for row in rows for item in row.scores.items()):
+            # A new version of the prompts counts as another judge. A new version of the package
+            # does not.
+            made_by = (score.annotator or "formula", score.version.partition("+")[2])
+            judges.setdefault(metric, (set(), set()))[at].add(" ".join(made_by).strip())
+    for metric, both in judges.items():
+        if all(both) and both[0] != both[1]:
+            got = " and ".join(", ".join(sorted(each)) for each in both)
+            wants = "scores of one judge and one prompt version (or set allow_different_judges)"
+            raise ConfigError(f"compare: {metric}", got, wants)
 
 
 def _pairs(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> Iterator[_Pair]:

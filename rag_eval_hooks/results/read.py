@@ -208,7 +208,7 @@ def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> 
         ConfigError: `read` rejected a line.
         InputError: A line is too long.
     """
-    for number, line in json_lines(path, "replace"):
+    for number, line in json_lines(Path(path), "replace"):
         try:
             yield read(line)
         except NO_ROW:
