@@ -65,7 +65,7 @@ def time_of(text: str, now: datetime | None = None) -> datetime:
 _TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "condition": (
         FailCondition.of,
-        "METRIC<NUMBER, with < or >",
+        "METRIC<NUMBER, with <, <=, > or >=",
     ),
     "cut": (_cut, "METRIC=LOW:HIGH, numbers from 0 to 1, such as ragas.faithfulness=0.6:0.9"),
     "moment": (time_of, "24h, 90m, 7d, today, or a date such as 2026-03-01"),

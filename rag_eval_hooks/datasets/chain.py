@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import reduce
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 from rag_eval_hooks.datasets.run import Ask
@@ -27,8 +28,11 @@ _OUTPUTS: Final = ("answer", "output", "result")
 
 def named_object(name: str, option: str = "chain") -> Any:
     module, _, attribute = name.partition(":")
-    if not (module and attribute) or module.endswith(".py") or "/" in module:
-        raise ConfigError(option, name, "module:object, such as app:chain for app.py")
+    if not (module and attribute):
+        raise ConfigError(option, name, "module:object, such as app:chain")
+    if module.endswith(".py") or "/" in module:
+        dotted = ".".join(part for part in Path(module).with_suffix("").parts if part not in "./..")
+        raise ConfigError(option, name, f"module:object; write {dotted}:{attribute}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -84,6 +88,11 @@ def _check_function(function: Any, option: str) -> None:
         signature.bind("")
     except TypeError:
         name = getattr(function, "__name__", type(function).__name__)
+        if not signature.parameters:
+            module = getattr(function, "__module__", "app")
+            path, option_name = module.replace(".", "/"), option.removeprefix("--")
+            wants += f"; if {name} returns the pipeline, write `pipeline = {name}()` in {path}.py "
+            wants += f"and pass --{option_name} {module}:pipeline"
         raise ConfigError(option, f"{name}{signature}", wants) from None
 
 

@@ -182,6 +182,9 @@ def _read(path: Path) -> Iterator[Any]:
         raise ConfigError("data", str(path), wants)
     try:
         yield from read(path)
+    except UnicodeDecodeError as error:
+        wants = f"a file in UTF-8 (byte {error.start} is in another encoding)"
+        raise ConfigError("data", str(path), wants) from error
     except (OSError, ValueError, *CUT, csv.Error) as error:
         raise ConfigError("data", str(path), f"a readable file; {error}") from error
 
@@ -221,6 +224,9 @@ def _of_lines(path: Path) -> Iterator[Any]:
 
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     reader = csv.DictReader(_lines(path), restkey="")
+    (header,) = (reader.fieldnames or [""])[:1] if len(reader.fieldnames or ()) < 2 else [""]
+    if other := next((mark for mark in ";\t|" if mark in header), None):
+        raise ValueError(f"cells need commas between them, but its first line has {other!r}")
     while row := _next_row(reader):
         yield row
 

@@ -39,9 +39,10 @@ class Basis(NamedTuple):
         return max(0.0, middle - half), min(1.0, middle + half)
 
     def distance(self, mean: float, limit: float) -> float:
-        """Return how many standard errors a mean is below a limit, by Wilson's interval."""
-        if not 0.0 < limit < 1.0:
-            return 0.0 if limit == mean else math.copysign(math.inf, limit - mean)
+        """Return how many standard errors a mean is below a limit in (0, 1).
+
+        At this distance, the end of Wilson's interval equals the limit.
+        """
         return (limit - mean) / math.sqrt(limit * (1.0 - limit) / self.number)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +18,12 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Change, Comparison
 from rag_eval_hooks.results.estimate import ALPHA, t_quantile
 from rag_eval_hooks.results.read import without_texts
-from rag_eval_hooks.results.summary import MetricSummary, group_key, summarise
+from rag_eval_hooks.results.summary import MetricSummary, group_key, scale_of_metric, summarise
 
 T = TypeVar("T")
-_CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*([<>])\s*(-?\d+(?:\.\d+)?)\s*")
+_CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
+_SIGNS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
@@ -60,16 +64,20 @@ class FailCondition:
         """Parse a condition such as `ragas.faithfulness<0.8`.
 
         Raises:
-            ConfigError: The text is not a condition.
+            ConfigError: The text is not a condition, or good means would meet the condition.
         """
         match = _CONDITION.fullmatch(text)
         if match is None:
             raise ConfigError("fail-on", text, "a condition such as 'ragas.faithfulness<0.8'")
         metric, sign, limit = match.groups()
+        scale = scale_of_metric(metric)
+        if scale is not None and (sign[0] == ">") == scale.higher_is_better:
+            wants = f"a condition on bad means; write {metric}{_OPPOSITE[sign]}{limit}"
+            raise ConfigError("fail-on", text.strip(), wants)
         return cls(text.strip(), metric, sign, float(limit))
 
     def is_met_by(self, value: float) -> bool:
-        return value < self.limit if self.sign == "<" else value > self.limit
+        return bool(_SIGNS[self.sign](value, self.limit))
 
 
 def failed_conditions(
@@ -109,14 +117,17 @@ def failed_conditions(
 
 
 def _test(condition: FailCondition, summary: MetricSummary) -> tuple[float, float] | None:
-    normalized = summary.normalized
-    if normalized is None or normalized.basis is None:
+    normalized, estimate = summary.normalized, summary.estimate
+    if normalized is None or estimate is None or normalized.basis is None:
         return None
     slope, offset = summary.scale
     limit = (condition.limit - offset) / slope
-    is_below = (condition.sign == "<") == (slope > 0)
-    distance = normalized.basis.distance(normalized.mean, limit)
-    return distance if is_below else -distance, normalized.basis.freedom
+    if not 0.0 < limit < 1.0:
+        distance = math.inf if condition.is_met_by(estimate.mean) else -math.inf
+    else:
+        is_below = (condition.sign[0] == "<") == (slope > 0)
+        distance = normalized.basis.distance(normalized.mean, limit) * (1 if is_below else -1)
+    return distance, normalized.basis.freedom
 
 
 _MOST_ROWS: Final = 2_000
