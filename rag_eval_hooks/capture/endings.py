@@ -7,18 +7,17 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opentelemetry import context as otel_context
-from opentelemetry import trace
 from opentelemetry.trace import format_trace_id
 
 from rag_eval_hooks.capture.answering import answer_of
 from rag_eval_hooks.capture.contexts import has_retrieved
 from rag_eval_hooks.capture.conversation import Suspensions, objects_in
 from rag_eval_hooks.capture.manual_calls import ManualCalls, answers, is_step
-from rag_eval_hooks.capture.records import BlockEnd, DocumentList, Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.records import BlockEnd, DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.capture.text_forms import fold
 from rag_eval_hooks.feedback import id_of
@@ -74,12 +73,16 @@ class Endings:
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
         self._warned: set[str] = set()
         self._passed_over = 0
-        # True while the handler has seen only retrievers. None before the handler's first run.
-        self.lacks_model: bool | None = None
+        # whether the handler has seen models, or retrievers without a chain
+        self._has_model = self._has_retriever = False
 
     @property
     def unretrieved(self) -> int:
         return self._passed_over - self._by_hand.joined
+
+    @property
+    def lacks_model(self) -> bool:
+        return self._has_retriever and not self._has_model
 
     def explains(self, key: str) -> bool:
         return key in self._traces
@@ -141,25 +144,23 @@ class Endings:
         for key, told in objects_in(interaction.metadata).items():
             self._incidents.count(told, detail="the key is omitted")
             interaction.add_metadata({key: None})
-        self._note_mistakes(interaction)
+        if interaction.status is Status.OK:
+            self._note_mistakes(interaction)
+            _mark_unfinished(interaction)
         for run in interaction.runs:
             run.state = None
-        _mark_unfinished(interaction)
         if interaction.resumable:
             self._suspensions.reduce(interaction)
-        is_manual = interaction.root.kind is RunKind.MANUAL
-        if is_manual or interaction.models:
-            self.lacks_model = False
-        elif interaction.passed and interaction.root.kind is RunKind.RETRIEVER:
-            self.lacks_model = self.lacks_model is not False
+        root = interaction.root
+        is_manual = root.kind is RunKind.MANUAL
+        self._has_model |= is_manual or bool(interaction.models)
+        self._has_retriever |= interaction.passed and root.kind is RunKind.RETRIEVER
         if not interaction.is_readable or is_manual or self._is_request(interaction):
             self._on_end(interaction)
-        elif not _asks_nothing(interaction):
+        else:
             self._pass_over(interaction)
 
     def _note_mistakes(self, interaction: Interaction) -> None:
-        if interaction.status is not Status.OK:
-            return
         for told, place in filter(None, interaction.unmet.values()):
             self._incidents.count(told, detail=place)
         end = interaction.root.state
@@ -181,26 +182,24 @@ class Endings:
         if interaction.retrieves is not None:
             return interaction.retrieves
         # If a separate retrieval matches, join it, because its documents have metadata.
-        is_joined = interaction.is_joinable and self._by_hand.was_shown(interaction)
+        is_joined = interaction.is_joinable and self._by_hand.shown_to(interaction)
         return not is_joined and has_retrieved(interaction, answer_of(interaction))
 
     def _pass_over(self, interaction: Interaction) -> None:
-        self._by_hand.add(interaction)
-        if _is_childless(interaction):
-            self._warn_once(_CHILDLESS, interaction.root.name)
+        root, was_shown = interaction.root, self._by_hand.add(interaction)
+        is_childless = len(interaction.runs) == 1 and interaction.passed
+        if is_childless and root.kind is RunKind.CHAIN and root.query and root.text:
+            self._warn_once(_CHILDLESS, root.name)
         if not answers(interaction):
             return
         self._passed_over += 1
-        self._traces.append(id_of(interaction.root.id))
-        span = trace.get_current_span(interaction.otel).get_span_context()
-        if span.is_valid:
-            self._traces.append(format_trace_id(span.trace_id))
+        self._traces.append(id_of(root.id))
+        if interaction.is_in_trace:
+            self._traces.append(format_trace_id(interaction.span_context.trace_id))
         # Do not warn about a model that saw retrieved documents, because `ManualCalls` joins the
         # call. Do not warn about a single model call, which may rewrite the question.
-        is_alone = interaction.root.kind is RunKind.MODEL
-        is_rewriter = is_alone and interaction.is_joinable
-        has_warned = _UNRETRIEVED in self._warned
-        if not (has_warned or is_rewriter or self._by_hand.was_shown(interaction)):
+        is_rewriter = root.kind is RunKind.MODEL and interaction.is_joinable
+        if not (is_rewriter or was_shown):
             self._warn_once(_UNRETRIEVED)
 
     def _warn_once(self, told: str, *values: str) -> None:
@@ -210,8 +209,6 @@ class Endings:
 
 
 def _mark_unfinished(interaction: Interaction) -> None:
-    if interaction.status is not Status.OK:
-        return
     models = [run for run in interaction.models if run.unfinished]
     if models and _is_closed_early(interaction):
         interaction.status = Status.CLOSED
@@ -223,26 +220,19 @@ def _mark_unfinished(interaction: Interaction) -> None:
 
 def _is_closed_early(interaction: Interaction) -> bool:
     # A background model, for example for a title, may run longer than the answering model.
-    root = interaction.root
+    root, models = interaction.root, interaction.models
     if root.kind is RunKind.MANUAL and root.text is not None:
         return False
-    *_, last = models = interaction.models
     answer = fold(root.text or "")
     said = (fold(run.text) for run in models if run.text and not run.unfinished)
     is_said = any(text and text in answer and 2 * len(text) >= len(answer) for text in said)
-    return last.unfinished and not is_said
+    return models[-1].unfinished and not is_said
 
 
 def _asks_nothing(interaction: Interaction) -> bool:
-    kinds = (RunKind.RETRIEVER, RunKind.MODEL)
-    root, ended_well = interaction.root, interaction.status is Status.OK
-    return ended_well and not root.query and not any(r.kind in kinds for r in interaction.runs)
-
-
-def _is_childless(interaction: Interaction) -> bool:
-    root, is_alone = interaction.root, len(interaction.runs) == 1
-    is_chain = interaction.passed and root.kind is RunKind.CHAIN
-    return is_alone and is_chain and bool(root.query and root.text)
+    kinds = {run.kind for run in interaction.runs}
+    is_idle = kinds.isdisjoint((RunKind.RETRIEVER, RunKind.MODEL))
+    return is_idle and interaction.status is Status.OK and not interaction.root.query
 
 
 def _replace_rewritten(interaction: Interaction) -> None:
@@ -252,57 +242,48 @@ def _replace_rewritten(interaction: Interaction) -> None:
     Documents of two stores may have equal ids. A step's text therefore replaces only the text that
     the step received.
     """
-    for number, found in enumerate(interaction.lists):
-        earlier = interaction.lists[:number]
-        around = (found.run in one.run.ancestors() for one in earlier)
-        is_step = found.run.kind is not RunKind.RETRIEVER or any(around)
-        if found.origin is Origin.DOCUMENTS and is_step:
-            _replace(interaction, found, earlier)
-    interaction.lists = [
-        replace(one, contexts=tuple(_without(c, interaction.rewritten) for c in one.contexts))
-        for one in interaction.lists
-    ]
+    lists = interaction.lists
+    for number, found in enumerate(lists):
+        inner = any(found.run in one.run.ancestors() for one in lists[:number])
+        if found.origin is Origin.DOCUMENTS and (inner or found.run.kind is not RunKind.RETRIEVER):
+            _replace(interaction, found, lists[:number])
+    if interaction.rewritten:
+        interaction.lists = [
+            replace(one, contexts=tuple([_without(c, interaction.rewritten) for c in one.contexts]))
+            for one in lists
+        ]
 
 
 def _replace(
     interaction: Interaction, found: DocumentList, earlier: Sequence[DocumentList]
 ) -> None:
-    latest = _texts_by_id(found)
-    known = [context for one in earlier for context in one.contexts]
-    before = {name: _earlier_text(name, latest[name], known, found.given) for name in latest}
-    replaced = {name: text for name, text in before.items() if text}
-    names, texts = {context.id for context in known}, {context.text for context in known}
-    lost: set[str] = set()
-    if any(context.id not in names and context.text not in texts for context in found.contexts):
-        # The step may have merged documents into a new document, so drop the old ones.
-        lost = found.given.keys() - latest.keys()
-    if not replaced and not lost:
-        return
-    for number, one in enumerate(earlier):
-        contexts = (
-            replace(c, text=latest[c.id]) if c.id and replaced.get(c.id) == c.text else c
-            for c in one.contexts
-            if c.id not in lost
-        )
-        interaction.lists[number] = replace(one, contexts=tuple(contexts))
-    if found.run.kind is RunKind.RERANKER:
-        _forget_prompts(interaction, found.run)
-    for name, text in replaced.items():
-        interaction.rewritten.setdefault(name, set()).add(text)
-
-
-def _forget_prompts(interaction: Interaction, reranker: Run) -> None:
-    for run in interaction.models:
-        if reranker in run.ancestors():
-            run.prompt, run.roles, run.text = (), (), None
-
-
-def _texts_by_id(found: DocumentList) -> dict[str, str]:
     parts: dict[str, dict[str, None]] = {}
     for context in found.contexts:
         if context.id is not None:
             parts.setdefault(context.id, {})[context.text] = None
-    return {name: next(iter(p)) if len(p) == 1 else "\n".join(p) for name, p in parts.items()}
+    latest = {name: "\n".join(texts) for name, texts in parts.items()}
+    known = [context for one in earlier for context in one.contexts]
+    before = {name: _earlier_text(name, latest[name], known, found.given) for name in latest}
+    replaced = {name: text for name, text in before.items() if text}
+    names, texts = {context.id for context in known}, {context.text for context in known}
+    # A step that merges documents into a new document replaces the old documents.
+    merges = any(one.id not in names and one.text not in texts for one in found.contexts)
+    lost = found.given.keys() - latest.keys() if merges else set[str]()
+    if not replaced and not lost:
+        return
+    for number, one in enumerate(earlier):
+        kept = (context for context in one.contexts if context.id not in lost)
+        contexts = (
+            replace(c, text=latest[c.id]) if c.id and replaced.get(c.id) == c.text else c
+            for c in kept
+        )
+        interaction.lists[number] = replace(one, contexts=tuple(contexts))
+    for model in interaction.models if found.run.kind is RunKind.RERANKER else ():
+        if found.run in model.ancestors():
+            # The reranker's own model read the earlier texts.
+            model.prompt, model.roles, model.text = (), (), None
+    for name, text in replaced.items():
+        interaction.rewritten.setdefault(name, set()).add(text)
 
 
 def _earlier_text(
@@ -318,7 +299,7 @@ def _earlier_text(
     return next((text for text in reversed(texts) if text not in latest), None)
 
 
-def _without(context: Context, rewritten: Mapping[str | None, Collection[str]]) -> Context:
+def _without(context: Context, rewritten: Mapping[str | None, set[str]]) -> Context:
     texts = [text for text in rewritten.get(context.id, ()) if text not in context.text]
     metadata = {
         key: value

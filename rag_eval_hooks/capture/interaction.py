@@ -20,7 +20,7 @@ from opentelemetry import context as otel_context
 from rag_eval_hooks import incidents
 from rag_eval_hooks.capture.conversation import OWN_KEYS, objects_in
 from rag_eval_hooks.capture.options import CaptureOptions
-from rag_eval_hooks.capture.records import BlockEnd, Origin, Place, Run, RunKind
+from rag_eval_hooks.capture.records import BlockEnd, Origin, Run, RunKind
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.errors import ConfigError, InputError, check_type, unknown, wrong_type
 from rag_eval_hooks.incidents import Incidents, host_edge
@@ -195,9 +195,8 @@ class ManualInteraction:
             interaction.add_metadata(self._metadata)
         else:
             interaction.options = self._options
-            if interaction.place is not None and not interaction.place.is_in_trace:
+            if not interaction.is_in_trace:
                 interaction.otel = self._made_in
-                interaction.place = Place.of_caller(self._made_in)
         self._frame = _caller_outside()
         self._outer = next(_opened_blocks(), None)
         _current.set(self)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass, field
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.records import SAME_LINE, Interaction, Place, Run, RunKind
+from rag_eval_hooks.capture.records import SAME_LINE, Interaction, Run, RunKind
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 
 _MOST = 1000
-"""Maximum number of waiting root runs. Each further run evicts the oldest."""
+"""Maximum number of waiting retrievals, and of waiting requests."""
 _MOST_CHARS = 10_000_000
-_REMEMBERED_S = 60
-"""Seconds in which a later model call may be matched to a retrieval by the documents in its prompt.
-"""
-_PAUSE_S = 5
-"""Seconds after the last call until a request is complete."""
+_REMEMBERED_NS = 60 * 10**9
+"""Time in which a later model call may be matched to a retrieval by the documents in its prompt."""
+_PAUSE_NS = 5 * 10**9
+"""Time after the last call until a request is complete."""
 _BEGINNING = 240
 """Number of leading characters of a document that a prompt must contain."""
 _MOST_ADDED = 0.2
@@ -59,137 +57,97 @@ def _documents(interaction: Interaction) -> list[str]:
     return [fold(context.text) for found in interaction.lists for context in found.contexts]
 
 
-class _FinishedCall:
-    def __init__(self, interaction: Interaction, place: Place) -> None:
-        self.interaction = interaction
-        self.place = place
-        self.root = interaction.root
-        self.end = self.root.end or 0
-        self.retrieves = interaction.retrieves is not False and is_step(interaction)
-        outside = (run for run in interaction.models if not run.within(RunKind.RETRIEVER))
-        self.models = [run for run in outside if run.prompt]
-        self.query = fold(self.root.query or "")
-        own = self.root.text
-        self.text = (own if own is not None or not self.models else self.models[-1].text) or ""
-        self.retrievals: list[_FinishedCall] = []
+def _models(interaction: Interaction) -> list[Run]:
+    return [run for run in interaction.models if run.prompt and not run.within(RunKind.RETRIEVER)]
 
-    @cached_property
-    def prompt(self) -> str:
-        return fold("\n".join(text for run in self.models for text in run.prompt))
 
-    @cached_property
-    def documents(self) -> list[str]:
-        return _documents(self.interaction)
+def _prompt(interaction: Interaction) -> str:
+    return fold("\n".join(text for run in _models(interaction) for text in run.prompt))
 
-    def shows(self, text: str) -> bool:
-        return is_distinctive(text) and text in self.prompt
 
-    def find_retrievals(self, known: Sequence[_FinishedCall]) -> list[_FinishedCall]:
-        # A chain may not report its retriever's call.
-        began = max((run.start for run in self.models), default=self.root.start)
-        givers: dict[str, list[_FinishedCall]] = {}
-        for one in known:
-            if one.end <= began and self.place.nearness(one.place) >= 0:
-                for text in one.documents:
-                    givers.setdefault(text, []).append(one)
-        chosen = {self._giver(some) for text, some in givers.items() if _shows(self.prompt, text)}
-        return [one for one in known if one in chosen]
-
-    def _giver(self, givers: Sequence[_FinishedCall]) -> _FinishedCall | None:
-        def certainty(one: _FinishedCall) -> tuple[bool, int, int]:
-            asked = bool(one.query) and one.query in self.prompt
-            return asked, self.place.nearness(one.place), one.end
-
-        best = max(givers, key=certainty)
-        asked, nearness, end = certainty(best)
-        is_last = all(one.end < end or one.query == best.query for one in givers)
-        return best if asked or nearness == SAME_LINE or is_last else None
+def _answer(interaction: Interaction) -> str:
+    own, models = interaction.root.text, _models(interaction)
+    return (own if own is not None or not models else models[-1].text) or ""
 
 
 def _shows(prompt: str, document: str) -> bool:
     return is_distinctive(document) and document[:_BEGINNING] in prompt
 
 
-class _CallGroup:
-    def __init__(self, call: _FinishedCall) -> None:
-        self.calls = [call]
-        self.begun = self.last = time.monotonic()
+@dataclass(slots=True, eq=False)
+class _Request:
+    # model calls whose prompts contain documents of the retrievals
+    calls: list[Interaction]
+    retrievals: dict[Interaction, list[str]]
+    begun: int = field(default_factory=time.monotonic_ns)
+    last: int = field(default_factory=time.monotonic_ns)
 
-    @property
-    def retrievals(self) -> list[_FinishedCall]:
-        return list(dict.fromkeys(one for call in self.calls for one in call.retrievals))
-
-    @property
-    def parts(self) -> list[_FinishedCall]:
-        return [*self.retrievals, *self.calls]
-
-    def takes(self, call: _FinishedCall) -> bool:
-        nearness = max(call.place.nearness(one.place) for one in self.calls)
-        if not set(self.retrievals).isdisjoint(call.retrievals):
+    def takes(self, call: Interaction, retrievals: Mapping[Interaction, object]) -> bool:
+        nearness = max(call.nearness(one) for one in self.calls)
+        if not self.retrievals.keys().isdisjoint(retrievals):
             return nearness >= 0
-        return nearness > 0 and sum(map(call.shows, {fold(one.text) for one in self.calls})) > 1
+        prompt = _prompt(call) if nearness > 0 else ""
+        said = {fold(_answer(one)) for one in self.calls}
+        return sum(is_distinctive(text) and text in prompt for text in said) > 1
 
-    def is_over(self, opened: Sequence[Place], *, at_once: bool) -> bool:
-        now = time.monotonic()
-        if now - self.begun <= _REMEMBERED_S and any(
-            place.nearness(part.place) > 0 for place in opened for part in self.parts
-        ):
+    def is_over(self, opened: Sequence[Interaction], *, at_once: bool) -> bool:
+        now, parts = time.monotonic_ns(), (*self.retrievals, *self.calls)
+        is_recent = now - self.begun <= _REMEMBERED_NS
+        if is_recent and any(one.nearness(part) > 0 for one in opened for part in parts):
             self.last = now
             return False
-        return at_once or now - self.last > _PAUSE_S
+        return at_once or now - self.last > _PAUSE_NS
 
     def joined(self) -> Interaction:
         answering = self._answering()
-        parts = sorted(self.parts, key=lambda call: call.root.start)
-        joined = answering.interaction.part([answering.root])
-        joined.lists, joined.kept_chars = [], 0
-        root = joined.root
-        is_chain = root.kind is RunKind.CHAIN
-        if not is_chain:
-            typed = answering.models[-1].user_text
-            # Keep the type `CutText`, which marks a cut text.
-            typed = type(typed)(typed.strip())
-            is_asked = any(one.query and one.query in fold(typed) for one in self.retrievals)
-            joined.asked = () if is_asked else (typed,)
-            kind, text = RunKind.MANUAL, answering.text or None
-            error_type = root.error_type
-            root = Run(object(), kind, "interaction", None, joined, root.start, text=text)
-            root.error_type = error_type
-            joined.runs = [root]
-        # A text with documents is a prompt, not a question.
-        query = None if self._is_prompt(root.query or "") else root.query
-        asked = tuple(text for text in joined.asked if text and not self._is_prompt(text))
-        root.outermost = True
-        root.start, root.end = parts[0].root.start, max(part.end for part in parts)
+        parts = sorted((*self.retrievals, *self.calls), key=lambda one: one.root.start)
+        joined, own = answering.part(()), answering.root
+        is_chain = own.kind is RunKind.CHAIN
+        name, kind = (own.name, own.kind) if is_chain else ("interaction", RunKind.MANUAL)
+        root = Run(own.id, kind, name, None, joined, parts[0].root.start, outermost=True)
+        root.end = max(part.root.end or 0 for part in parts)
+        root.text = own.text if is_chain else _answer(answering) or None
+        root.error_type, root.facts = own.error_type, own.facts
+        joined.runs, joined.kept_chars = [root], 0
         for part in reversed(parts):
-            own = part.interaction.part(part.interaction.runs)
-            if not (part is answering and is_chain):
-                # The call's root becomes a step of the joined request.
-                own.runs.insert(0, root)
-            joined.absorb(own)
-        root.query, joined.asked, joined.attempted = query, asked, True
+            step = part.part(part.runs)
+            # The call's root becomes a step of the joined request.
+            step.runs.insert(0, root)
+            joined.absorb(step)
+        root.query = None if self._is_prompt(own.query or "") else own.query
+        texts = answering.asked if is_chain else self._typed(answering)
+        joined.asked = tuple(text for text in texts if text and not self._is_prompt(text))
+        joined.attempted = True
         # Prefer a call in a trace, because a late generator may run without a current span.
-        in_trace = (part for part in (answering, *parts) if part.place.is_in_trace)
-        joined.otel = next((part.interaction.otel for part in in_trace), joined.otel)
-        joined.opened = min(part.interaction.opened for part in parts)
+        in_trace = (part for part in (answering, *parts) if part.is_in_trace)
+        joined.otel = next((part.otel for part in in_trace), joined.otel)
+        joined.opened = min(part.opened for part in parts)
         return joined
 
+    def _typed(self, answering: Interaction) -> tuple[str, ...]:
+        typed = _models(answering)[-1].user_text
+        # Keep the type `CutText`, which marks a cut text.
+        typed = type(typed)(typed.strip())
+        queries = (fold(one.root.query or "") for one in self.retrievals)
+        return () if any(query and query in fold(typed) for query in queries) else (typed,)
+
     def _is_prompt(self, text: str) -> bool:
-        documents = (document for one in self.retrievals for document in one.documents)
+        documents = (document for texts in self.retrievals.values() for document in texts)
         return any(_shows(fold(text), document) for document in documents)
 
-    def _answering(self) -> _FinishedCall:
+    def _answering(self) -> Interaction:
+        earlier = [fold(_answer(one)) for one in self.calls]
         for place, call in reversed(list(enumerate(self.calls))):
-            is_check = not is_distinctive_text(call.text) and any(
-                call.shows(fold(one.text)) for one in self.calls[:place]
-            )
-            if call.text and not is_check:
+            answer, prompt = _answer(call), _prompt(call)
+            said = (text for text in earlier[:place] if is_distinctive(text) and text in prompt)
+            is_check = not is_distinctive_text(answer) and any(said)
+            if answer and not is_check:
                 return call
         return self.calls[-1]
 
 
 class ManualCalls:
-    """Joins retrievals and model calls of one request, on the worker's thread.
+    """Joins retrievals and model calls of one request. Not thread-safe.
 
     `everywhere` names the frameworks whose calls are captured in the whole process. Calls of other
     frameworks are not joined, because capture may have missed a call between them.
@@ -205,48 +163,57 @@ class ManualCalls:
         self.forked()
 
     def forked(self) -> None:
-        self._ended: deque[_FinishedCall] = deque(maxlen=_MOST)
-        self._retrievals: list[_FinishedCall] = []
-        self._requests: list[_CallGroup] = []
+        # Folded documents of each waiting retrieval.
+        self._retrievals: dict[Interaction, list[str]] = {}
+        self._requests: list[_Request] = []
 
-    def add(self, interaction: Interaction) -> None:
-        if interaction.place is not None:
-            call = _FinishedCall(interaction, interaction.place)
-            if call.retrieves or call.models:
-                self._ended.append(call)
-
-    def was_shown(self, interaction: Interaction) -> bool:
-        if interaction.place is None:
+    def add(self, interaction: Interaction) -> bool:
+        """Keep a finished root run. Return whether its prompt shows a separate retrieval."""
+        if is_step(interaction):
+            if interaction.retrieves is not False:
+                self._retrievals[interaction] = _documents(interaction)
             return False
-        known = [*self._retrievals, *(one for one in self._ended if one.retrieves)]
-        return bool(_FinishedCall(interaction, interaction.place).find_retrievals(known))
+        retrievals = self.shown_to(interaction)
+        request = next((one for one in self._requests if one.takes(interaction, retrievals)), None)
+        if request is not None:
+            request.calls.append(interaction)
+            request.retrievals |= retrievals
+            request.last = time.monotonic_ns()
+        elif retrievals:
+            self._requests.append(_Request([interaction], retrievals))
+            if len(self._requests) > _MOST:
+                self._finish(self._requests[0])
+        return bool(retrievals)
+
+    def shown_to(self, interaction: Interaction) -> dict[Interaction, list[str]]:
+        models = _models(interaction)
+        if not (models and self._retrievals):
+            return {}
+        # A chain may not report its retriever's call.
+        began, prompt = max(run.start for run in models), _prompt(interaction)
+        givers: dict[str, list[Interaction]] = {}
+        for one, texts in self._retrievals.items():
+            if (one.root.end or 0) <= began and interaction.nearness(one) >= 0:
+                for text in filter(lambda text: _shows(prompt, text), texts):
+                    givers.setdefault(text, []).append(one)
+        chosen = {_giver(some, interaction, prompt) for some in givers.values()}
+        return {one: texts for one, texts in self._retrievals.items() if one in chosen}
 
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
-        while self._ended:
-            self._take(self._ended.popleft())
-        places = [one.place for one in opened if one.place is not None]
-        for request in [one for one in self._requests if one.is_over(places, at_once=at_once)]:
-            self._requests.remove(request)
-            self._finish(request)
-        self._retrievals = _remembered(self._retrievals)
+        for request in list(self._requests):
+            if request.is_over(opened, at_once=at_once):
+                self._finish(request)
+        oldest, left = time.time_ns() - _REMEMBERED_NS, _MOST_CHARS
+        for number, one in enumerate(reversed(list(self._retrievals))):
+            left -= one.chars
+            if (one.root.end or 0) < oldest or left < 0 or number >= _MOST:
+                del self._retrievals[one]
 
-    def _take(self, call: _FinishedCall) -> None:
-        if call.retrieves:
-            self._retrievals.append(call)
-            return
-        call.retrievals = call.find_retrievals(self._retrievals)
-        request = next((one for one in reversed(self._requests) if one.takes(call)), None)
-        if request is not None:
-            request.calls.append(call)
-            request.last = time.monotonic()
-        elif call.retrievals:
-            self._requests.append(_CallGroup(call))
-            if len(self._requests) > _MOST:
-                self._finish(self._requests.pop(0))
-
-    def _finish(self, request: _CallGroup) -> None:
-        self._retrievals = [one for one in self._retrievals if one not in request.retrievals]
-        if not all(one.interaction.is_joinable for one in request.parts):
+    def _finish(self, request: _Request) -> None:
+        self._requests.remove(request)
+        for retrieval in request.retrievals:
+            self._retrievals.pop(retrieval, None)
+        if not all(one.is_joinable for one in (*request.retrievals, *request.calls)):
             places = ", ".join(self.handlers)
             self._incidents.count(_ADVICE, detail=places and f"It created the handler at {places}")
             return
@@ -255,16 +222,18 @@ class ManualCalls:
         except Exception as error:  # noqa: BLE001 - every lost request must be counted
             self._incidents.report("capture manual calls", error)
             joined = Interaction(otel_context.get_current(), is_readable=False)
-        self.joined += sum(answers(one.interaction) for one in request.calls)
+        self.joined += sum(map(answers, request.calls))
         self._on_end(joined)
 
 
-def _remembered(calls: Sequence[_FinishedCall]) -> list[_FinishedCall]:
-    oldest, left = time.time_ns() - _REMEMBERED_S * 10**9, _MOST_CHARS
-    kept: list[_FinishedCall] = []
-    for call in reversed(calls[-_MOST:]):
-        left -= call.interaction.chars
-        if call.end < oldest or left < 0:
-            break
-        kept.insert(0, call)
-    return kept
+def _giver(givers: Sequence[Interaction], reader: Interaction, prompt: str) -> Interaction | None:
+    """Return the retrieval that gave a document to the reader, or None if unsure."""
+
+    def certainty(one: Interaction) -> tuple[bool, int, int]:
+        query = fold(one.root.query or "")
+        return bool(query) and query in prompt, reader.nearness(one), one.root.end or 0
+
+    best = max(givers, key=certainty)
+    is_asked, nearness, end = certainty(best)
+    is_last = all((one.root.end or 0) < end or one.root.query == best.root.query for one in givers)
+    return best if is_asked or nearness == SAME_LINE or is_last else None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -18,7 +20,6 @@ from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
 from rag_eval_hooks.capture.records import (
     Interaction,
-    Place,
     Run,
     RunKind,
     current_task,
@@ -226,9 +227,10 @@ class Recorder(Notes):
         self._abandon_old()
         self._cancel(self._open.left(_LOOKED_AT))
         self._abandon(self._open.beyond(self._max_open))
-        place, now = Place.of_caller(otel), time.time_ns()
-        interaction = Interaction(otel, tags=tags, sampling_key=key, place=place, opened=now)
-        interaction.task = current_task()
+        task, now = current_task(), time.time_ns()
+        interaction = Interaction(otel, tags=tags, sampling_key=key, task=task, opened=now)
+        interaction.task_of_start = None if task is None else weakref.ref(task)
+        interaction.thread = threading.get_ident()
         interaction.metadata = self._cut_metadata(interaction, metadata)
         run = Run(run_id, kind, name, None, interaction, now, outermost=True)
         interaction.runs.append(run)

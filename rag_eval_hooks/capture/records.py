@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -174,33 +173,6 @@ class BlockEnd:
     has_answer: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    span: trace.Span
-    task: weakref.ref[Any] | None
-    thread: int
-
-    @classmethod
-    def of_caller(cls, otel: OtelContext) -> Place:
-        task = current_task()
-        reference = None if task is None else weakref.ref(task)
-        return cls(trace.get_current_span(otel), reference, threading.get_ident())
-
-    @property
-    def is_in_trace(self) -> bool:
-        return self.span.get_span_context().is_valid
-
-    def nearness(self, other: Place) -> int:
-        """Rate whether two calls belong to one request: -1 no, 0 unknown, 1 maybe, 2 likely."""
-        one, two = self.span.get_span_context(), other.span.get_span_context()
-        if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
-            return -1
-        below_one = one.is_valid and one.span_id == two.span_id
-        if self.task is not other.task or (self.task is None and self.thread != other.thread):
-            return int(below_one)
-        return SAME_LINE if below_one or self.task is not None else 1
-
-
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Interaction:
     """One request, with its root run and the runs inside."""
@@ -249,7 +221,9 @@ class Interaction:
     returned: bool = False
     # last time at which the application read a stream, in nanoseconds since the epoch, or 0
     read_until: int = 0
-    place: Place | None = None
+    # task and thread that started the request
+    task_of_start: weakref.ref[Any] | None = None
+    thread: int = 0
     # The application passed the handler to this call, so the call is not a step of another call.
     passed: bool = False
     # Capture saw all calls of the framework, so this request can join other requests.
@@ -274,6 +248,14 @@ class Interaction:
         return [run for run in self.runs if run.kind is RunKind.MODEL]
 
     @property
+    def is_in_trace(self) -> bool:
+        return self.span_context.is_valid
+
+    @property
+    def span_context(self) -> SpanContext:
+        return trace.get_current_span(self.otel).get_span_context()
+
+    @property
     def may_retrieve(self) -> bool:
         return bool(self.pending) or self.retrieves is not False
 
@@ -294,6 +276,17 @@ class Interaction:
     def chars(self) -> int:
         texts = len(self.root.query or "") + len(self.root.text or "")
         return max(self.kept_chars + texts, self.snapshots.chars)
+
+    def nearness(self, other: Interaction) -> int:
+        """Rate whether both are calls of one request: -1 no, 0 unknown, 1 maybe, 2 likely."""
+        one, two = self.span_context, other.span_context
+        if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
+            return -1
+        below_one = one.is_valid and one.span_id == two.span_id
+        task = self.task_of_start
+        if task is not other.task_of_start or (task is None and self.thread != other.thread):
+            return int(below_one)
+        return SAME_LINE if below_one or task is not None else 1
 
     def lists_of(self, origin: Origin) -> list[DocumentList]:
         return [found for found in self.lists if found.origin is origin]
