@@ -119,7 +119,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         recorder = self._recorder
         recorder.handlers[self.place] = True
         run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
-        if recorder.left_out and recorder.left_out.starts(run_id, parent_id, kind):
+        if recorder.left_out and recorder.skips(run_id, parent_id, kind):
             return None
         name = event.get("name") or class_name(serialized) or kind.value
         outer, tags = recorder.around(parent_id), event.get("tags") or ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
 import time
 from collections import Counter
@@ -97,8 +96,8 @@ class Assembler:
             question_id=texts.optional("question_id", golden.question_id),
             status=interaction.status,
             error_type=root.error_type,
-            session_id=texts.identity("session_id", session_of(given)),
-            user_id=texts.identity("user_id", _text(given, "user_id")),
+            session_id=texts.optional("session_id", session_of(given), is_id=True),
+            user_id=texts.optional("user_id", _text(given, "user_id"), is_id=True),
             tags=tuple(session.text("tags", str(tag)) for tag in interaction.tags),
             metadata={**metadata, **texts.metadata("metadata", golden.metadata)},
             latency=_seconds(root),
@@ -242,20 +241,19 @@ class SampleTexts:
         self._read = limit + MARGIN * redacts
         self._cut_fields: list[str] = []
 
-    def text(self, field: str, text: str) -> str:
-        is_cut = self._is_cut(text)
-        redact = self._session.cut_text if is_cut and self._redacts else self._session.text
-        return self._limited(field, redact(field, text[: self._read]), is_cut)
+    def text(self, field: str, text: str, *, is_id: bool = False) -> str:
+        is_cut = len(text) > self._read or isinstance(text, CutText)
+        text = text[: self._read]
+        if self._redacts and is_id:
+            text = self._session.identity(field, text, is_cut=is_cut) or ""
+        elif self._redacts:
+            text = (self._session.cut_text if is_cut else self._session.text)(field, text)
+        if is_cut or len(text) > self._limit:
+            self._cut_fields.append(field)
+        return text[: self._limit]
 
-    def optional(self, field: str, text: str | None) -> str | None:
-        return None if text is None else self.text(field, text)
-
-    def identity(self, field: str, text: str | None) -> str | None:
-        if text is None or not self._redacts:
-            return self.optional(field, text)
-        is_cut = self._is_cut(text)
-        redacted = self._session.identity(field, text[: self._read], is_cut=is_cut)
-        return self._limited(field, redacted or "", is_cut)
+    def optional(self, field: str, text: str | None, *, is_id: bool = False) -> str | None:
+        return None if text is None else self.text(field, text, is_id=is_id)
 
     def contexts(
         self, contexts: tuple[Context, ...] | None, answer: str, lists: Iterable[DocumentList]
@@ -280,12 +278,11 @@ class SampleTexts:
         kept: dict[str, Any] = {}
         for key, value in values.items():
             name = f"{field}.{key}"
-            if isinstance(value, str):
+            if is_text := isinstance(value, str):
                 value = self.text(name, value)
-            elif _is_small(value, self._read):
-                value = self._session.value(name, value) if self._redacts else value
-                value = self._limited(name, value, False) if isinstance(value, str) else value
-            if isinstance(value, str) or _is_small(value, self._limit):
+            elif self._redacts and _is_small(value, self._read):
+                value = self._session.value(name, value)
+            if is_text or _is_small(value, self._limit):
                 kept[self._session.text(field, str(key)) if self._redacts else key] = value
             else:
                 self._cut_fields.append(name)
@@ -297,14 +294,6 @@ class SampleTexts:
     def truncated(self, more: Iterable[str]) -> tuple[str, ...]:
         names = dict.fromkeys((*self._cut_fields, *more))
         return tuple(self._session.text("truncated", name) for name in names)
-
-    def _is_cut(self, text: str) -> bool:
-        return len(text) > self._read or isinstance(text, CutText)
-
-    def _limited(self, field: str, text: str, is_cut: bool) -> str:
-        if is_cut or len(text) > self._limit:
-            self._cut_fields.append(field)
-        return text[: self._limit]
 
 
 def _is_small(value: Any, most: int) -> bool:
@@ -323,11 +312,10 @@ def _likeliest(
 
     Prefer contexts with rare words of the answer, then high ranks, then later contexts.
     """
-    said, texts = set(words(answer)), [context.text.lower() for context in contexts]
+    said, texts = dict.fromkeys(words(answer)), [context.text.lower() for context in contexts]
     held = [[word for word in said if word in text] for text in texts]
     times = Counter(word for words_held in held for word in words_held)
-    # Exact sums, because equal words must have equal weights in any order.
-    weights = [math.fsum(1 / times[word] for word in words_held) for words_held in held]
+    weights = [sum(1 / times[word] for word in words_held) for words_held in held]
     # An answer may combine the results of several searches.
     searches = [found.contexts for found in lists if found.origin is not Origin.SOURCES]
     ranks = {one.id or one.text: rank for found in searches for rank, one in enumerate(found)}

@@ -11,7 +11,6 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,6 +32,7 @@ _PACKAGE = __name__.rpartition(".")[0] + "."
 _RECORDING = ("contexts", "answer", "metadata")
 _OUTSIDE = "outside its with block"
 _MANY_ANSWERS = 4
+_MAPPING = "a mapping, such as {'session_id': ...}"
 _HELPERS = contextlib.__name__
 _INCIDENTS = incidents.__name__
 
@@ -76,15 +76,15 @@ class ManualInteraction:
         self._frame: FrameType | None = None
         if question is None or (isinstance(question, str) and not question.strip()):
             incidents.mistake("interaction() received no question", "Pass the user's question")
-        self._question: str = self._read("question", question, partial(_text, "question")) or ""
-        self._metadata: dict[str, Any] = self._read("metadata", metadata, self._entries) or {}
-        self._tags: tuple[str, ...] = self._read("tags", tags, partial(texts_of, "tags")) or ()
-        self._name: str = self._read("name", name, partial(_text, "name")) or "interaction"
-        self._options: CaptureOptions | None = self._read("options", options or None, _options_of)
+        self._question: str = self._read("question", _text, question) or ""
+        self._metadata: dict[str, Any] = self._read("metadata", self._entries, metadata) or {}
+        self._tags: tuple[str, ...] = self._read("tags", texts_of, tags) or ()
+        self._name: str = self._read("name", _text, name) or "interaction"
+        self._options: CaptureOptions | None = self._read("options", _options_of, options or None)
 
-    def _read(self, field: str, value: Any, read: Callable[[Any], Any]) -> Any:
+    def _read(self, field: str, read: Callable[[str, Any], Any], value: Any) -> Any:
         try:
-            return None if value is None else read(value)
+            return None if value is None else read(field, value)
         except Exception as error:  # noqa: BLE001 - the application may pass any object
             self._incidents.report(f"capture interaction {field}", error)
 
@@ -119,7 +119,7 @@ class ManualInteraction:
         if (run := self._opened("contexts")) is not None:
             given = documents[0] if len(documents) == 1 else documents
             read = contexts_of if self._options is None else self._options.contexts_of
-            found = _unless_lost(run, "contexts", read, given)
+            found = _unless_lost(run, "contexts", lambda: read(given))
             self._recorder.defer(
                 run, "contexts", self._recorder.documents, run, found, Origin.STATED
             )
@@ -136,16 +136,17 @@ class ManualInteraction:
             if self._answers == _MANY_ANSWERS:
                 advice = "Only the last call counts. Join the parts of a stream and make one call"
                 self._incidents.mistake("A block called it.answer() many times", advice)
-            read = partial(_text, "answer")
-            self._recorder.answer(run, _unless_lost(run, "answer", read, text))
+            self._recorder.answer(run, _unless_lost(run, "answer", lambda: _text("answer", text)))
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         if (run := self._opened("metadata")) is not None:
-            run.interaction.add_metadata(self._entries({**_mapping(values), **more}))
+            check_type("metadata", values, Mapping, _MAPPING)
+            run.interaction.add_metadata(self._entries("metadata", {**(values or {}), **more}))
 
-    def _entries(self, values: Any) -> dict[str, Any]:
-        own = _mapping(values)
+    def _entries(self, name: str, values: Any) -> dict[str, Any]:
+        check_type(name, values, Mapping, _MAPPING)
+        own = dict(values)
         for key, told in objects_in(own).items():
             del own[key]
             self._incidents.mistake(told, "the key is omitted")
@@ -176,8 +177,8 @@ class ManualInteraction:
     @host_edge
     def _open(self) -> None:
         self._state, self._thread = "", threading.get_ident()
-        around = _around(self._recorder)
-        asked = next((outer._question for outer in around if outer._question), "")
+        outer = (block._question for block in _around(self._recorder))
+        asked = next(filter(None, outer), "")
         self._run = run = self._recorder.start(
             object(),
             None,
@@ -237,10 +238,8 @@ def _around(recorder: object) -> list[ManualInteraction]:
     """
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):
-        # The stack has the running block first. A list of its frames would contain this frame, and
-        # keep the application's objects alive.
-        numbered = list(enumerate(blocks))
-        on_stack = (n for frame in _stack() for n, one in numbered if one._frame is frame)
+        # The stack has the running block first.
+        on_stack = (n for frame in _stack() for n, b in enumerate(blocks) if b._frame is frame)
         return blocks[next(on_stack, len(blocks)) :]
     return blocks
 
@@ -279,9 +278,9 @@ def _is_generator(frame: FrameType | None) -> bool:
     return frame is not None and bool(frame.f_code.co_flags & flags)
 
 
-def _unless_lost(run: Run, part: str, read: Callable[[Any], Any], value: Any) -> Any:
+def _unless_lost(run: Run, part: str, read: Callable[[], Any]) -> Any:
     try:
-        return read(value)
+        return read()
     except Exception:
         run.interaction.left_out.add(part)
         raise
@@ -298,12 +297,7 @@ def _text(name: str, value: Any) -> str | None:
     return text
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    check_type("metadata", value, Mapping, "a mapping, such as {'session_id': ...}")
-    return dict(value or {})
-
-
-def _options_of(given: Mapping[str, Any]) -> CaptureOptions:
+def _options_of(_: str, given: Mapping[str, Any]) -> CaptureOptions:
     for name in given.keys() & set(OWN_KEYS):
         raise InputError(f"interaction() has no option {name!r}; pass metadata={{{name!r}: ...}}.")
     try:

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.bounded import EndedIds, LeftOutRequests, OpenInteractions
+from rag_eval_hooks.capture.bounded import RunTable, oldest
 from rag_eval_hooks.capture.conversation import Suspensions
 from rag_eval_hooks.capture.endings import Endings
 from rag_eval_hooks.capture.interaction import enclosing_run
 from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
-from rag_eval_hooks.capture.records import (
-    Interaction,
-    Run,
-    RunKind,
-    current_task,
-    status_after,
-)
+from rag_eval_hooks.capture.records import Interaction, Run, RunKind, current_task, status_after
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import nearest, unknown
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
 
-_LOOKED_AT = 20
 _MOST_NAMES = 20
 _NO_MODEL = (
     "A retriever ran with the handler, but no model did. "
@@ -39,9 +33,11 @@ _NO_MODEL = (
 )
 _MAX_RUNS = 10_000
 """Maximum number of runs per request. A request with more runs is abandoned."""
+_MAX_CHARS = 400_000_000
+"""Maximum number of characters that all open requests contain together."""
 
 
-class Recorder(Notes):
+class Recorder(RunTable, Notes):
     """Follows runs by id, and reports each request once, after its root run finishes.
 
     Event methods are O(1), lock-free, and may be called from any thread. Events of one run must
@@ -59,7 +55,8 @@ class Recorder(Notes):
         incidents: Incidents | None = None,
     ) -> None:
         incidents = incidents or Incidents()
-        super().__init__(limits.INTERACTION_CHARS, max_text_chars, incidents)
+        Notes.__init__(self, limits.INTERACTION_CHARS, max_text_chars, incidents)
+        RunTable.__init__(self)
         self._on_end = on_end
         self._on_wait = on_wait
         self._ttl_ns = int(limits.INTERACTION_SECONDS * 1e9)
@@ -67,7 +64,6 @@ class Recorder(Notes):
         self.by_hand = ManualCalls(on_end, incidents)
         # Each function returns the id of the framework's current run.
         self.locators: set[Callable[[], Hashable | None]] = set()
-        self.left_out = LeftOutRequests(self._ttl_ns, self._max_open)
         self.forked()
 
     def forked(self) -> None:
@@ -77,11 +73,9 @@ class Recorder(Notes):
         self.handlers: dict[str, bool] = {}
         # Module of another framework, and advice, by the place of an `enable` that saw no run.
         self.enabled: dict[str, tuple[str, str]] = {}
-        self._runs: dict[Hashable, Run] = {}
-        self._ended = EndedIds()
-        self._open = OpenInteractions()
+        self._forget_runs()
+        self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
-        self.left_out.forked()
         self.by_hand.forked()
         self.by_hand.handlers = self.handlers
         self.suspensions = Suspensions(lambda one: self.ended.add(one), self._max_open)
@@ -125,26 +119,6 @@ class Recorder(Notes):
     def __len__(self) -> int:
         return len(self._open)
 
-    # Single operations on dictionaries are atomic.
-
-    def get(self, run_id: Hashable) -> Run | None:
-        run = self._runs.get(run_id)
-        return run if run is not None and run.end is None else None
-
-    def of_open_request(self, run_id: Hashable) -> Run | None:
-        return self._runs.get(run_id)
-
-    def knows(self, run_id: Hashable) -> bool:
-        return run_id in self._runs or run_id in self.left_out
-
-    def is_unknown(self, run_id: Hashable) -> bool:
-        """Return whether capture never saw or already forgot the run."""
-        return not self.knows(run_id) and run_id not in self._ended
-
-    def shared(self, run_id: Hashable, other: Run) -> bool:
-        run = self._runs.get(run_id)
-        return run is not None and run.interaction is other.interaction
-
     def around(self, parent_id: Hashable | None) -> Run | None:
         """Return the open run with the parent's id, or the open run in which the caller runs."""
         for run_id in chain((parent_id,), self._located()):
@@ -173,14 +147,15 @@ class Recorder(Notes):
         With `apart`, a run directly inside manual blocks is also a root. Only roots use metadata
         and tags. Return None if the run is known, late, or not captured.
         """
-        # Applications may reuse the id of a root, so such a root is new and not late.
-        is_late = run_id in self._ended and not (parent_id is None and self._ended.is_root(run_id))
-        if run_id in self._runs or is_late or self.left_out.starts(run_id, parent_id, kind):
+        if self.skips(run_id, parent_id, kind) or run_id in self._runs:
             return None
-        parent = self._runs.get(parent_id) if parent_id is not None else None
-        # `_remember` adds an id to `_ended` before it removes the id from `_runs`. If we check
-        # `_runs` first, we cannot miss the id.
-        if parent_id in self._ended:
+        # Applications may reuse the id of a root, so such a root is new and not late.
+        if self._has_ended(run_id) and not (parent_id is None and self._is_ended_root(run_id)):
+            return None
+        parent = self.of_open_request(parent_id)
+        # `_remember` adds an id to the ended runs before it removes the id from `_runs`. If we
+        # check `_runs` first, we cannot miss the id.
+        if self._has_ended(parent_id):
             # Remember this run, so that its children are late, too.
             self._remember(run_id)
             return None
@@ -189,7 +164,7 @@ class Recorder(Notes):
                 return None
             parent = self.around(None)
             around = self._located() if parent is None and self.left_out else ()
-            if any(self.left_out.starts(run_id, one, kind) for one in around):
+            if any(one is not None and self.skips(run_id, one, kind) for one in around):
                 return None
         if parent is None or (apart and parent.by_hand):
             return self._start_root(run_id, kind, name, metadata or {}, tuple(tags or ()))
@@ -221,12 +196,11 @@ class Recorder(Notes):
         tags: tuple[str, ...],
     ) -> Run | None:
         otel = otel_context.get_current()
-        key = self.left_out.key_of(run_id, kind, otel, metadata)
-        if self.left_out.leaves_out(run_id, key, kind, otel, tags, metadata):
+        key = self.key_of(run_id, kind, otel, metadata)
+        if self._is_left_out(run_id, key, kind, otel, tags, metadata):
             return None
-        self._abandon_old()
-        self._cancel(self._open.left(_LOOKED_AT))
-        self._abandon(self._open.beyond(self._max_open))
+        while len(self._open) >= self._max_open and (first := oldest(self._open)) is not None:
+            self._finish(first.root, Status.ABANDONED)
         task, now = current_task(), time.time_ns()
         interaction = Interaction(otel, tags=tags, sampling_key=key, task=task, opened=now)
         interaction.task_of_start = None if task is None else weakref.ref(task)
@@ -234,17 +208,11 @@ class Recorder(Notes):
         interaction.metadata = self._cut_metadata(interaction, metadata)
         run = Run(run_id, kind, name, None, interaction, now, outermost=True)
         interaction.runs.append(run)
-        self._ended.forget(run_id)
+        self._ended.pop(run_id, None)
+        self._ended_before.pop(run_id, None)
         self._runs[run_id] = run
         self._open[run_id] = interaction
         return run
-
-    def leave(self, run_id: Hashable, error: BaseException | None = None) -> bool:
-        status = Status.OK if error is None else status_after(type(error))
-        ended = self.left_out.ends(run_id, status)
-        for one in ended or ():
-            self._remember(one)
-        return ended is not None
 
     def end(self, run: Run) -> None:
         if run.parent is None:
@@ -278,10 +246,10 @@ class Recorder(Notes):
 
         If the request is unknown, count one lost request and mark all open requests as incomplete.
         """
-        run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
-        if run is not None:
+        known = self.of_open_request(run_id) or self.of_open_request(parent_id)
+        if (run := known or self.around(None)) is not None:
             run.interaction.misses_event(of_root=run.outermost and run.id == run_id)
-        elif run_id not in self._ended and parent_id not in self._ended:
+        elif not (self._has_ended(run_id) or self._has_ended(parent_id)):
             self._on_end(Interaction(otel_context.get_current(), is_readable=False))
             for open_one in list(self._open.values()):
                 open_one.misses_event()
@@ -306,16 +274,12 @@ class Recorder(Notes):
         interaction.task = None
         interaction.status = status
         for run in interaction.runs:
-            self._remember(run.id, is_root=run is interaction.root)
+            self._remember(run.id, is_root=run.parent is None)
             if run.end is None:
                 run.end, run.unfinished = interaction.root.end, True
                 if run.checkpoint is not None:
                     interaction.stops.add(run.checkpoint)
         self.ended.end(interaction)
-
-    def _remember(self, run_id: Hashable, *, is_root: bool = False) -> None:
-        self._ended.add(run_id, is_root=is_root)
-        self._runs.pop(run_id, None)
 
     def sweep(self, *, at_once: bool = False) -> None:
         """Report finished requests. With `at_once`, also report open groups of manual calls."""
@@ -324,29 +288,41 @@ class Recorder(Notes):
                 return
             for interaction in list(self._waiting.values()):
                 self.settle(interaction.root)
-            self._abandon_old()
-            self.left_out.sweep()
-            self._abandon(self._open.large())
-            self._cancel(self._open.left())
+            oldest_allowed = time.time_ns() - self._ttl_ns
+            self._sweep_runs(oldest_allowed)
+            self.suspensions.sweep(oldest_allowed)
+            self._sweep_open(oldest_allowed)
             self.ended.decide()
             self.by_hand.sweep(list(self._open.values()), at_once=at_once)
 
-    def _abandon(self, interactions: Iterable[Interaction]) -> None:
-        for interaction in interactions:
-            self._finish(interaction.root, Status.ABANDONED)
+    def _sweep_open(self, oldest_allowed: int) -> None:
+        sizes = [(one, one.chars) for one in list(self._open.values())]
+        excess = sum(chars for _, chars in sizes) - _MAX_CHARS
+        for interaction, chars in sizes:
+            if interaction.opened <= oldest_allowed or excess > 0:
+                excess -= chars
+                self._finish(interaction.root, Status.ABANDONED)
+            elif _is_cancelled(interaction):
+                # First check the streams, because a stream may finish without an event.
+                self.settle(interaction.root)
+                self._finish(interaction.root, Status.CANCELLED)
 
     def abandon_open(self) -> None:
-        self._abandon(opened := list(self._open.values()))
+        for interaction in (opened := list(self._open.values())):
+            self._finish(interaction.root, Status.ABANDONED)
         advice = "The request is not evaluated. Read its stream to the end before evals.shutdown()"
         self._incidents.count("A request was open at shutdown", len(opened), detail=advice)
 
-    def _abandon_old(self) -> None:
-        oldest_allowed = time.time_ns() - self._ttl_ns
-        self.suspensions.sweep(oldest_allowed)
-        self._abandon(self._open.old(oldest_allowed))
 
-    def _cancel(self, interactions: Iterable[Interaction]) -> None:
-        for interaction in interactions:
-            # First check the streams, because a stream may finish without an event.
-            self.settle(interaction.root)
-            self._finish(interaction.root, Status.CANCELLED)
+def _is_cancelled(interaction: Interaction) -> bool:
+    held = interaction.task
+    if held is None:
+        return False
+    if not isinstance(held, asyncio.AbstractEventLoop):
+        if not held.done():
+            return False
+        if held.cancelled() or interaction.root.kind is RunKind.MODEL:
+            return True
+        # Keep only the loop, because the task may hold the object that reports the end.
+        interaction.task = held = held.get_loop()
+    return held.is_closed() or (interaction.id is not None and interaction.id() is None)

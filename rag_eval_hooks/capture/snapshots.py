@@ -8,7 +8,7 @@ one copy. Readers can therefore recognize a value that a step only passes on.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -24,12 +24,12 @@ from pydantic import BaseModel
 
 from rag_eval_hooks.sample import Context
 
-_NODES = 90
+_NODES = 100
 """Maximum number of containers per copy in the application's thread."""
 LATE_NODES = 20_000
 """Maximum number of containers per copy in the background."""
-_ENTRIES = 15
-"""Maximum for the average number of entries per container."""
+_ENTRIES = 30
+"""Number of entries that count as one container."""
 _DEEP = 12
 """Maximum depth of a copy in the application's thread."""
 LATE_LEVELS = 50
@@ -93,14 +93,10 @@ class Copier:
     # maximum number of characters in the copies of one request
     most_chars: int
     # number of further containers that this object may copy
-    nodes: int = _NODES
+    nodes: float = _NODES
     # whether the last copy omits something because of size or depth
     is_cut: bool = field(default=False, init=False)
-    _entries: int = field(init=False)
     _around: set[int] = field(default_factory=set, init=False)
-
-    def __post_init__(self) -> None:
-        self._entries = self.nodes * _ENTRIES
 
     def own(self, value: Any) -> Context | None:
         return None if self.as_context is None else self.as_context(value)
@@ -109,7 +105,7 @@ class Copier:
         kind = type(value)
         if kind in _ATOMS:
             if kind is str:
-                self._count(value)
+                self._count((value,))
             return value
         form = self.forms.get(kind)
         if form is None:
@@ -126,21 +122,16 @@ class Copier:
         made = self.snapshots.made.get(id(value))
         return None if made is None else made[1]
 
-    def _count(self, text: str) -> None:
-        size, snapshots = len(text), self.snapshots
-        if size >= _LONG:
-            if id(text) in snapshots.long:
-                return
-            snapshots.long.add(id(text))
-        snapshots.chars += size
-
-    def _count_texts(self, parts: Iterable[Any]) -> None:
+    def _count(self, parts: Iterable[Any]) -> None:
+        snapshots = self.snapshots
         for part in parts:
-            if type(part) is str:
-                if len(part) < _LONG:
-                    self.snapshots.chars += len(part)
-                else:
-                    self._count(part)
+            if type(part) is not str:
+                continue
+            if (size := len(part)) >= _LONG:
+                if id(part) in snapshots.long:
+                    continue
+                snapshots.long.add(id(part))
+            snapshots.chars += size
 
     def room(self, size: int, depth: int, value: Any = None) -> int:
         """Return how many entries of a container to copy. If the container contains itself: 0."""
@@ -148,62 +139,54 @@ class Copier:
             return 0
         self.nodes -= 1
         is_full = self.nodes < 0 or depth <= 0 or self.snapshots.chars >= self.most_chars
-        most = 0 if is_full else min(size, self._entries)
-        if most < size or self.nodes < 0:
-            self.is_cut = True
-        self._entries -= most
+        most = 0 if is_full else min(size, int(self.nodes * _ENTRIES) + 1)
+        self.is_cut |= most < size or self.nodes < 0
+        self.nodes -= most / _ENTRIES
         return most
 
     def mapping(self, value: Any, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> Any:
+        return self._container(value, size, depth, lambda most: dict(islice(items, most)))
+
+    def items(self, value: Any, depth: int) -> Any:
+        parts = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
+        return self._container(value, len(value), depth, lambda most: list(islice(parts, most)))
+
+    def _container(
+        self, value: Any, size: int, depth: int, take: Callable[[int], dict[Any, Any] | list[Any]]
+    ) -> Any:
         most = self.room(size, depth, value)
         if size and not most:
             return _OPAQUE
-        copy = dict(islice(items, most))
-        self._copy_parts(value, copy, copy.values(), depth)
+        copy = take(most)
+        self._copy_parts(value, copy, depth)
         last = self.known(value)
-        if type(last) is dict and _are_same(last.values(), copy.values()) and _are_same(last, copy):
-            return last
-        return self.remember(value, copy)
-
-    def items(self, value: Any, depth: int) -> Any:
-        most = self.room(len(value), depth, value)
-        if len(value) and not most:
-            return _OPAQUE
-        copy = list(islice(iter_of(value), most))
-        self._copy_parts(value, copy, copy, depth)
-        last = self.known(value)
-        if type(last) in (list, tuple) and _are_same(last, copy):
+        if _are_same(last, copy):
             return last
         return self.remember(value, tuple(copy) if isinstance(value, tuple) else copy)
 
-    def _copy_parts(self, value: Any, copy: Any, parts: Collection[Any], depth: int) -> None:
+    def _copy_parts(self, value: Any, copy: Any, depth: int) -> None:
+        parts = copy.values() if type(copy) is dict else copy
         kinds = set(map(type, parts))
         if str in kinds:
-            self._count_texts(parts)
+            self._count(parts)
         if kinds <= _ATOMS:
             return
         self._around.add(id(value))
-        is_mapping = type(copy) is dict
-        for place, part in copy.items() if is_mapping else enumerate(copy):
+        for place, part in list(copy.items() if type(copy) is dict else enumerate(copy)):
             if type(part) in _ATOMS:
                 continue
-            if self.nodes >= 0:
-                copy[place] = self.of(part, depth - 1)
-            elif is_mapping:
-                copy[place] = _OPAQUE
-            else:
+            if self.nodes < 0 and type(copy) is list:
                 del copy[place:]
                 break
+            copy[place] = self.of(part, depth - 1) if self.nodes >= 0 else _OPAQUE
         self._around.discard(id(value))
 
 
-def iter_of(value: Any) -> Iterable[Any]:
-    """Return the items of a list or tuple without calling methods of its class."""
-    return list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
-
-
-def _are_same(last: Collection[Any], parts: Collection[Any]) -> bool:
-    return len(last) == len(parts) and all(map(is_, last, parts))
+def _are_same(last: Any, copy: Any) -> bool:
+    if type(last) not in ((dict,) if type(copy) is dict else (list, tuple)):
+        return False
+    is_whole = len(last) == len(copy) and all(map(is_, last, copy))
+    return is_whole and (type(copy) is list or all(map(is_, last.values(), copy.values())))
 
 
 def _form_of(kind: type) -> Form:

@@ -62,17 +62,19 @@ class _DeferredSpan:
         self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents
     ) -> None:
         self.chars = chars
-        self.is_complete = False
         self._span = span
         self._write: Callable[[bool], None] | None = write
         self._incidents = incidents
         # Held while spans are written. The sample is redacted afterwards, with the same session.
         self._writing = threading.Lock()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._is_ended = False
-        self._end_time: int | None = None
-        self._attributes: Attributes = {}
-        self._links: list[SpanContext] = []
+        # Calls that wait for the content, which could evict the first attributes. None afterwards.
+        self._later: list[Callable[[], None]] | None = []
+
+    @property
+    def is_complete(self) -> bool:
+        return self._later is None
 
     def complete(self, *, content: bool = True) -> None:
         """Write the span's content and children. Idempotent.
@@ -85,10 +87,9 @@ class _DeferredSpan:
                 return
             self._guarded("span start", lambda: write(content))
             with self._lock:
-                self.is_complete, is_ended = True, self._is_ended
-                self._guarded("span attributes", self._add)
-        if is_ended:
-            self._guarded("span end", lambda: self._span.end(self._end_time))
+                later, self._later = self._later, None
+                for call in later or ():
+                    self._guarded("span attributes", call)
 
     def _guarded(self, event: str, call: Callable[[], None]) -> None:
         try:
@@ -96,35 +97,28 @@ class _DeferredSpan:
         except Exception as error:  # noqa: BLE001 - the application's span processors may raise anything
             self._incidents.report(event, error)
 
+    def _call(self, call: Callable[[], None]) -> None:
+        with self._lock:
+            if self._later is not None:
+                self._later.append(call)
+                return
+        call()
+
     def is_recording(self) -> bool:
         return not self._is_ended
 
     def set_attributes(self, attributes: Attributes) -> None:
-        with self._lock:
-            self._attributes = {**self._attributes, **attributes}
-            self._add()
+        self._call(lambda: complete(self._span, attributes))
 
     def add_link(self, context: SpanContext) -> None:
-        with self._lock:
-            self._links.append(context)
-            self._add()
-
-    def _add(self) -> None:
-        if not self.is_complete:
-            # If written later, the content could evict the first attributes.
-            return
-        attributes, self._attributes = self._attributes, {}
-        links, self._links = self._links, []
-        complete(self._span, attributes, links)
+        self._call(lambda: complete(self._span, {}, [context]))
 
     def end(self, end_time: int | None = None) -> None:
         with self._lock:
             if self._is_ended:
                 return
-            self._is_ended, self._end_time = True, end_time
-            is_complete = self.is_complete
-        if is_complete:
-            self._span.end(end_time)
+            self._is_ended = True
+        self._call(lambda: self._span.end(end_time))
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class Pipeline:
         )
         self.recorder.span_content = config.capture_content
         if (leaves_out := parts.selection.leaves_out) and config.spans in ("sampled", "none"):
-            self.recorder.left_out.decide_by(leaves_out, self._intake.add_left_out)
+            self.recorder.decide_by(leaves_out, self._intake.add_left_out)
             self._intake.leaves_out = leaves_out
         self._inherited: list[object] = []
         self._building = threading.Lock()

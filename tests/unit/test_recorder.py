@@ -204,7 +204,7 @@ def test_late_children_in_threads_start_no_request(log: Log) -> None:
 
 
 def test_texts_of_all_open_requests_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_eval_hooks.capture.bounded._MAX_CHARS", 10_000)
+    monkeypatch.setattr("rag_eval_hooks.capture.recorder._MAX_CHARS", 10_000)
     log = Log()
     for number in range(20):
         root = log.start(f"{number}")
