@@ -175,10 +175,14 @@ class Copier:
         for place, part in list(copy.items() if type(copy) is dict else enumerate(copy)):
             if type(part) in _ATOMS:
                 continue
-            if self.nodes < 0 and type(copy) is list:
+            if self.nodes >= 0:
+                copy[place] = self.of(part, depth - 1)
+                continue
+            self.is_cut = True
+            if type(copy) is list:
                 del copy[place:]
                 break
-            copy[place] = self.of(part, depth - 1) if self.nodes >= 0 else _OPAQUE
+            copy[place] = _OPAQUE
         self._around.discard(id(value))
 
 
