@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding
-from rag_eval_hooks.metrics import Metric, MetricOptions, build, example
+from rag_eval_hooks.metrics import ALL_METRICS, Metric, example
 from rag_eval_hooks.prompts import SPECS, Unit, with_bases
 from rag_eval_hooks.score import NotScored
 
@@ -19,10 +19,10 @@ _WIDTH: Final = 96
 
 
 def run(arguments: argparse.Namespace) -> int:
-    wanted, available = arguments.metric, build(MetricOptions())
-    chosen = [m for m in available if wanted in (None, m.suite, m.id)]
+    wanted = arguments.metric
+    chosen = [m for m in ALL_METRICS if wanted in (None, m.suite, m.id)]
     if not chosen:
-        known = [*dict.fromkeys(m.suite for m in available), *(m.id for m in available)]
+        known = [*dict.fromkeys(m.suite for m in ALL_METRICS), *(m.id for m in ALL_METRICS)]
         raise ConfigError.unknown("metric", wanted, known, listed="`rag-eval-hooks metrics`")
     is_one = chosen[0].id == wanted
     lines = _explained(chosen[0]) if is_one else _aligned([_HEADER, *map(listed, chosen)])

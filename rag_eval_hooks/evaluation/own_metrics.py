@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
-from contextvars import copy_context
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from numbers import Real
 from typing import Any
 
@@ -28,7 +26,6 @@ RETURNED_NOTHING = "The function returned no score"
 _PREDICATE = "a predicate, such as 'mentions the price'"
 _LONGEST_NAME = 40
 _MOST_THREADS = 32
-_PAUSE_S = 0.01
 _VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _NEEDS = frozenset({Field.QUESTION, Field.ANSWER})
 
@@ -64,16 +61,16 @@ def evaluator_metric(
         if one.name not in _TEXTS and not is_filled:
             raise ConfigError.unknown(f"parameter of {name}", one.name, _TEXTS)
     check_number("timeout", timeout, "a number of seconds")
-    running: set[Future[Any]] = set()
+    call = _called(evaluator)
 
-    async def ask(sample: Sample) -> Outcome:
+    @wraps(evaluator, updated=())
+    async def ask(sample: Sample) -> Any:
         contexts = [context.text for context in sample.contexts or ()]
         inputs = {"question": sample.question, "contexts": contexts}
         reference = None if sample.reference is None else {"answer": sample.reference}
         values = (inputs, {"answer": sample.answer}, reference)
         texts: dict[str, Any] = dict(zip(_TEXTS, values, strict=True))
-        given = {name: one for name, one in texts.items() if takes_all or name in parameters}
-        return outcome_of(await _called(running, evaluator, **given), scale, evaluator)
+        return await call(**{k: v for k, v in texts.items() if takes_all or k in parameters})
 
     return AskedMetric(
         id=id or f"evaluator.{name}",
@@ -93,12 +90,7 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     written = getattr(function, "__name__", type(function).__name__)
     _check_arguments(function, written)
     name = _id_of(written)
-    running: set[Future[Any]] = set()
-
-    async def ask(sample: Sample) -> Outcome:
-        return outcome_of(await _called(running, function, sample), UNIT, function)
-
-    return AskedMetric(id=f"own.{name}", ask=ask, needs=frozenset(), annotator=name)
+    return AskedMetric(id=f"own.{name}", ask=_called(function), needs=frozenset(), annotator=name)
 
 
 def _check_arguments(function: Callable[..., Any], name: str) -> None:
@@ -117,23 +109,20 @@ def _id_of(text: str) -> str:
     return re.sub(r"\W+", "_", text).strip("_")
 
 
-async def _called(
-    running: set[Future[Any]], function: Callable[..., Any], *args: Any, **given: Any
-) -> Any:
+def _called(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     if inspect.iscoroutinefunction(function):
-        return await function(*args, **given)
-    # Hanging calls keep their threads.
-    while len(running) >= _MOST_THREADS:
-        await asyncio.sleep(_PAUSE_S)
+        return function
     # Not asyncio.to_thread: its threads cannot start at exit, and a hanging metric would delay the
     # exit.
-    thread = DaemonExecutor("rag-eval-hooks-metric")
-    call = thread.submit(copy_context().run, partial(function, *args, **given))
-    thread.release()
-    running.add(call)
-    call.add_done_callback(running.discard)
-    result = await asyncio.wrap_future(call)
-    return await result if inspect.isawaitable(result) else result
+    threads = DaemonExecutor("rag-eval-hooks-metric", _MOST_THREADS)
+
+    @wraps(function, updated=())
+    async def call(*args: Any, **given: Any) -> Any:
+        result = await threads.run(partial(function, *args, **given))
+        return await result if inspect.isawaitable(result) else result
+
+    weakref.finalize(call, threads.release).atexit = False
+    return call
 
 
 class ResultError(InputError):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Final
 
 from pydantic import TypeAdapter
@@ -26,7 +24,6 @@ __all__ = [
     "AskedMetric",
     "Field",
     "Metric",
-    "MetricOptions",
     "build",
     "choose",
     "chosen_by_default",
@@ -35,67 +32,41 @@ __all__ = [
     "missing_inputs",
 ]
 
+METRICS_WANTED: Final = "names of suites or metrics, Metric objects, or functions of one sample"
+_GRAPHRAG_WEIGHTS: Final[Mapping[str, float]] = SUITES["graphrag"]["weights"]
+_WHITEPAPER_WEIGHTS: Final[Mapping[str, float]] = SUITES["whitepaper"]["weights"]
 
-def _weights(suite: str) -> dict[str, float]:
-    return {**SUITES[suite]["weights"]}
 
+def build(
+    *,
+    graphrag_weights: Mapping[str, float] = _GRAPHRAG_WEIGHTS,
+    graphrag_rank_aware: bool = False,
+    whitepaper_weights: Mapping[str, float] = _WHITEPAPER_WEIGHTS,
+    dont_know: DontKnow = DontKnow.REFUSAL,
+    question_checks: Iterable[Check] = (),
+) -> tuple[Metric, ...]:
+    """Return the metrics of all suites, and one metric for each question check.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricOptions:
-    """Options of the metric suites.
-
-    Attributes:
+    Args:
         graphrag_weights: Weight of each part of `graphrag.ragas_score`.
         graphrag_rank_aware: Whether `graphrag.ragas_context_precision` considers the chunks' rank.
         whitepaper_weights: Weight of each part of `whitepaper.weighted_score`.
         dont_know: How `graphrag.answer_class` detects DON'T KNOW answers.
         question_checks: Checks for known questions, from `parse_checks`.
-
-    Raises:
-        ConfigError: A weight names an unknown part, is negative or not finite, or all weights are
-            0. Another cause is two checks with the same question.
     """
-
-    graphrag_weights: Mapping[str, float] = field(default_factory=partial(_weights, "graphrag"))
-    graphrag_rank_aware: bool = False
-    whitepaper_weights: Mapping[str, float] = field(default_factory=partial(_weights, "whitepaper"))
-    dont_know: DontKnow = DontKnow.REFUSAL
-    question_checks: tuple[Check, ...] = ()
-
-    def __post_init__(self) -> None:
-        for suite in ("graphrag", "whitepaper"):
-            _refuse_weights(f"{suite}_weights", getattr(self, f"{suite}_weights"), _weights(suite))
-        ids = [check.question_id for check in self.question_checks]
-        if len(set(ids)) < len(ids):
-            raise ConfigError("question_checks", ids, "one check for each question")
-
-
-def _refuse_weights(name: str, weights: Mapping[str, float], known: Mapping[str, float]) -> None:
-    for part, weight in weights.items():
-        if part not in known:
-            raise ConfigError.unknown(name, part, known)
-        if not (math.isfinite(weight) and weight >= 0):
-            raise ConfigError(f"{name}.{part}", weight, "a finite number, 0 or more")
-    if not any(weights.values()):
-        raise ConfigError(name, dict(weights), "weights, at least one of them above 0")
-
-
-def build(options: MetricOptions) -> tuple[Metric, ...]:
-    ranked = options.graphrag_rank_aware
     return (
         *ragas.METRICS,
-        *graphrag.build(options.graphrag_weights, options.dont_know, rank_aware=ranked),
-        *whitepaper.build(options.whitepaper_weights),
+        *graphrag.build(graphrag_weights, dont_know, rank_aware=graphrag_rank_aware),
+        *whitepaper.build(whitepaper_weights),
         *nvidia.METRICS,
         *lexical.METRICS,
         *retrieval.METRICS,
         CITATION_SUPPORT,
-        *(check.metric() for check in options.question_checks),
+        *(check.metric() for check in question_checks),
     )
 
 
-ALL_METRICS: tuple[Metric, ...] = build(MetricOptions())
-METRICS_WANTED: Final = "names of suites or metrics, Metric objects, or functions of one sample"
+ALL_METRICS: tuple[Metric, ...] = build()
 
 
 def choose(
@@ -109,20 +80,18 @@ def choose(
     Raises:
         ConfigError: A name is unknown, no metric remains, or two metrics have the same id.
     """
-    chosen: dict[str, Metric] = {}
-    refused: set[str] = set()
     items = list(wanted)
-    if items and all(isinstance(item, str) and item.startswith("-") for item in items):
-        chosen = {metric.id: metric for metric in chosen_by_default(available)}
-    for item in items:
-        if isinstance(item, str) and item.startswith("-"):
-            refused |= {metric.id for metric in _named(item[1:], available)}
-            continue
-        for metric in (item,) if isinstance(item, Metric) else _named(item, available):
+    refused = [item for item in items if isinstance(item, str) and item.startswith("-")]
+    kept = [item for item in items if item not in refused]
+    chosen: dict[str, Metric] = {}
+    for item in kept or chosen_by_default(available):
+        for metric in _named(item, available):
             if chosen.setdefault(metric.id, metric) is not metric:
                 raise ConfigError("metrics", metric.id, "ids that differ from one another")
-    chosen = {name: metric for name, metric in chosen.items() if name not in refused}
-    if not chosen:
+    for item in refused:
+        for metric in _named(item[1:], available):
+            chosen.pop(metric.id, None)
+    if not (items and chosen):
         raise ConfigError("metrics", items, "at least one suite, metric id or Metric")
     return tuple(chosen.values())
 
@@ -135,6 +104,8 @@ def chosen_by_default(available: Sequence[Metric]) -> tuple[Metric, ...]:
 
 
 def _named(name: object, available: Sequence[Metric]) -> Sequence[Metric]:
+    if isinstance(name, Metric):
+        return (name,)
     if name == "all":
         return available
     if not isinstance(name, str):

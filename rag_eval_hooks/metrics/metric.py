@@ -15,6 +15,7 @@ from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Unavail
 from rag_eval_hooks.text.folding import toml_of
 
 E = TypeVar("E", bound=StrEnum)
+_nearest = lru_cache(nearest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +102,8 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
     lacking = Field.lacking(sample)
     absent = {}
     for metric in metrics:
-        if fields := metric.needs & lacking:
-            detail = f"the sample has no {', '.join(_told(fields, sample).values())}"
+        if fields := sorted(metric.needs & lacking):
+            detail = f"the sample has no {', '.join(_named(field, sample) for field in fields)}"
             absent[metric.id] = NotScored(Cause.MISSING_INPUT, detail)
     return absent
 
@@ -112,27 +113,15 @@ def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
 
     A field is reported if a metric needs the field, or if a metadata key resembles its name.
     """
-    needed = {name for metric in metrics for name in metric.needs}
-    told = _told(Field.lacking(sample) & {Field.CONTEXTS, Field.ANSWER}, sample)
-    return {name: text for name, text in told.items() if name in needed or text != name}
+    needed = {field for metric in metrics for field in metric.needs}
+    missing = sorted(Field.lacking(sample) & {Field.CONTEXTS, Field.ANSWER})
+    named = {field.value: _named(field, sample) for field in missing}
+    return {field: text for field, text in named.items() if field in needed or text != field}
 
 
-def _told(fields: frozenset[Field], sample: Sample) -> dict[Field, str]:
-    keys = tuple(key for key in sample.metadata if isinstance(key, str))
-    return {name: _with_hint(name.value, keys) for name in sorted(fields)}
-
-
-_SYNONYMS: Final = {
-    "contexts": ("documents", "docs", "chunks", "passages", "sources", "source_documents"),
-    "answer": ("reply", "output", "result", "completion", "generation", "actual_output"),
-}
-
-
-@lru_cache
-def _with_hint(field: str, keys: tuple[str, ...]) -> str:
-    """Name a missing field and the metadata key that may be a misspelling."""
-    near = nearest(field, keys) or next((k for k in _SYNONYMS.get(field, ()) if k in keys), None)
-    return f"{field} (the metadata has {near!r}; did you mean this key?)" if near else field
+def _named(field: Field, sample: Sample) -> str:
+    near = _nearest(field.value, tuple(key for key in sample.metadata if isinstance(key, str)))
+    return f"{field} (the metadata has {near!r}; did you mean this key?)" if near else field.value
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.errors import ConfigError, check_type
-from rag_eval_hooks.metrics import MetricOptions, build
+from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import (
     LEAST_LABELS,
@@ -256,7 +256,7 @@ def band_of(metric: str, normalized: float) -> str | None:
 
 @cache
 def scale_of_metric(metric: str) -> Scale | None:
-    return next((one.scale for one in build(MetricOptions()) if one.id == metric), None)
+    return next((one.scale for one in ALL_METRICS if one.id == metric), None)
 
 
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:

@@ -38,12 +38,11 @@ from rag_eval_hooks.judges.llm import CallableJudge, Function
 from rag_eval_hooks.metrics import (
     METRICS_WANTED,
     Metric,
-    MetricOptions,
     build,
     choose,
     chosen_by_default,
 )
-from rag_eval_hooks.metrics.question_checks import parse_checks
+from rag_eval_hooks.metrics.question_checks import Check, parse_checks
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
 from rag_eval_hooks.result import Evaluation
@@ -163,7 +162,7 @@ def parts_of(
         check_spool(Path(config.spool or ""))
     incidents = Incidents()
     fleet = _fleet(config, run_on)
-    available = build(_metric_options(config.question_checks))
+    available = build(question_checks=_question_checks(config.question_checks))
     redactor = choose_redactor(config, redact)
     chosen = _chosen_metrics(metrics, config, available)
     # With Celery, only the workers use the configured sinks.
@@ -238,15 +237,15 @@ def _chosen_metrics(
     return choose(specs, available)
 
 
-def _metric_options(path: str | None) -> MetricOptions:
+def _question_checks(path: str | None) -> tuple[Check, ...]:
     if path is None:
-        return MetricOptions(question_checks=())
+        return ()
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         wants = f"a readable TOML file. Reading the file raised {type(error).__name__}"
         raise ConfigError("question_checks", path, wants) from None
-    return MetricOptions(question_checks=parse_checks(text, path))
+    return parse_checks(text, path)
 
 
 def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from rag_eval_hooks import NotScored, RagEval, Sample, Score
 from rag_eval_hooks.findings import Finding, Findings, GEval, Support
-from rag_eval_hooks.metrics import Metric, MetricOptions, build
+from rag_eval_hooks.metrics import Metric, build
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.testing import ScriptedJudge
 from tests.golden.measure import BY_ID, asked, measure, value
@@ -86,7 +86,7 @@ def test_metric_has_the_worked_value(subtests: pytest.Subtests) -> None:
 
 
 def chosen(metric_id: str, **options: Any) -> Metric:
-    return next(one for one in build(MetricOptions(**options)) if one.id == metric_id)
+    return next(one for one in build(**options) if one.id == metric_id)
 
 
 def test_weights_can_be_chosen() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from rag_eval_hooks import Sample, Score
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.metrics import Metric, MetricOptions, build, choose
+from rag_eval_hooks.metrics import Metric, build, choose
 from rag_eval_hooks.metrics.question_checks import parse_checks
 from tests.golden.measure import measure
 
@@ -32,8 +32,8 @@ TRUE_FACTS = {
 
 
 def checks() -> dict[str, Metric]:
-    options = MetricOptions(question_checks=parse_checks(FILE.read_text("utf-8"), FILE.name))
-    return {metric.id: metric for metric in choose(["all"], build(options))}
+    given = build(question_checks=parse_checks(FILE.read_text("utf-8"), FILE.name))
+    return {metric.id: metric for metric in choose(["all"], given)}
 
 
 def check(metric: str, answer: str, reference: str | None = None) -> Score:
