@@ -105,19 +105,13 @@ class Decision:
         return replace(self, shares={name: self.shares.get(name, other) for name in ids})
 
     def to_dict(self) -> dict[str, Any]:
-        ids: dict[Share, list[str]] = {}
-        for name, share in self.shares.items():
-            ids.setdefault(share, []).append(name)
-        shares = [[*share, names] for share, names in ids.items()]
+        shares = dict(self.shares)
         return {"position": self.position, "shares": shares, "admission": self.admission}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Decision:
-        shares = {
-            name: Share(float(rate), str(reason))
-            for rate, reason, names in data["shares"]
-            for name in names
-        }
+        rows = data["shares"].items()
+        shares = {name: Share(float(rate), str(reason)) for name, (rate, reason) in rows}
         admission = None if data["admission"] is None else float(data["admission"])
         if not all(0.0 <= share.rate <= 1.0 for share in shares.values()):
             raise ValueError("rate")

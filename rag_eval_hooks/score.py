@@ -78,9 +78,8 @@ class Score:
 
     value: float
     _: KW_ONLY
-    normalized: float = cast(
-        "float", None
-    )  # The scorer sets the value later, from the metric's scale.
+    # The scorer sets the value later, from the metric's scale.
+    normalized: float = cast("float", None)
     label: str | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     explanation: Mapping[str, Any] = field(default_factory=dict)

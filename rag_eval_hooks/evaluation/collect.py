@@ -34,7 +34,7 @@ from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
 from rag_eval_hooks.judges.sources import embedded, expected_calls, findings_by
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
-from rag_eval_hooks.prompts import ABOUT, SPECS, with_bases
+from rag_eval_hooks.prompts import ABOUT, SPECS, Unit, with_bases
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import Cause, NotScored
 
@@ -55,14 +55,9 @@ _ON_NOTHING: Final = {
     Finding.REFERENCE_SUPPORT: Support((), reason=_NOTHING),
     Finding.ENTITIES_FOUND: Verdict(False, _NOTHING),
 }
-RELEVANCE: Final = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
-_JUDGED: Final = ABOUT.keys() & SPECS.keys() | RELEVANCE
-"""Findings with one verdict per item or chunk."""
-RATINGS: Final = (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS)
 
 
 def _from_texts(sample: Sample) -> Findings:
-    """Return the findings for a blank answer or reference: no claims, questions or similarity."""
     known: dict[str, Any] = {}
     answer, reference = (sample.answer or "").strip(), (sample.reference or "").strip()
     if not answer:
@@ -86,7 +81,7 @@ def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Fin
             return Findings.of(kind, ())
     if chunks or kind not in SPECS or Field.CONTEXTS not in SPECS[kind].shows:
         return Findings()
-    if kind in RATINGS:
+    if SPECS[kind].unit is Unit.TEMPLATE:
         # An empty retrieval gets the lowest step of both rubrics.
         return Findings.of(kind, (0, 0))
     return Findings.of(kind, (_ON_NOTHING.get(kind),) * len(items))
@@ -95,10 +90,12 @@ def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Fin
 def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
     """Return `NotScored` for each finding without exactly one verdict per item or chunk."""
     absent: dict[str, Any] = {}
-    for kind in _JUDGED:
+    for kind, spec in SPECS.items():
         verdicts = getattr(findings, kind)
-        items = getattr(findings, ABOUT[kind]) if kind in ABOUT else chunks
-        if isinstance(verdicts, NotScored) or isinstance(items, NotScored):
+        items = chunks if spec.about is None else getattr(findings, spec.about)
+        if spec.unit not in (Unit.CHUNK, Unit.ITEM) or isinstance(verdicts, NotScored):
+            continue
+        if isinstance(items, NotScored):
             continue
         flags = [one.by_chunk for one in verdicts if isinstance(one, Support)]
         for given, expected in ((verdicts, items), *((one, chunks) for one in flags)):
@@ -172,7 +169,7 @@ class FindingsCollector:
             self._miss(TOKEN_SCORED, NotScored(Cause.MISSING_INPUT, _NO_SCORER))
 
     async def run(self, timeout: float) -> Findings:
-        """Return the findings for the metrics. Findings after the timeout are absent."""
+        """Return the findings for the metrics. After `timeout` seconds, findings are absent."""
         await self._sources.warm_up(self._open(), self._incidents)
         when = asyncio.get_running_loop().time() + timeout
         try:

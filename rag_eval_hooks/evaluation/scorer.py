@@ -10,13 +10,7 @@ from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import Usage
-from rag_eval_hooks.evaluation.collect import (
-    RATINGS,
-    RELEVANCE,
-    FindingsCollector,
-    Sources,
-    findings_read,
-)
+from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
 from rag_eval_hooks.evaluation.own_metrics import (
     RETURNED_NOTHING,
     Criterion,
@@ -26,7 +20,6 @@ from rag_eval_hooks.evaluation.own_metrics import (
 from rag_eval_hooks.findings import (
     CUT,
     EMBEDDED,
-    TOKEN_SCORED,
     ChunkRelevance,
     ClaimVerdict,
     Finding,
@@ -37,7 +30,7 @@ from rag_eval_hooks.findings import (
 )
 from rag_eval_hooks.incidents import Incidents, in_words, without_exit
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric, gaps, missing_inputs
-from rag_eval_hooks.prompts import ABOUT, SPECS
+from rag_eval_hooks.prompts import ABOUT, SPECS, Unit
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import (
     AnnotatorKind,
@@ -51,7 +44,7 @@ from rag_eval_hooks.score import (
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's sample rate excluded this sample")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
-_BEST_RATING: Final = 2
+_BEST: Final = 2  # the best of a prompt's ratings
 _MANY_NONES: Final = 3
 _CUT_RATING: Final = NotScored(
     Cause.UNDEFINED,
@@ -94,9 +87,6 @@ class Scorer:
         self, sample: Sample, fed: Sequence[Metric]
     ) -> tuple[Findings, Mapping[str, Outcome]]:
         asked = [metric for metric in fed if isinstance(metric, AskedMetric | Criterion)]
-        if len(asked) == len(fed) == 1:
-            # Creating a task takes longer than computing a small metric.
-            return Findings(), {asked[0].id: await self._ask(asked[0], sample)}
         others = [metric for metric in fed if metric not in asked]
         collector = FindingsCollector(sample, others, self.sources, self.incidents)
         findings, outcomes = await asyncio.gather(
@@ -186,12 +176,13 @@ class Scorer:
 
     def _failed(self, metric: Metric, error: BaseException) -> NotScored:
         self.incidents.report(f"metric {metric.id}", error)
-        if isinstance(error, ResultError):
-            return NotScored(Cause.METRIC_FAILED, str(error))
-        return NotScored(Cause.METRIC_FAILED, in_words("the metric", error))
+        is_told = isinstance(error, ResultError)
+        return NotScored(
+            Cause.METRIC_FAILED, str(error) if is_told else in_words("the metric", error)
+        )
 
     def _signature(self, read: frozenset[Finding], findings: Findings) -> dict[str, Any]:
-        if not read - EMBEDDED - TOKEN_SCORED:
+        if not read & SPECS.keys():
             source = self.sources.embedder if read & EMBEDDED else self.sources.scorer
             name = source.name if read and source is not None else None
             return {"annotator_kind": AnnotatorKind.CODE, "annotator": name, "version": __version__}
@@ -269,12 +260,13 @@ def without_cut_verdicts(findings: Findings, sample: Sample) -> Findings:
         found = getattr(findings, kind)
         if isinstance(found, NotScored):
             continue
-        if kind in ABOUT and fields & {*spec.shows} - {Field.QUESTION}:
+        seen = fields & {*spec.shows}
+        if spec.unit is Unit.ITEM and seen - {Field.QUESTION}:
             changed[kind] = tuple(map(_unless_missing, found))
-        elif kind in RELEVANCE:
+        elif spec.unit is Unit.CHUNK:
             pairs = zip(found, cut, strict=True)
             changed[kind] = tuple(_unless_useless(one) if is_cut else one for one, is_cut in pairs)
-        elif kind in RATINGS and Field.CONTEXTS in fields and set(found) - {_BEST_RATING, None}:
+        elif spec.unit is Unit.TEMPLATE and Field.CONTEXTS in seen and {*found} - {_BEST, None}:
             changed[kind] = _CUT_RATING
     return replace(findings, **changed)
 

@@ -1,12 +1,10 @@
-"""Arithmetic that all suites share: shares, means, composites and explanation rows.
-
-None means that there is no value.
-"""
+"""Arithmetic that all suites share: shares, means, composites and explanation rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from rag_eval_hooks.findings import (
@@ -25,7 +23,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score, Unavailable
 
 Whose: TypeAlias = Literal["answer", "reference"]
-Formula: TypeAlias = Callable[[Sequence[bool]], float | None]
+Formula: TypeAlias = Callable[[Sequence[bool]], float]
 Scoring: TypeAlias = Callable[[Sample, Findings], Outcome]
 V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
@@ -38,20 +36,10 @@ _DETAILS: Final = {
 """Explanation of an undefined outcome, by the reason for unsure verdicts."""
 
 
-def share(flags: Sequence[bool]) -> float | None:
-    return sum(flags) / len(flags) if flags else None
-
-
-def mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
-
-
-def average_precision(relevant: Sequence[bool]) -> float | None:
+def average_precision(relevant: Sequence[bool]) -> float:
     """Return the mean of precision@k over the ranks k of relevant items, or 0 if none exists."""
-    if not relevant:
-        return None
-    ranks = [rank for rank, flag in enumerate(relevant, start=1) if flag]
-    return mean([hits / rank for hits, rank in enumerate(ranks, start=1)]) or 0.0
+    ranks = chunk_numbers(relevant)
+    return fmean(hits / rank for hits, rank in enumerate(ranks, start=1)) if ranks else 0.0
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
@@ -65,9 +53,8 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
 
 
 def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence[Support]]:
-    if whose == "answer":
-        return made(findings.answer_claims), made(findings.answer_support)
-    return made(findings.reference_claims), made(findings.reference_support)
+    claims, support = getattr(findings, f"{whose}_claims"), getattr(findings, f"{whose}_support")
+    return made(claims), made(support)
 
 
 def supported_share(
@@ -119,7 +106,7 @@ def chunk_precision(
         for number, chunk in enumerate(relevance, start=1)
     ]
     sure, warnings = sure_ones(relevance, {"chunks": rows})
-    value = formula([chunk.useful for chunk in sure]) if relevance else empty
+    value = formula([chunk.useful for chunk in sure]) if sure else empty
     if value is None:
         return NotScored(Cause.UNDEFINED, "retrieval found no chunk")
     return scale.score(scale.high * value, warnings=warnings, explanation={"chunks": rows})
@@ -134,8 +121,8 @@ def sure_ones(
         Unavailable: Fewer than two thirds of the verdicts are sure.
     """
     reasons = [one.reason for one in verdicts if not one.sure]
-    unsure: tuple[str, ...] = require_sure([one.sure for one in verdicts], reasons, explanation)
-    return [verdict for verdict in verdicts if verdict.sure], (*unsure, *flaws(verdicts))
+    unsure = require_sure([one.sure for one in verdicts], reasons, explanation)
+    return [one for one in verdicts if one.sure], (*unsure, *flaws(verdicts))
 
 
 def require_sure(
@@ -181,15 +168,12 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
     return [number for number, flag in enumerate(flags, start=1) if flag]
 
 
-def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str, Any]]]:
-    """Return the mean of the cosines, each clipped to [0, 1], and one row per question."""
-    texts, similarities = made(findings.questions).texts, made(findings.question_similarity)
-    value = mean(similarities)
-    rows: list[Mapping[str, Any]] = [
-        {"question": text, "similarity": similarity}
-        for text, similarity in zip(texts, similarities, strict=True)
-    ]
-    return None if value is None else min(1.0, max(0.0, value)), rows
+def mean_similarity(findings: Findings) -> tuple[float | None, list[dict[str, Any]]]:
+    """Return the mean cosine clipped to [0, 1], or None without questions, and the rows."""
+    texts, cosines = made(findings.questions).texts, made(findings.question_similarity)
+    pairs = zip(texts, cosines, strict=True)
+    rows = [{"question": text, "similarity": cosine} for text, cosine in pairs]
+    return min(1.0, max(0.0, fmean(cosines))) if cosines else None, rows
 
 
 def within(value: float, scale: Scale) -> float:
@@ -215,8 +199,7 @@ def composite(
 
     def score(sample: Sample, findings: Findings) -> Outcome:
         outcomes = {name: _measure(part, sample, findings) for name, part in weighed.items()}
-        named = {name: {"part": name, "metric": part.id} for name, part in weighed.items()}
-        return _weighted_mean(outcomes, named, weights, scale)
+        return _weighted_mean(outcomes, weighed, weights, scale)
 
     findings = frozenset[Finding]().union(*(part.findings for part in weighed.values()))
     return {"score": score, "findings": findings, "reads": reads}
@@ -224,7 +207,7 @@ def composite(
 
 def _weighted_mean(
     outcomes: Mapping[str, Outcome],
-    named: Mapping[str, Mapping[str, str]],
+    parts: Mapping[str, Metric],
     weights: Mapping[str, float],
     scale: Scale,
 ) -> Outcome:
@@ -232,6 +215,7 @@ def _weighted_mean(
     absent = {name: one for name, one in outcomes.items() if isinstance(one, NotScored)}
     total = math.fsum(weights[name] for name in scores)
     shares = {name: weights[name] / total for name in scores}
+    named = {name: {"part": name, "metric": part.id} for name, part in parts.items()}
     explanation = {
         "parts": [
             {**named[name], "value": one.value, "weight": weights[name], "share": shares[name]}
@@ -239,16 +223,13 @@ def _weighted_mean(
         ],
         "left_out": [{**named[name], "cause": one.cause.value} for name, one in absent.items()],
     }
-    for name, one in absent.items():
-        if one.undecided:
-            detail = f"{name}: {one.detail}"
-            return NotScored(one.cause, detail, undecided=True, explanation=explanation)
-    if not scores:
-        cause, detail = Cause.UNDEFINED, "no part has a value"
-        if failures := [one.cause for one in absent.values() if one.cause.is_failure]:
-            cause = failures[0]
-            detail = "; ".join(f"{name}: {one.detail}" for name, one in absent.items())
-        return NotScored(cause, detail, explanation=explanation)
+    undecided = {name: one for name, one in absent.items() if one.undecided}
+    if undecided or not scores:
+        failed = undecided or {name: one for name, one in absent.items() if one.cause.is_failure}
+        cause = next((one.cause for one in failed.values()), Cause.UNDEFINED)
+        detail = "; ".join(f"{name}: {one.detail}" for name, one in failed.items())
+        detail = detail or "no part has a value"
+        return NotScored(cause, detail, undecided=bool(undecided), explanation=explanation)
     values = {name: one.value for name, one in scores.items()}
     weighed = math.fsum(shares[name] * value for name, value in values.items())
     # Rounding must not move the mean outside the parts' range.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
+from statistics import fmean
 from typing import Final
 
 from rag_eval_hooks.findings import Finding, Findings, made
@@ -19,7 +20,6 @@ from rag_eval_hooks.metrics.formulas import (
     composite,
     mean_similarity,
     require_sure,
-    share,
     supported_share,
     within,
 )
@@ -137,7 +137,7 @@ _metric = partial(metric, "graphrag")
 
 
 def build(weights: Mapping[str, float], mode: DontKnow, *, rank_aware: bool) -> tuple[Metric, ...]:
-    formula: Formula = average_precision if rank_aware else share
+    formula: Formula = average_precision if rank_aware else fmean
     precision = _metric("ragas_context_precision", partial(_precision, formula=formula))
     recall = supported_share("reference", _PERCENT, empty=100.0)
     parts = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -26,7 +26,7 @@ from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
-from rag_eval_hooks.text.folding import fold, tokens
+from rag_eval_hooks.text.folding import fold
 from rag_eval_hooks.text.key_terms import Keyword, Searched
 from rag_eval_hooks.text.measures import numbers
 from rag_eval_hooks.text.sentences import strip_marker
@@ -37,19 +37,15 @@ _EMPHASIS: Final = re.compile(r"[*_`]{1,3}")
 _ITEM_NAME: Final = re.compile(r"(?:\s[-\u2013\u2014]\s|:\s|:$)")
 
 
-def _required(holds: Callable[[str], object], expected: str) -> AfterValidator:
-    def check(text: str) -> str:
-        if not holds(text):
-            raise ValueError(expected)
-        return text
-
-    return AfterValidator(check)
+def _one_number(text: str) -> str:
+    if len(numbers(text)) != 1:
+        raise ValueError("one number, such as '604', '$1,000' or '-0.133%'")
+    return text
 
 
-_Text: TypeAlias = Annotated[str, _required(str.strip, "text that is not blank")]
-_Words: TypeAlias = Annotated[str, _required(tokens, "words with a letter or digit")]
-_ONE_NUMBER: Final = "one number, such as '604', '$1,000' or '-0.133%'"
-_Number: TypeAlias = Annotated[str, _required(lambda text: len(numbers(text)) == 1, _ONE_NUMBER)]
+_Text: TypeAlias = Annotated[str, Field(pattern=r"\S")]
+_Words: TypeAlias = Annotated[str, Field(pattern=r"[^\W_]")]
+_Number: TypeAlias = Annotated[str, AfterValidator(_one_number)]
 
 
 class _Table(BaseModel):
@@ -205,14 +201,13 @@ def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(file, "text that is not TOML", f"TOML; {error}") from None
     for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise ConfigError(f"{file}: {name}", table, "a table")
-    rows = {name: {**table, "question_id": name} for name, table in tables.items()}
+        if isinstance(table, dict):
+            table["question_id"] = name
     adapter: TypeAdapter[dict[str, Check]] = TypeAdapter(
         dict[str, Annotated[Check, Field(discriminator="kind")]]
     )
     try:
-        return tuple(adapter.validate_python(rows).values())
+        return tuple(adapter.validate_python(tables).values())
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
     # The second part of the path repeats the kind.

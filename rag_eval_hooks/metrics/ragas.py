@@ -68,12 +68,8 @@ def _relevance_to_answer(sample: Sample, _findings: Findings) -> frozenset[Findi
 def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
     found = made(findings.entities_found)
     rows = [
-        {
-            "entity": entity,
-            "found": verdict.holds if verdict.sure else None,
-            "reason": verdict.reason,
-        }
-        for entity, verdict in zip(made(findings.entities), found, strict=True)
+        {"entity": entity, "found": one.holds if one.sure else None, "reason": one.reason}
+        for entity, one in zip(made(findings.entities), found, strict=True)
     ]
     if not found:
         return NotScored(Cause.UNDEFINED, "the reference names no entity")
