@@ -121,7 +121,7 @@ def sure_ones(
         Unavailable: Fewer than two thirds of the verdicts are sure.
     """
     reasons = [one.reason for one in verdicts if not one.sure]
-    unsure = require_sure([one.sure for one in verdicts], reasons, explanation)
+    unsure: tuple[str, ...] = require_sure([one.sure for one in verdicts], reasons, explanation)
     return [one for one in verdicts if one.sure], (*unsure, *flaws(verdicts))
 
 
