@@ -10,17 +10,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from rag_eval_hooks.incidents import Incidents, without_exit
 
 R = TypeVar("R")
-_Tasks: TypeAlias = set[asyncio.Task[None]]
 
 CLOSED: Final = "This RagEval was shut down. Call shutdown() only when the process ends."
 QUEUE_FULL: Final = "queue_full"
-_LONGEST_TURN: Final = 0.005
-"""Maximum seconds of jobs without an await before the worker yields to the event loop."""
 
 
 class Handler(NamedTuple):
@@ -36,6 +33,12 @@ class _Queued(NamedTuple):
     handler: Handler
     value: Any
     size: int
+
+    async def run(self) -> None:
+        try:
+            await self.handler.process(self.value)
+        finally:
+            self.handler.end(self.value)
 
 
 class _Inline(NamedTuple):
@@ -75,14 +78,14 @@ class Worker:
         self._incidents = incidents
         self._lock = threading.Lock()
         self._queue: deque[_Queued] = deque()
-        self._reserved = 0
-        self.waiting_chars = 0
-        self._closed = self._stopping = False
+        self._calls: list[_Inline] = []
+        self._reserved = self.waiting_chars = 0
+        self._closed = self._stopping = self._woken = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake_event: asyncio.Event | None = None
-        self._woken = False
-        self._calls: deque[_Inline] = deque()
+        self._stopped: asyncio.Event
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._inline: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -173,9 +176,7 @@ class Worker:
         if is_closed:
             call.future.set_exception(RuntimeError(CLOSED))
         elif not self._start():
-            with self._lock, suppress(ValueError):
-                self._calls.remove(call)
-                call.future.set_exception(RuntimeError("The system cannot start another thread."))
+            self._give_up(RuntimeError("The system cannot start another thread."))
         return call.future
 
     def close(self) -> None:
@@ -215,9 +216,9 @@ class Worker:
         return True
 
     def _wake(self) -> None:
-        if self._loop is not None and self._wake_event is not None and not self._woken:
+        if self._loop is not None and not self._woken:
             self._woken = True
-            self._loop.call_soon_threadsafe(self._wake_event.set)
+            self._loop.call_soon_threadsafe(self._start_tasks)
 
     def _run(self) -> None:
         with self._lock:
@@ -236,70 +237,44 @@ class Worker:
             self._thread = None
 
     async def _main(self) -> None:
-        wake = asyncio.Event()
-        wake.set()
+        self._stopped = asyncio.Event()
         with self._lock:
-            self._loop, self._wake_event = asyncio.get_running_loop(), wake
-        workers: _Tasks = set()
-        calls: _Tasks = set()
+            self._loop = asyncio.get_running_loop()
+        self._start_tasks()
         try:
-            while not self._stopping:
-                await wake.wait()
-                self._start_tasks(workers, calls, wake)
+            await self._stopped.wait()
         finally:
             # A task cancelled before its start would never finish its call.
             await asyncio.sleep(0)
-            for task in workers | calls:
+            tasks = self._jobs | self._inline
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*workers, *calls, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._on_close()
+            with self._lock:
+                self._loop = None
             self._give_up(RuntimeError(CLOSED))
 
     def _give_up(self, error: Exception) -> None:
         with self._lock:
-            self._loop = self._wake_event = None
-            calls = list(self._calls)
-            self._calls.clear()
+            calls, self._calls = self._calls, []
         for call in calls:
             call.future.set_exception(error)
 
-    def _start_tasks(self, workers: _Tasks, calls: _Tasks, wake: asyncio.Event) -> None:
+    def _start_tasks(self) -> None:
         with self._lock:
             self._woken = False
-            wake.clear()
-            missing = min(self._concurrency - len(workers), len(self._queue))
-            waiting = list(self._calls)
-            self._calls.clear()
-        for call in waiting:
-            calls.add(task := asyncio.create_task(call.run()))
-            task.add_done_callback(calls.discard)
-        for _ in range(missing):
-            workers.add(task := asyncio.create_task(self._work_off()))
-            task.add_done_callback(workers.discard)
-            # An item may have arrived after the last check of the queue.
-            task.add_done_callback(lambda _: wake.set())
-
-    async def _work_off(self) -> None:
-        """Process jobs until the queue is empty. A task for each job would cost too much."""
-        loop = asyncio.get_running_loop()
-        yield_at = loop.time() + _LONGEST_TURN
-        while (item := self._next()) is not None:
-            try:
-                await item.handler.process(item.value)
-            finally:
-                item.handler.end(item.value)
-            if loop.time() >= yield_at:
-                # Yield, because jobs may never suspend, and timers and inline evaluations must run.
-                await asyncio.sleep(0)
-                yield_at = loop.time() + _LONGEST_TURN
-
-    def _next(self) -> _Queued | None:
-        with self._lock:
-            if self._stopping or not self._queue:
-                return None
-            item = self._queue.popleft()
-            self.waiting_chars -= item.size
-            return item
+            if self._stopping:
+                self._stopped.set()
+            count = min(self._concurrency - len(self._jobs), len(self._queue))
+            jobs = [self._queue.popleft() for _ in range(count)]
+            self.waiting_chars -= sum(job.size for job in jobs)
+            calls, self._calls = self._calls, []
+        for tasks, waiting in ((self._inline, calls), (self._jobs, jobs)):
+            for one in waiting:
+                tasks.add(task := asyncio.create_task(one.run()))
+                task.add_done_callback(tasks.discard)
+                task.add_done_callback(lambda _: self._start_tasks())
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
