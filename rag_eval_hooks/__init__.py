@@ -20,9 +20,9 @@ from rag_eval_hooks.evaluation.own_metrics import Criterion, evaluator_metric
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges import Embedder, Judge
-from rag_eval_hooks.metrics import AskedMetric, Field, Metric
+from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.sample import Context, Sample, Status
+from rag_eval_hooks.sample import Context, Field, Sample, Status
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 from rag_eval_hooks.telemetry.tracing import setup_tracing
 

@@ -13,8 +13,8 @@ from llama_index.core.prompts.mixin import PromptDictType
 from rag_eval_hooks import RagEval, evaluator_metric
 from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.evals import checked
-from rag_eval_hooks.metrics import AskedMetric, Field
-from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.metrics import AskedMetric
+from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, AnnotatorKind, Cause, NotScored, Outcome, Scale
 
 _ALWAYS = frozenset({Field.QUESTION, Field.CONTEXTS, Field.ANSWER})

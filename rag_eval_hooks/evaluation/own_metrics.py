@@ -15,9 +15,9 @@ from rag_eval_hooks.errors import ConfigError, InputError, check_number, check_t
 from rag_eval_hooks.findings import Finding, Findings, made
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges import Judge
-from rag_eval_hooks.metrics import AskedMetric, Field, Metric
+from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.metrics.formulas import claim_rows, sure_ones
-from rag_eval_hooks.sample import Context, Sample
+from rag_eval_hooks.sample import Context, Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
 from rag_eval_hooks.threads import DaemonExecutor
 

@@ -29,9 +29,10 @@ from rag_eval_hooks.findings import (
     Verdict,
 )
 from rag_eval_hooks.incidents import Incidents, in_words, without_exit
-from rag_eval_hooks.metrics import AskedMetric, Field, Metric, gaps, missing_inputs
+from rag_eval_hooks.metrics import AskedMetric, Metric
+from rag_eval_hooks.metrics.metric import gaps, missing_inputs
 from rag_eval_hooks.prompts import ABOUT, SPECS, Unit
-from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import (
     AnnotatorKind,
     Cause,

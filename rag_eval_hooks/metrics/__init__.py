@@ -13,24 +13,12 @@ from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.metrics import graphrag, lexical, nvidia, ragas, retrieval, whitepaper
 from rag_eval_hooks.metrics.citations import CITATION_SUPPORT
 from rag_eval_hooks.metrics.graphrag import DontKnow
-from rag_eval_hooks.metrics.metric import SUITES, AskedMetric, Metric, gaps, missing_inputs
+from rag_eval_hooks.metrics.metric import SUITES, AskedMetric, Metric
 from rag_eval_hooks.metrics.question_checks import Check
-from rag_eval_hooks.sample import Field, Sample
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.text.folding import toml_of
 
-__all__ = [
-    "ALL_METRICS",
-    "METRICS_WANTED",
-    "AskedMetric",
-    "Field",
-    "Metric",
-    "build",
-    "choose",
-    "chosen_by_default",
-    "example",
-    "gaps",
-    "missing_inputs",
-]
+__all__ = ["ALL_METRICS", "AskedMetric", "Metric", "build", "choose", "example"]
 
 METRICS_WANTED: Final = "names of suites or metrics, Metric objects, or functions of one sample"
 _GRAPHRAG_WEIGHTS: Final[Mapping[str, float]] = SUITES["graphrag"]["weights"]

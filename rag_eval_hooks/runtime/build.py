@@ -35,13 +35,7 @@ from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.calls.call_context import CallContext, in_call_context
 from rag_eval_hooks.judges.cascade import Cascade
 from rag_eval_hooks.judges.llm import CallableJudge, Function
-from rag_eval_hooks.metrics import (
-    METRICS_WANTED,
-    Metric,
-    build,
-    choose,
-    chosen_by_default,
-)
+from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose, chosen_by_default
 from rag_eval_hooks.metrics.question_checks import Check, parse_checks
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor

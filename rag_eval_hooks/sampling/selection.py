@@ -10,9 +10,10 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Share, Shares, Traits, highest
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.metrics import Field, Metric, missing_inputs
+from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.metrics.metric import missing_inputs
 from rag_eval_hooks.request import Request
-from rag_eval_hooks.sample import Sample, Status
+from rag_eval_hooks.sample import Field, Sample, Status
 from rag_eval_hooks.sampling.rules import (
     MetricNames,
     default_rates,
