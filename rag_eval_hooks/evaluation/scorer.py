@@ -80,25 +80,26 @@ class Scorer:
         if chosen is not None:
             absent = {name: _LEFT_OUT for name in self.metric_ids if name not in chosen} | absent
         fed = [metric for metric in self.metrics if metric.id not in absent]
-        findings, asked = await self._collect(sample, fed)
-        findings = without_cut_verdicts(findings, sample)
-        return self._outcomes(sample, findings, {**absent, **asked}, whole=whole)
-
-    async def _collect(
-        self, sample: Sample, fed: Sequence[Metric]
-    ) -> tuple[Findings, Mapping[str, Outcome]]:
-        asked = [metric for metric in fed if isinstance(metric, AskedMetric | Criterion)]
-        others = [metric for metric in fed if metric not in asked]
-        collector = FindingsCollector(sample, others, self.sources, self.incidents)
-        findings, outcomes = await asyncio.gather(
-            collector.run(self.sample_timeout),
-            asyncio.gather(*(self._ask(metric, sample) for metric in asked)),
+        own = [metric for metric in fed if isinstance(metric, AskedMetric | Criterion)]
+        parts = await asyncio.gather(
+            self._judged(sample, [metric for metric in fed if metric not in own]),
+            *(self._own(metric, sample) for metric in own),
         )
-        return findings, {metric.id: one for metric, one in zip(asked, outcomes, strict=True)}
+        made = {**absent, **{name: one for part in parts for name, one in part.items()}}
+        outcomes: dict[str, Outcome] = {name: made[name] for name in self.metric_ids}
+        present = {n: one for n, one in outcomes.items() if not _lacks_input(one)}
+        # If no metric has its inputs, the result names the missing fields.
+        return present if self.only_fed and present and not whole else outcomes
 
-    async def _ask(self, metric: AskedMetric | Criterion, sample: Sample) -> Outcome:
-        if isinstance(metric, Criterion):
-            return await self._ask_judge(metric, sample)
+    async def _own(self, metric: AskedMetric | Criterion, sample: Sample) -> dict[str, Outcome]:
+        if isinstance(metric, AskedMetric):
+            return {metric.id: await self._ask(metric, sample)}
+        if (absent := metric.absent(sample, self.sources.judge)) is not None:
+            return {metric.id: self._valueless(metric, absent, is_lasting=absent.undecided)}
+        about, known = metric.judged(sample)
+        return await self._judged(about, [metric], known)
+
+    async def _ask(self, metric: AskedMetric, sample: Sample) -> Outcome:
         limit = asyncio.timeout(metric.timeout)
         try:
             async with limit:
@@ -123,32 +124,19 @@ class Scorer:
                 kind = f"metric {metric.id}: none of the first {_MANY_NONES} samples has a score"
                 self.incidents.count(kind, detail=outcome.detail)
 
-    async def _ask_judge(self, metric: Criterion, sample: Sample) -> Outcome:
-        if (absent := metric.absent(sample, self.sources.judge)) is not None:
-            return self._valueless(metric, absent, is_lasting=absent.undecided)
-        about, known = metric.judged(sample)
-        collector = FindingsCollector(about, [metric], self.sources, self.incidents, known)
-        findings = without_cut_verdicts(await collector.run(self.sample_timeout), about)
-        return self._signed(metric, about, findings, metric.findings, Counter(metric.findings))
-
-    def _outcomes(
-        self, sample: Sample, findings: Findings, known: Mapping[str, Outcome], *, whole: bool
-    ) -> Outcomes:
-        reads = {
-            metric.id: findings_read(metric, sample, findings, self.incidents)
-            for metric in self.metrics
-            if metric.id not in known
+    async def _judged(
+        self, sample: Sample, metrics: Sequence[Metric], known: Findings | None = None
+    ) -> dict[str, Outcome]:
+        if not metrics:
+            return {}
+        collector = FindingsCollector(sample, metrics, self.sources, self.incidents, known)
+        found = without_cut_verdicts(await collector.run(self.sample_timeout), sample)
+        reads = [findings_read(metric, sample, found, self.incidents) for metric in metrics]
+        readers = Counter(kind for kinds in reads for kind in kinds)
+        return {
+            metric.id: self._signed(metric, sample, found, kinds, readers)
+            for metric, kinds in zip(metrics, reads, strict=True)
         }
-        readers = Counter(kind for kinds in reads.values() for kind in kinds)
-        outcomes = {
-            metric.id: known.get(metric.id)
-            or self._signed(metric, sample, findings, reads[metric.id], readers)
-            for metric in self.metrics
-        }
-        missing = Cause.MISSING_INPUT
-        fed = {n: one for n, one in outcomes.items() if getattr(one, "cause", None) is not missing}
-        # If no metric has its inputs, the result names the missing fields.
-        return fed if self.only_fed and fed and not whole else outcomes
 
     def _signed(
         self,
@@ -161,8 +149,7 @@ class Scorer:
         used, risk = _usage(read, findings, readers), _risk(read, findings)
         outcome = replace(self._measure(metric, sample, findings), usage=used, risk=risk)
         if isinstance(outcome, NotScored):
-            is_lasting = outcome.cause is Cause.MISSING_INPUT
-            return self._valueless(metric, outcome, is_lasting=is_lasting)
+            return self._valueless(metric, outcome, is_lasting=_lacks_input(outcome))
         warnings = (*_warnings(metric, read, findings, sample), *outcome.warnings)
         signed = replace(outcome, **self._signature(read, findings))
         return replace(signed, warnings=tuple(dict.fromkeys(warnings)))
@@ -210,6 +197,10 @@ class Scorer:
         if is_lasting and not self.only_fed:
             self.incidents.count(str(detail), detail=f"metrics such as {metric.id} have no value")
         return replace(outcome, detail=detail)
+
+
+def _lacks_input(outcome: Outcome) -> bool:
+    return isinstance(outcome, NotScored) and outcome.cause is Cause.MISSING_INPUT
 
 
 def _makers(read: frozenset[Finding], findings: Findings) -> dict[Maker, None]:
