@@ -116,20 +116,14 @@ class ListCheck(_Check):
         if not expected:
             return NotScored(Cause.UNDEFINED, "the reference lists nothing")
         found = [item for item in expected if item in listed]
-        coverage = len(found) / len(expected)
-        return UNIT.score(
-            coverage,
-            parts={
-                "rules_found": float(len(found)),
-                "total_rules": float(len(expected)),
-                "rules_coverage": coverage,
-            },
-            explanation={
-                "found": found,
-                "missing": [item for item in expected if item not in listed],
-                "unexpected": [item for item in listed if item not in expected],
-            },
-        )
+        value = len(found) / len(expected)
+        counts = {"rules_found": float(len(found)), "total_rules": float(len(expected))}
+        explanation = {
+            "found": found,
+            "missing": [item for item in expected if item not in listed],
+            "unexpected": [item for item in listed if item not in expected],
+        }
+        return UNIT.score(value, parts={**counts, self.value: value}, explanation=explanation)
 
     def _items(self, text: str) -> list[str]:
         # Asterisks of bullets resemble emphasis.
