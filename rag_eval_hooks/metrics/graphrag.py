@@ -106,9 +106,8 @@ def _bert_score(sample: Sample, findings: Findings) -> Outcome:
         return _PERCENT.score(0.0, explanation={"blank": True})
     found = made(findings.token_score)
     parts = {name: 100 * getattr(found, name) for name in ("precision", "recall", "f1")}
-    # A score rescaled with its baseline can be negative.
     value = min(1.0, max(0.0, found.f1)) * 100
-    warnings = ("an F1 below the baseline counts as 0",) if found.f1 < 0 else ()
+    warnings = ("a negative F1 counts as 0",) if found.f1 < 0 else ()
     return _PERCENT.score(value, parts=parts, warnings=warnings, explanation={"blank": False})
 
 
