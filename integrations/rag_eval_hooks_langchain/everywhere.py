@@ -1,7 +1,6 @@
 """Capture retrieval that no callback reports: `enable` and `record_contexts`.
 
-While capture is enabled, a search of a vector store reports to the handler like a retriever. Inside
-a retriever, the search only adds `k` to the retriever's span.
+While capture is enabled, a direct search of a vector store reports to the handler like a retriever.
 """
 
 from __future__ import annotations
@@ -14,31 +13,24 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from types import FrameType
 from typing import Any, Unpack
 
 from langchain_core.vectorstores import VectorStore
 
-from rag_eval_hooks import RagEval, semconv
-from rag_eval_hooks.capture.facts import facts_of
+from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture.interaction import enclosing_interactions
 from rag_eval_hooks.capture.options import HandlerKeywords
 from rag_eval_hooks.incidents import place_of_caller, warn_once
-from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT, FRAMEWORK, RagEvalCallbackHandler
+from rag_eval_hooks_langchain.handler import FRAMEWORK, RagEvalCallbackHandler
 from rag_eval_hooks_langchain.surroundings import (
     AMBIENT,
     ask_ambient,
     current_handlers,
     current_manager,
     current_run_id,
-    key_of,
 )
 
 _SEARCH = re.compile(r"a?(search|(similarity|max_marginal_relevance)_search\w*)")
-_OTHER = (
-    "No run of LangChain reached rag_eval_hooks_langchain.enable(). For LlamaIndex, write: "
-    "from rag_eval_hooks_llama_index import enable"
-)
 _RETRIEVERS = ("_get_relevant_documents", "_aget_relevant_documents")
 # These LangChain methods search for examples or cached replies, not for contexts.
 _OTHER_USES = ("select_examples", "aselect_examples", "lookup", "alookup")
@@ -61,15 +53,11 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
         The handler.
     """
     handler, before = RagEvalCallbackHandler(evals, **options), AMBIENT.everywhere
-    if isinstance(before, RagEvalCallbackHandler) and before.evals is not evals:
-        advice = "Pass one RagEval to all calls"
-        evals.incidents.mistake("enable() replaces another RagEval", advice)
-        before.evals.recorder.enabled.clear()
     disable()
-    evals.recorder.by_hand.everywhere.add(FRAMEWORK)
     # The application never passes this handler to a call.
     evals.recorder.handlers.pop(handler.place, None)
-    evals.recorder.enabled[handler.place] = ("llama_index.core", _OTHER)
+    earlier = before.evals.recorder if isinstance(before, RagEvalCallbackHandler) else None
+    evals.recorder.enable(FRAMEWORK, handler.place, earlier)
     ask_ambient()
     AMBIENT.everywhere = handler
 
@@ -77,7 +65,7 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
         super(VectorStore, kind).__init_subclass__(**more)
         _watch(kind, handler)
 
-    for kind in dict.fromkeys(_classes(VectorStore)):
+    for kind in _classes(VectorStore):
         _watch(kind, handler)
     VectorStore.__init_subclass__ = classmethod(defined)  # type: ignore[assignment]
     return handler
@@ -118,7 +106,7 @@ def record_contexts(documents: Any) -> bool:
     ours = [one for one in current_handlers() if isinstance(one, RagEvalCallbackHandler)]
     if run_id is not None and ours:
         for handler in ours:
-            handler.on_custom_event(CONTEXTS_EVENT, documents, run_id=run_id)
+            handler.record(documents, run_id=run_id)
         return True
     scopes = enclosing_interactions()
     for scope in scopes:
@@ -145,7 +133,7 @@ def _watch(kind: type, handler: RagEvalCallbackHandler) -> None:
 
 
 def _reporting(method: Callable[..., Any], handler: RagEvalCallbackHandler) -> Callable[..., Any]:
-    reported = functools.partial(_reported, handler, inspect.signature(method))
+    reported = functools.partial(_reported, handler, method)
 
     @functools.wraps(method)
     def search(*args: Any, **kwargs: Any) -> Any:
@@ -165,32 +153,28 @@ def _reporting(method: Callable[..., Any], handler: RagEvalCallbackHandler) -> C
 @contextmanager
 def _reported(
     handler: RagEvalCallbackHandler,
-    signature: inspect.Signature,
+    method: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Iterator[list[Any]]:
     found: list[Any] = []
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError:
-        bound = None
-    if bound is None or _inside.get():
+    asked: dict[str, Any] = {}
+    # The method itself raises the error of a wrong call.
+    with suppress(TypeError):
+        asked = {**inspect.getcallargs(method, *args, **kwargs), **kwargs}
+    if not asked or _inside.get():
         yield found
         return
-    bound.apply_defaults()
-    asked, name = {**bound.arguments, **bound.kwargs}, type(args[0]).__name__
     token = _inside.set(True)
     try:
-        if (caller := _searching_frame()) is not None:
-            _note_top_k(handler, caller, asked.get("k"))
+        if _is_reported():
             yield found
             return
-        run_id, metadata = uuid.uuid4(), {"ls_vector_store_provider": name}
+        name, run_id = type(args[0]).__name__, uuid.uuid4()
         parent_id = getattr(current_manager(), "parent_run_id", None)
-        told = {"name": name, "metadata": metadata, "top_k": asked.get("k")}
-        handler.on_retriever_start(
-            None, asked.get("query"), run_id=run_id, parent_run_id=parent_id, **told
-        )
+        told: dict[str, Any] = {"name": name, "metadata": {"ls_vector_store_provider": name}}
+        told |= {"run_id": run_id, "parent_run_id": parent_id, "top_k": asked.get("k")}
+        handler.on_retriever_start(None, asked.get("query"), **told)
         try:
             yield found
         except BaseException as error:
@@ -201,17 +185,10 @@ def _reported(
         _inside.reset(token)
 
 
-def _note_top_k(handler: RagEvalCallbackHandler, retriever: FrameType, top_k: Any) -> None:
-    manager = retriever.f_locals.get("run_manager")
-    run = handler.evals.recorder.get(key_of(getattr(manager, "run_id", None)))
-    if run is not None:
-        run.facts = {**run.facts, **facts_of({semconv.GEN_AI_RETRIEVAL_TOP_K: top_k})}
-
-
-def _searching_frame() -> FrameType | None:
+def _is_reported() -> bool:
     for frame, _ in traceback.walk_stack(None):
         name = frame.f_code.co_name
         is_langchain = str(frame.f_globals.get("__name__")).startswith("langchain")
         if name in _RETRIEVERS or (name in _OTHER_USES and is_langchain):
-            return frame
-    return None
+            return True
+    return False

@@ -89,20 +89,17 @@ def begin_step(recorder: Recorder, run: Run, event: Mapping[str, Any]) -> None:
     parent, state, metadata = run.parent, state_of(run), event.get("metadata") or {}
     if parent is None:
         return
-    graph, checkpoint = state_of(parent), metadata.get("langgraph_checkpoint_ns") or None
-    first, begins = not graph.is_graph, is_step(event.get("tags"))
+    graph, begins = state_of(parent), is_step(event.get("tags"))
+    first = not graph.is_graph
     if first:
         state.is_earlier = begins and parent.outermost and not graph.is_resuming
     if begins:
-        run.checkpoint = checkpoint
-        if _node_of(checkpoint) != _START:
-            path = metadata.get("langgraph_path") or ("",)
-            state.is_pulled = not isinstance(path, list | tuple) or path[0] != "__pregel_push"
-            run.batch = None if state.is_pulled else run.name
-            _begin_turn(recorder, run, parent, first=first)
-    elif parent.checkpoint not in (None, checkpoint):
-        # A task of an entrypoint is a separate step.
-        run.checkpoint = checkpoint
+        run.checkpoint = metadata.get("langgraph_checkpoint_ns") or None
+    if begins and _node_of(run.checkpoint) != _START:
+        path = metadata.get("langgraph_path") or ("",)
+        state.is_pulled = not isinstance(path, list | tuple) or path[0] != "__pregel_push"
+        run.batch = None if state.is_pulled else run.name
+        _begin_turn(recorder, run, parent, first=first)
 
 
 def _begin_turn(recorder: Recorder, step: Run, graph: Run, *, first: bool) -> None:

@@ -38,7 +38,6 @@ from rag_eval_hooks_langchain.surroundings import (
 )
 from rag_eval_hooks_langchain.vocabulary import class_name, start_facts, users_tags
 
-CONTEXTS_EVENT = "rag_eval.contexts"
 FRAMEWORK = "langchain"
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -87,7 +86,6 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         ConfigError: An argument is invalid.
     """
 
-    wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")
     start_trace = event_starts_to_ignore = Misplaced(
         "is for LangChain. Write: rag_eval_hooks_llama_index.enable(evals)"
     )
@@ -188,31 +186,29 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         if run is None:
             return
         run.state = state = ChainState()
-        read = self._reader.input_of_chain
-        if (run.outermost or run.parent is None) and graphs.resumes(inputs):
-            read, state.is_resuming = self._reader.input_of_resumed, True
-        elif run.outermost or run.parent is None:
-            read = self._reader.input_of_root
+        read = self._reader.input_of_step
+        if run.outermost:
+            read, state.is_resuming = self._reader.input_of_root, graphs.resumes(inputs)
             self._choose_question(run, inputs)
-        else:
+        elif run.parent is not None:
             graphs.begin_step(self._recorder, run, event)
             if state.shows_state and state.is_pulled and state.is_earlier is not None:
                 self._reader.choose(run.parent, "question", inputs)
         self._reader.defer(run, "on_chain_start", read, inputs)
 
     def _choose_question(self, run: Run, inputs: Any) -> None:
-        is_command = type(inputs).__name__ == "Command"
-        self._reader.choose(run, "question", inputs.update if is_command else inputs)
+        if not state_of(run).is_resuming:
+            is_command = type(inputs).__name__ == "Command"
+            self._reader.choose(run, "question", inputs.update if is_command else inputs)
 
     @_end_edge
     def on_chain_end(self, run: Run, outputs: Any, **event: Any) -> None:
-        state = state_of(run)
         # A stream reports its input only at its end.
         streamed = [event["inputs"]] if "inputs" in event else []
         if run.outermost:
-            if streamed and not state.is_resuming:
-                self._choose_question(run, *streamed)
-            if state.is_graph:
+            for inputs in streamed:
+                self._choose_question(run, inputs)
+            if state_of(run).is_graph:
                 self._reader.choose(run, "question", outputs)
             self._reader.choose(run, "answer", outputs)
         self._reader.choose(run, "contexts", outputs)
@@ -307,13 +303,11 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             graphs.resume_at(self._recorder, run, event.checkpoint_id)
 
     @_run_edge
-    def on_custom_event(self, name: str, data: Any, *, run_id: Any, **_: Any) -> None:
-        run = self._recorder.get(key_of(run_id)) if name == CONTEXTS_EVENT else None
-        if run is None:
+    def record(self, documents: Any, *, run_id: Any) -> None:
+        if (run := self._recorder.get(run_id)) is None:
             return
-        contexts = contexts_in(self._reader.whole(run, self._reader.copy(run, data)))
-        if contexts is None or way_to_documents(data):
-            raise refusal(data[0] if isinstance(data, list | tuple) and data else data)
-        self._reader.later(
-            run, "on_custom_event", self._recorder.documents, contexts, Origin.STATED
-        )
+        contexts = contexts_in(self._reader.whole(run, self._reader.copy(run, documents)))
+        if contexts is None or way_to_documents(documents):
+            several = isinstance(documents, list | tuple) and documents
+            raise refusal(documents[0] if several else documents)
+        self._reader.later(run, "record", self._recorder.documents, contexts, Origin.STATED)

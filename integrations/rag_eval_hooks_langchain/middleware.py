@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from abc import ABCMeta
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NotRequired, Unpack
@@ -15,7 +14,6 @@ from langgraph.channels import UntrackedValue
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture.options import HandlerKeywords
-from rag_eval_hooks.errors import Misplaced
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
@@ -34,14 +32,7 @@ class _RequestState(AgentState[Any]):  # type: ignore[misc]
     rag_eval_run: NotRequired[_RunId]  # type: ignore[valid-type]
 
 
-class RagEvalMiddlewareClass(ABCMeta):
-    wrap_tool_call = Misplaced("is not a middleware. Write: middleware=[RagEvalMiddleware(evals)]")
-
-
-class RagEvalMiddleware(
-    AgentMiddleware[_RequestState, Any, Any],  # type: ignore[misc]
-    metaclass=RagEvalMiddlewareClass,
-):
+class RagEvalMiddleware(AgentMiddleware[_RequestState, Any, Any]):  # type: ignore[misc]
     """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
 
     If a callback handler of `evals` also sees a run, the run is captured once. For agents that
@@ -57,12 +48,6 @@ class RagEvalMiddleware(
         self._callbacks = RagEvalCallbackHandler(evals, **options)
         self._incidents, self._recorder = evals.incidents, evals.recorder
         self._recorder.handlers[self._callbacks.place] = True
-
-    def __getattr__(self, name: str) -> Any:
-        # Forward the handler's attributes, so that the middleware also works as a callback.
-        if name.startswith(("on_", "ignore_")) or name in ("raise_error", "run_inline"):
-            return getattr(self._callbacks, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @host_edge
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:

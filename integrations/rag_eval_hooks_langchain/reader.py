@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.outputs import Generation
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind
+from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run
 from rag_eval_hooks.capture.copied import Message, entries, fresh, named, state_update
 from rag_eval_hooks.capture.documents import (
     DOCUMENT_KEYS,
@@ -30,17 +30,13 @@ from rag_eval_hooks.capture.readings import (
     texts_in_state,
     written_texts,
 )
-from rag_eval_hooks.capture.records import Interaction
 from rag_eval_hooks.capture.rows import rows_in
 from rag_eval_hooks.capture.snapshots import Opaque
-from rag_eval_hooks.capture.text_forms import fold, is_distinctive_text
+from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain import vocabulary
-from rag_eval_hooks_langchain.graphs import (
-    state_of,
-    unseen_documents,
-)
+from rag_eval_hooks_langchain.graphs import state_of, unseen_documents
 
 
 class Reader(BaseReader):
@@ -53,27 +49,24 @@ class Reader(BaseReader):
 
     def input_of_root(self, run: Run, inputs: Any) -> None:
         state_of(run).given = inputs
-        # A streamed chain starts with a blank input.
-        if not (isinstance(inputs, dict) and list(inputs.items()) == [("input", "")]):
+        if state_of(run).is_resuming:
+            self._note_given_documents(run, state_update(inputs))
+        elif not (isinstance(inputs, dict) and list(inputs.items()) == [("input", "")]):
+            # A streamed chain starts with a blank input.
             self.whole_input(run, inputs)
-
-    def input_of_resumed(self, run: Run, inputs: Any) -> None:
-        state_of(run).given = inputs
-        self._note_given_documents(run, state_update(inputs))
 
     def whole_input(self, run: Run, inputs: Any) -> None:
         if not run.query:
             inputs = state_update(inputs)
-            self._recorder.question(run, self._question_in(run, inputs))
+            text = self._chosen_text("question", run, inputs, question_of)
+            self._recorder.question(run, question_of(inputs) if text is None else text)
             self._recorder.asked(run, list(texts_in_input(inputs)))
             self._note_given_documents(run, inputs)
 
-    def input_of_chain(self, run: Run, inputs: Any) -> None:
+    def input_of_step(self, run: Run, inputs: Any) -> None:
         state, graph = state_of(run), run.parent
         state.given = inputs
-        if graph is None:
-            return
-        if state.is_earlier is None:
+        if graph is None or state.is_earlier is None:
             return
         if state.shows_state and not graph.query and state_of(graph).is_resuming:
             self._recorder.kept(graph, texts_in_state(inputs))
@@ -84,10 +77,6 @@ class Reader(BaseReader):
             values = {k: v for k, v in values.items() if not _is_conversation(v, v)}
         texts = [value for value in values.values() if isinstance(value, str | list)]
         self._note_texts(run, texts, Origin.EARLIER if state.is_earlier else Origin.STEP)
-
-    def _question_in(self, run: Run, value: Any) -> str | None:
-        text = self._chosen_text("question", run, value, question_of)
-        return question_of(value) if text is None else text
 
     def _question_in_state(self, run: Run, state: Any) -> str | None:
         choice, chosen = self.options_of(run).question, run.chosen.get("question")
@@ -119,13 +108,8 @@ class Reader(BaseReader):
         run.state = None
 
     def _note_answer(self, run: Run, outputs: Any, given: Any) -> None:
-        interaction, state = run.interaction, state_of(run)
-        if run.parent is None and not interaction.passed and holds_documents(outputs):
-            # A run that returns a list of documents retrieves for an outer run.
-            run.kind = RunKind.RETRIEVER
-        answer = self._chosen_text("answer", run, outputs, named_answer)
-        if answer is None:
-            answer = answer_of(outputs, given, lambda text: _is_said(interaction, text))
+        state, answer = state_of(run), self._chosen_text("answer", run, outputs, named_answer)
+        answer = answer_of(outputs, given) if answer is None else answer
         self._recorder.answer(run, answer)
         others = () if answer else other_answers(outputs, given)
         found = None if answer is not None or state.is_graph else as_json(outputs)
@@ -134,12 +118,9 @@ class Reader(BaseReader):
         self._recorder.alternatives(run, others, found, last)
 
     def _note_found(self, run: Run, outputs: Any, given: Any) -> None:
-        is_step, keys = state_of(run.parent).is_graph, self._keys(run)
-        # A step that empties a list before any retrieval may only reset the state.
-        may_reset = is_step and self.options_of(run).document_keys is None
-        resets = may_reset and not _has_retrieved_before(run)
         # Outside graph steps, tool messages come from earlier turns.
-        found = documents_in(outputs, given, keys=keys, artifacts=is_step, resets=resets)
+        is_step, keys = state_of(run.parent).is_graph, self._keys(run)
+        found = documents_in(outputs, given, keys=keys, artifacts=is_step)
         self._note_lists(run, found)
         if not run.outermost:
             self._note_texts(run, _new_values(outputs, given, keys if found else ()), Origin.STEP)
@@ -188,7 +169,7 @@ class Reader(BaseReader):
 
     def reply(self, run: Run, replies: Sequence[Generation]) -> None:
         reply = next(iter(replies), None)
-        calls = vocabulary.tool_calls(reply)
+        calls = getattr(getattr(reply, "message", None), "tool_calls", None) or ()
         self._recorder.answer(run, vocabulary.reply_text(reply))
         arguments = [one.get("args") for one in calls]
         self._recorder.reply(run, vocabulary.reply_facts(replies), arguments)
@@ -202,10 +183,9 @@ class Reader(BaseReader):
         self._recorder.for_span(run, arguments=as_json(inputs) or written)
 
     def result(self, run: Run, output: Any) -> None:
-        is_message = isinstance(output, Message)
-        if is_message and output.call_id:
+        if isinstance(output, Message) and output.call_id:
             run.facts = {**run.facts, semconv.GEN_AI_TOOL_CALL_ID: output.call_id}
-        text = output.text if is_message else output
+        text = output.text if isinstance(output, Message) else output
         self._recorder.for_span(run, result=text if isinstance(text, str) else None)
         self._note_choice(run, output)
         named = self.is_named_tool(run)
@@ -215,19 +195,12 @@ class Reader(BaseReader):
         content = message = _message_of(output)
         if isinstance(message, Message):
             content = message.text if is_distinctive_text(message.text) else message.content
-        if isinstance(content, str) and named is not False:
-            rows = list(rows_in(getattr(output, "artifact", None)))
-            if any(context.text in content for contexts in rows for context in contexts):
-                self._note_lists(run, rows)
-                return
-        self._note_lists(run, rows_in(content), Origin.TEXT, named=named)
-
-
-def _has_retrieved_before(run: Run) -> bool:
-    interaction = run.interaction
-    ended = run.end or 0
-    asked = any(one.kind is RunKind.RETRIEVER and one.start <= ended for one in interaction.runs)
-    return asked or not all(found.is_guessed for found in interaction.lists)
+        text = content if isinstance(content, str) and named is not False else ""
+        rows = list(rows_in(getattr(output, "artifact", None))) if text else []
+        if any(context.text in text for contexts in rows for context in contexts):
+            self._note_lists(run, rows)
+        else:
+            self._note_lists(run, rows_in(content), Origin.TEXT, named=named)
 
 
 def _message_of(output: Any) -> Any:
@@ -239,12 +212,6 @@ def _message_of(output: Any) -> Any:
         tools = [one for one in items if isinstance(one, Message) and one.role == "tool"]
         output = tools[0] if len(tools) == 1 else None
     return None if isinstance(output, Message) and output.failed else output
-
-
-def _is_said(interaction: Interaction, text: str) -> bool:
-    folded = fold(text)
-    said = (fold(run.text) for run in interaction.runs if run.kind is RunKind.MODEL and run.text)
-    return any(one in folded and 2 * len(one) >= len(folded) for one in said if one)
 
 
 def _new_values(outputs: Any, given: Any, skipped: Collection[str]) -> list[Any]:

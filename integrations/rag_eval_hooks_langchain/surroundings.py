@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from inspect import getattr_static
 from typing import Any, cast
 from uuid import UUID
 
@@ -21,19 +22,9 @@ from rag_eval_hooks.capture.conversation import own_entries
 from rag_eval_hooks.incidents import place_of_caller, warn_once
 
 
-def key_of(run_id: Any) -> Hashable | None:
-    """Return the key of a run id, or None. A UUID and its text have equal keys.
-
-    Applications often pass the text of a UUID as a run id.
-    """
+def key_of(run_id: Any) -> Any:
     # Python hashes and compares a UUID's integer in a quarter of the time.
-    if isinstance(run_id, UUID):
-        return run_id.int
-    if isinstance(run_id, str):
-        with contextlib.suppress(ValueError):
-            return UUID(run_id).int
-        return run_id
-    return run_id if isinstance(run_id, Hashable) else repr(run_id)
+    return run_id.int if isinstance(run_id, UUID) else run_id
 
 
 def current_manager() -> Any:
@@ -41,7 +32,7 @@ def current_manager() -> Any:
     return None if config is None else config.get("callbacks")
 
 
-def current_run_id() -> Hashable | None:
+def current_run_id() -> Any:
     return key_of(getattr(current_manager(), "parent_run_id", None))
 
 
@@ -73,10 +64,8 @@ class InlineUnlessWithheld:
         if asking.f_code.co_name != "on_llm_start":
             return True
         handlers = getattr(asking.f_locals.get("self"), "handlers", ())
-        return any(one.run_inline for one in handlers if not self._is_of(one))
-
-    def _is_of(self, handler: object) -> bool:
-        return any(vars(kind).get("run_inline") is self for kind in type(handler).__mro__)
+        others = (one for one in handlers if getattr_static(one, "run_inline", None) is not self)
+        return any(one.run_inline for one in others)
 
 
 class NotIgnored:

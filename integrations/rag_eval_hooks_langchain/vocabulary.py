@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.prompt_values import PromptValue
 
@@ -74,13 +74,10 @@ def _message(copier: Copier, message: Any, depth: int) -> Any:
 
 
 def _prompt(copier: Copier, prompt: Any, depth: int) -> Any:
-    messages, last = getattr(prompt, "messages", None), copier.known(prompt)
+    messages = getattr(prompt, "messages", None)
     if messages is None:
-        messages = [] if last else [HumanMessage(getattr(prompt, "text", ""))]
-    messages = copier.of(messages, depth - 1)
-    if last is not None and (not messages or last.messages is messages):
-        return last
-    return copier.remember(prompt, FormattedPrompt(messages))
+        return FormattedPrompt([Message("user", copier.of(getattr(prompt, "text", "")))])
+    return FormattedPrompt(copier.of(messages, depth - 1))
 
 
 def _command(copier: Copier, command: Any, depth: int) -> Any:
@@ -106,10 +103,6 @@ def reply_text(reply: Generation | None) -> str | None:
     if isinstance(reply, ChatGeneration):
         return content_text(reply.message.content) or None
     return None if reply is None else reply.text or None
-
-
-def tool_calls(reply: Generation | None) -> Sequence[Mapping[str, Any]]:
-    return getattr(getattr(reply, "message", None), "tool_calls", None) or ()
 
 
 def reply_facts(replies: Sequence[Generation]) -> Facts:

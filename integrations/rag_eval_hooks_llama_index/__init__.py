@@ -61,16 +61,14 @@ def enable(
     """
     choices = CaptureOptions.of("enable()", {"question": question, **options})
     checked(evals)
+    before = None
     for registration in _registrations():
-        if registration.evals is not evals:
-            advice = "Pass one RagEval to all calls"
-            evals.incidents.mistake("enable() replaces another RagEval", advice)
-            registration.evals.recorder.enabled.clear()
-        elif registration.options == (choices, watch_streams):
+        if registration.evals is evals and registration.options == (choices, watch_streams):
             return registration
+        before = registration.evals.recorder
         registration.disable()
     registration = Instrumentation(evals, choices, watch_streams=watch_streams)
-    registration.enable()
+    registration.enable(before)
     return registration
 
 

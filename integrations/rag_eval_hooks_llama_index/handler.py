@@ -1,7 +1,6 @@
 """The handler for LlamaIndex's spans and events.
 
-LlamaIndex suppresses exceptions of handlers, so each method counts its own exceptions. The methods
-copy values, and a background thread reads the copies.
+The methods copy values, and a background thread reads the copies. LlamaIndex hides exceptions.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from llama_index.core.workflow import StopEvent
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
+from rag_eval_hooks.capture import CaptureOptions, Recorder, Run, RunKind
 from rag_eval_hooks.capture.facts import field
 from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.suppress import paused
@@ -42,10 +41,6 @@ from rag_eval_hooks_llama_index.streams import follow_stream
 from rag_eval_hooks_llama_index.workflows import FlowState
 
 _FRAMEWORK = "llama_index"
-_OTHER = (
-    "No call of LlamaIndex reached rag_eval_hooks_llama_index.enable(). For LangChain, write: "
-    "from rag_eval_hooks_langchain import enable"
-)
 # Internal arguments of a workflow's `run`.
 _OF_WORKFLOWS = ("tags", "init_state")
 _EVENTS = {
@@ -54,8 +49,6 @@ _EVENTS = {
     "LLMChatEndEvent": "model_replied",
     "LLMCompletionEndEvent": "model_replied",
     "ExceptionEvent": "model_failed",
-    # Some versions lack the workflows package.
-    "SpanCancelledEvent": "cancelled",
 }
 
 
@@ -84,13 +77,12 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
     def class_name(cls) -> str:
         return cls.__name__
 
-    def enable(self) -> None:
+    def enable(self, before: Recorder | None) -> None:
         root = get_dispatcher()
         root.add_span_handler(self)
         root.add_event_handler(self)
         self._recorder.locators.add(self._parents.current)
-        self._recorder.by_hand.everywhere.add(_FRAMEWORK)
-        self._recorder.enabled[self._place] = ("langchain_core", _OTHER)
+        self._recorder.enable(_FRAMEWORK, self._place, before)
 
     def disable(self) -> None:
         """Remove the handler. Idempotent. Open requests are `abandoned` after their time limit."""
@@ -177,8 +169,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             if run is not None:
                 self._exit(run, SpanCall.of(id_, bound_args, instance), event.get("result"))
         except Exception as error:  # noqa: BLE001 - the host's edge
-            self._incidents.report("capture exit", error)
-            self._recorder.lost(id_)
+            self._lose("exit", error, id_)
             if (run := self._recorder.get(id_)) is not None:
                 self._recorder.end(run)
 
@@ -227,14 +218,9 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             self._recorder.fail(run, error)
             self._recorder.settle(run)
 
-    def new_span(self, *_: Any, **__: Any) -> None:
-        return None
-
-    def prepare_to_exit_span(self, *_: Any, **__: Any) -> None:
-        return None
-
-    def prepare_to_drop_span(self, *_: Any, **__: Any) -> None:
-        return None
+    def new_span(self, *_: Any, **__: Any) -> None: ...
+    def prepare_to_exit_span(self, *_: Any, **__: Any) -> None: ...
+    def prepare_to_drop_span(self, *_: Any, **__: Any) -> None: ...
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
         method = _EVENTS.get(type(event).__name__)
@@ -252,8 +238,11 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
                 self._reader.defer(run, "model called", self._reader.prompt, given)
                 run.facts = {**run.facts, **vocabulary.model_facts(event.model_dict, event.span_id)}
         except Exception as error:  # noqa: BLE001 - the host's edge
-            self._incidents.report("capture model called", error)
-            self._recorder.lost(event.span_id)
+            self._lose("model called", error, event.span_id)
+
+    def _lose(self, event: str, error: Exception, span_id: str | None) -> None:
+        self._incidents.report(f"capture {event}", error)
+        self._recorder.lost(span_id)
 
     def _model_run(self, span_id: str | None) -> Run | None:
         run = self._recorder.get(span_id)
@@ -289,13 +278,6 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         run = self._recorder.get(event.span_id)
         if run is not None and run.kind is RunKind.MODEL:
             self._recorder.fail(run, event.exception)
-
-    @host_edge
-    def cancelled(self, event: Any) -> None:
-        # LlamaIndex reports a cancelled workflow or step as successful.
-        run = self._recorder.get(event.span_id)
-        if run is not None:
-            self._recorder.fail(run, asyncio.CancelledError())
 
 
 def _may_resume(flow: Run) -> bool:

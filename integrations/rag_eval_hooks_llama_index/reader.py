@@ -10,7 +10,6 @@ from llama_index.core.workflow import Event, StartEvent
 from pydantic import BaseModel
 
 from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind, readings
-from rag_eval_hooks.capture.bounded import remember
 from rag_eval_hooks.capture.copied import Message, entries
 from rag_eval_hooks.capture.documents import DOCUMENT_KEYS, Lists, documents_in
 from rag_eval_hooks.capture.reader import BaseReader
@@ -36,15 +35,11 @@ _QUESTION_KEYS = (
 # Maximum depth at which a workflow's store is searched for tools' messages.
 _LEVELS = 6
 _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
-# Maximum number of workflows whose question fields are remembered.
-_MAX_WORKFLOWS = 1_000
 
 
 class Reader(BaseReader):
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, form_of)
-        # Names of a workflow's question fields.
-        self._asked_as: dict[str, tuple[str, ...]] = {}
 
     def tool_arguments(self, run: Run, given: Mapping[str, Any]) -> None:
         self._recorder.for_span(run, arguments=vocabulary.arguments_text(given))
@@ -62,8 +57,6 @@ class Reader(BaseReader):
         asked = _question_of(given) if asked is None else asked
         self._recorder.asked(run, texts)
         self._recorder.question(run, _only(texts) if asked is None else asked)
-        if names := tuple(name for name, text in held.items() if text and text == run.query):
-            remember(self._asked_as, run.name, names, _MAX_WORKFLOWS)
 
     def step(self, run: Run, event: Any, state: Mapping[str, Any]) -> None:
         # An earlier run, perhaps of another process, left the question in the store or in events.
@@ -71,14 +64,7 @@ class Reader(BaseReader):
         if root.query or run.interaction.asked:
             return
         left = {**(entries(event) or {}), **state}
-        # The first run's question field comes first.
-        names = (left.get(name) for name in self._asked_as.get(root.name, ()))
-        texts = (
-            self._chosen_text("question", root, left, _question_of),
-            *names,
-            _question_of(left),
-        )
-        asked = next((text for text in texts if isinstance(text, str)), None)
+        asked = self._chosen_text("question", root, left, _question_of) or _question_of(left)
         if asked is None and isinstance(event, Record) and issubclass(event.kind, StartEvent):
             asked = next(iter(_texts_in(event)), None)
         if not asked:
@@ -91,9 +77,6 @@ class Reader(BaseReader):
             self._note(run, [one for one in contexts if asked not in one.text], origin)
 
     def result(self, run: Run, result: Any, given: Any, role: Role, *, streams: bool) -> None:
-        if run.parent is None and _is_no_question(run):
-            run.interaction.lists = []
-            return
         if run.kind is RunKind.TOOL and self._recorder.span_content:
             self._recorder.for_span(run, result=vocabulary.result_text(result))
         self._note_choice(run, result)
@@ -158,16 +141,8 @@ class Reader(BaseReader):
         known = [context for each in interaction.lists for context in each.contexts]
         question = interaction.root.query or run.query or ""
         kept = list(filter(None, (_retrieved(one, known, question) for one in sources)))
-        if sources and not kept:
-            # The engine created these, such as table rows. A retrieved text, such as a schema, only
-            # helped to find the rows.
-            kept = list(sources)
-            interaction.lists = [
-                found
-                for found in interaction.lists
-                if found.run is not run and run not in found.run.ancestors()
-            ]
-        if kept := [context for context in kept if context.text.strip()]:
+        # If no source was retrieved, the engine created the sources, such as table rows.
+        if kept := [context for context in kept or sources if context.text.strip()]:
             self._note(run, kept, Origin.SOURCES)
 
     def _note_step(
@@ -250,12 +225,6 @@ def _answer_of(value: Any) -> str | None:
     # A list may contain answers to several questions.
     answer = None if isinstance(value, list | tuple) else readings.answer_of(value)
     return _only(_texts_in(value)) if answer is None else answer
-
-
-def _is_no_question(root: Run) -> bool:
-    asked = root.query or root.interaction.asked
-    kinds = {run.kind for run in root.interaction.runs}
-    return not asked and kinds.isdisjoint((RunKind.RETRIEVER, RunKind.MODEL))
 
 
 def _nodes_in(value: Any) -> list[NodeContext] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum, auto
 from inspect import BoundArguments
 from typing import Any, NamedTuple, Self
@@ -167,29 +167,27 @@ class SpanParents:
         # Spans of offline tools, of steps that outlive a workflow, and spans that have no start.
         self._ignored: dict[str, None] = {}
 
-    def current(self) -> str | None:
+    def current(self) -> Hashable | None:
         known = active_span_id.get()
         # Steps have separate spans, because old versions leave a run's span to the calling code.
-        if self._is_workflow(known):
-            known = None
-        streaming = current_stream()
-        if streaming is None or (known is not None and self._recorder.shared(known, streaming)):
-            return known
-        runs = (streaming, *streaming.ancestors())
-        return next((str(run.id) for run in runs if run.end is None), known)
+        nearest = self._nearest(None if self._is_workflow(known) else known)
+        run = self._recorder.of_open_request(nearest)
+        runs = () if run is None else (run, *run.ancestors())
+        return next((one.id for one in runs if one.end is None), None)
 
-    def of(self, call: SpanCall) -> str | None:
+    def of(self, call: SpanCall) -> Hashable | None:
         known = call.parent_id if self._recorder.knows(call.parent_id) else None
-        if self._is_workflow(known) and _stands_alone(call):
-            known = None
+        return self._nearest(None if self._is_workflow(known) and _stands_alone(call) else known)
+
+    def _nearest(self, known: str | None) -> Hashable | None:
         streaming = current_stream()
         if streaming is None or not self._recorder.knows(streaming.id):
             return known
-        if known is not None and self._recorder.shared(known, streaming):
-            # The stream is nearer to the call than a span around the stream.
-            around = any(outer.id == known for outer in streaming.ancestors())
-            return str(streaming.id) if around else known
-        return str(streaming.id)
+        is_inside = known is not None and self._recorder.shared(known, streaming)
+        # A stream is nearer to the call than a span around the stream.
+        if is_inside and all(outer.id != known for outer in streaming.ancestors()):
+            return known
+        return streaming.id
 
     def _is_workflow(self, span_id: str | None) -> bool:
         run = None if span_id is None else self._recorder.get(span_id)

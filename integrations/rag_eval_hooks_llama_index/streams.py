@@ -1,21 +1,18 @@
 """Keeps requests open until the application has read their streamed answers.
 
-The application may read a stream at any time, in any thread or task. We replace the generator of a
-streaming response by a wrapper, which yields every part and records the text.
-
+A wrapper replaces the generator of a streaming response, yields every part and records the text.
 LlamaIndex may call a model late, outside all spans, while the application reads the stream. The
-wrapper assigns such a call to the answer's run. If a call returns a plain generator, we cannot
-replace this generator, so its text is unknown.
+wrapper assigns such a call to the answer's run.
 """
 
 from __future__ import annotations
 
-import functools
 import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import lru_cache, partial
 from typing import Any
 
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
@@ -44,29 +41,25 @@ def follow_stream(recorder: Recorder, run: Run, given: Any, *, watches: bool) ->
         return False
     if isinstance(given, StreamingAgentChatResponse):
         source = weakref.ref(given.chat_stream or given.achat_stream)
-        _follow(recorder, run, functools.partial(_chat_ending, run, source))
+        _follow(recorder, run, partial(_chat_ending, run, source))
         return True
     generator = given.response_gen if isinstance(given, STREAMING) else given
     is_bare = isinstance(generator, Generator | AsyncGenerator)
     if is_bare and _is_over(generator):
         return False
-    if generator is not given and watches and run.outermost:
-        # One character more than the sample keeps, to detect longer texts.
-        reading = _watch(given, run, recorder.longest + 1)
-        if reading is not None:
-            _follow(recorder, run, functools.partial(reading.ending, recorder, run))
-            return True
+    # One character more than the sample keeps, to detect longer texts.
+    is_watched = generator is not given and watches and run.outermost
+    if is_watched and (reading := _watch(given, run, recorder.longest + 1)) is not None:
+        _follow(recorder, run, partial(reading.ending, recorder, run))
+        return True
     if is_bare:
-        reference = weakref.ref(generator)
-        if run.kind is RunKind.MODEL:
-            _follow(recorder, run, _model_ending(run, reference))
-        else:
-            _follow(recorder, run, functools.partial(_bare_ending, run, reference))
+        ending = _model_ending if run.kind is RunKind.MODEL else _bare_ending
+        _follow(recorder, run, partial(ending, run, weakref.ref(generator)))
     return is_bare
 
 
 # Pydantic is slow at `isinstance`.
-@functools.lru_cache(maxsize=2048)
+@lru_cache(maxsize=2048)
 def _is_subclass(kind: type, bases: tuple[type, ...]) -> bool:
     return issubclass(kind, bases)
 
@@ -85,8 +78,7 @@ def _follow(recorder: Recorder, run: Run, ending: Callable[[], Status | None]) -
 
 def _is_over(generator: Any) -> bool:
     # A finished, closed or dropped generator has no frame.
-    frames = (getattr(generator, name, None) for name in ("gi_frame", "ag_frame"))
-    return all(frame is None for frame in frames)
+    return getattr(generator, "gi_frame", getattr(generator, "ag_frame", None)) is None
 
 
 class _WatchedStream:
@@ -157,9 +149,9 @@ def _read(inner: Any, reading: _WatchedStream) -> Generator[Any, Any, Any]:
             reading.note(part)
             try:
                 sent = yield part
-                step = inner.__next__ if sent is None else functools.partial(inner.send, sent)
+                step = inner.__next__ if sent is None else partial(inner.send, sent)
             except Exception as error:  # noqa: BLE001 - what the application threw in is passed on
-                step = functools.partial(inner.throw, error)
+                step = partial(inner.throw, error)
     except StopIteration as end:
         reading.end(end)
         return end.value
@@ -179,9 +171,9 @@ async def _read_async(inner: Any, reading: _WatchedStream) -> AsyncGenerator[Any
             reading.note(part)
             try:
                 sent = yield part
-                step = inner.__anext__ if sent is None else functools.partial(inner.asend, sent)
+                step = inner.__anext__ if sent is None else partial(inner.asend, sent)
             except Exception as error:  # noqa: BLE001 - what the application threw in is passed on
-                step = functools.partial(inner.athrow, error)
+                step = partial(inner.athrow, error)
     except StopAsyncIteration as end:
         reading.end(end)
     except BaseException as error:
@@ -218,23 +210,14 @@ def _bare_ending(run: Run, generator: Callable[[], Any]) -> Status | None:
     return Status.CLOSED if model is None or model.end is None else _taken_over(run, model)
 
 
-def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
-    # Ignore a stream that finished before the run ended, because the application may have
-    # retried.
-    waited = False
-
-    def ending() -> Status | None:
-        nonlocal waited
-        # A directly called model is the root, which stays open until its stream finishes.
-        replied = run.end is not None or (run.parent is None and run.interaction.returned)
-        if not waited and replied:
-            return Status.OK
-        waited = True
-        if replied:
-            return _taken_over(run, run)
-        return Status.CLOSED if _is_over(generator()) else None
-
-    return ending
+def _model_ending(run: Run, generator: Callable[[], Any]) -> Status | None:
+    if run is not run.interaction.models[-1]:
+        # The application retried.
+        return Status.OK
+    # A directly called model is the root, which stays open until its stream finishes.
+    if run.end is not None or (run.parent is None and run.interaction.returned):
+        return _taken_over(run, run)
+    return Status.CLOSED if _is_over(generator()) else None
 
 
 def _chat_ending(run: Run, source: Callable[[], Any]) -> Status | None:

@@ -26,18 +26,16 @@ def documents_in(
     *,
     keys: Collection[str] = DOCUMENT_KEYS,
     artifacts: bool = True,
-    resets: bool = False,
 ) -> Lists:
     """Return the lists of documents in a value, in order.
 
     Skip documents that the input `given` already contains. Under `keys`, a list may also be empty
-    or contain texts or mappings. If `resets` is true, skip empty lists. If `artifacts` is true,
-    include artifacts of new tool messages.
+    or contain texts or mappings. If `artifacts` is true, include artifacts of new tool messages.
     """
     if isinstance(value, str):
         # A formatter returns a blank text if retrieval found no documents.
         return [()] if not value.strip() and holds_documents(given) else []
-    return list(_ListSearch(keys, artifacts, resets).lists_in(value, given, _LEVELS))
+    return list(_ListSearch(keys, artifacts).lists_in(value, given, _LEVELS))
 
 
 def given_documents(value: Any, keys: Collection[str]) -> Lists:
@@ -63,7 +61,6 @@ def contexts_in(value: Any) -> tuple[Context, ...] | None:
 class _ListSearch(NamedTuple):
     keys: Collection[str]
     artifacts: bool
-    resets: bool
 
     def lists_in(self, value: Any, given: Any, depth: int) -> Iterator[tuple[Context, ...]]:
         if depth == 0 or value is given:
@@ -88,7 +85,7 @@ class _ListSearch(NamedTuple):
         contexts = _under_key(item) if is_named else None
         if contexts is None:
             yield from self.lists_in(item, before, depth - 1)
-        elif contexts or not self.resets:
+        else:
             yield contexts
 
     def _in_list(

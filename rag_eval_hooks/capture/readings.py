@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, time
 from enum import Enum
 from functools import partial
@@ -103,13 +103,10 @@ def texts_in_input(value: Any, depth: int = _LEVELS) -> Iterator[str]:
         yield from texts_in_input(part, depth - 1)
 
 
-def answer_of(
-    value: Any, given: Any = None, said: Callable[[str], bool] = lambda _: False
-) -> str | None:
+def answer_of(value: Any, given: Any = None) -> str | None:
     """Return the answer in an output: a text, a message, a known key or the last model message.
 
-    Ignore entries that the input `given` already contains. `said` tells whether a model wrote a
-    text.
+    Ignore entries that the input `given` already contains.
     """
     if isinstance(value, str):
         return value
@@ -117,14 +114,14 @@ def answer_of(
         return value.text
     held = entries(value)
     if held is None:
-        return _last_answer(value, said) if isinstance(value, list | tuple) else None
+        return _last_answer(value) if isinstance(value, list | tuple) else None
     if held.keys() == _PARSED:
         return named_answer(held["parsed"]) or answer_of(held["raw"])
     values = fresh(held, given)
     texts = (
         _first(values, _SURE_KEYS, named_answer),
         _first(values, _OTHER_KEYS, _answer_text),
-        _first(values, ("messages",), partial(answer_of, said=said)),
+        _first(values, ("messages",), answer_of),
     )
     told = (text for text in texts if text and text.strip())
     return next(told, None) or _first(values, _ANSWER_KEYS, named_answer)
@@ -146,14 +143,10 @@ def _plain_answer(value: Any) -> str | None:
     return answer_of(value) if isinstance(value, str | Message | list | tuple) else None
 
 
-def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | None:
+def _last_answer(messages: Sequence[Any]) -> str | None:
     tool: str | None = None
     for message in reversed([one for one in messages if isinstance(one, Message)]):
-        is_last = message.name or message is messages[-1]
         if message.role == "assistant" and message.text:
-            return message.text
-        # A graph converts a text without a role to a user message, even if a model wrote the text.
-        if message.role == "user" and is_last and said(message.text):
             return message.text
         if message.role == "user" and not message.name:
             break

@@ -31,6 +31,11 @@ _NO_MODEL = (
     "A retriever ran with the handler, but no model did. "
     "Pass the handler to a chain that contains the retriever and the model"
 )
+# By framework: its name, the other framework, and a module of the other framework.
+_FRAMEWORKS = {
+    "langchain": ("LangChain", "llama_index", "llama_index.core"),
+    "llama_index": ("LlamaIndex", "langchain", "langchain_core"),
+}
 _MAX_RUNS = 10_000
 """Maximum number of runs per request. A request with more runs is abandoned."""
 _MAX_CHARS = 400_000_000
@@ -71,8 +76,8 @@ class Recorder(RunTable, Notes):
         self._names: dict[tuple[str, tuple[str, ...], str], dict[str, None] | None] = {}
         # Whether a run reached a handler, by the handler's place.
         self.handlers: dict[str, bool] = {}
-        # Module of another framework, and advice, by the place of an `enable` that saw no run.
-        self.enabled: dict[str, tuple[str, str]] = {}
+        # Framework by the place of its `enable`.
+        self.enabled: dict[str, str] = {}
         self._forget_runs()
         self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
@@ -94,15 +99,27 @@ class Recorder(RunTable, Notes):
             seen[name] = None
         return name in wanted
 
+    def enable(self, framework: str, place: str, before: Recorder | None = None) -> None:
+        """Note that a framework's `enable` was called, perhaps in place of an earlier call."""
+        if before is not None and before is not self:
+            advice = "Pass one RagEval to all calls"
+            self._incidents.mistake("enable() replaces another RagEval", advice)
+            before.enabled.clear()
+        self.by_hand.everywhere.add(framework)
+        self.enabled[place] = framework
+
     def report_unmet(self) -> None:
         for (told, wanted, place), seen in list(self._names.items()):
             if seen:
                 meant = next((one for one in wanted if nearest(one, [*seen])), *wanted[:1])
                 self._incidents.count(unknown(told, meant, [*seen]), detail=place)
         is_idle = not any(self.handlers.values())
-        for place, (module, advice) in list(self.enabled.items()):
+        for place, framework in list(self.enabled.items()):
+            name, other, module = _FRAMEWORKS[framework]
             if is_idle and module in sys.modules:
-                self._incidents.count(advice, detail=f"at {place}")
+                told = f"No call of {name} reached rag_eval_hooks_{framework}.enable(). For "
+                told += f"{_FRAMEWORKS[other][0]}, write: from rag_eval_hooks_{other} import enable"
+                self._incidents.count(told, detail=f"at {place}")
         if self.ended.lacks_model:
             self._incidents.count(_NO_MODEL, detail="or use evals.interaction")
 
