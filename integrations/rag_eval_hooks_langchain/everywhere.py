@@ -152,10 +152,7 @@ def _reporting(method: Callable[..., Any], handler: RagEvalCallbackHandler) -> C
 
 @contextmanager
 def _reported(
-    handler: RagEvalCallbackHandler,
-    method: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    handler: RagEvalCallbackHandler, method: Callable[..., Any], args: Any, kwargs: Any
 ) -> Iterator[list[Any]]:
     found: list[Any] = []
     asked: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, TypeAlias, TypeVar, Unpack, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -40,6 +40,7 @@ from rag_eval_hooks_langchain.vocabulary import class_name, start_facts, users_t
 
 FRAMEWORK = "langchain"
 F = TypeVar("F", bound=Callable[..., None])
+_Values: TypeAlias = Mapping[str, Any]
 
 
 def _run_edge(method: F) -> F:
@@ -111,9 +112,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         self.place = place_of_caller()
         recorder.handlers.setdefault(self.place, False)
 
-    def _start(
-        self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
-    ) -> Run | None:
+    def _start(self, kind: RunKind, serialized: _Values | None, event: _Values) -> Run | None:
         recorder = self._recorder
         recorder.handlers[self.place] = True
         run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
@@ -134,7 +133,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         own_tags = users_tags(tags) if outer is None else ()
         run = recorder.start(run_id, parent_id, kind, name, event.get("metadata"), own_tags)
         if run is not None:
-            self._describe(run, serialized, event, tags)
+            self._describe(run, serialized, event)
         return run
 
     def _has_lost(self, parent_id: Hashable | None, tags: Sequence[str]) -> bool:
@@ -147,20 +146,14 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         ours = (one for one in current_handlers() if isinstance(one, RagEvalCallbackHandler))
         return any(one._recorder is self._recorder for one in ours)
 
-    def _describe(
-        self,
-        run: Run,
-        serialized: Mapping[str, Any] | None,
-        event: Mapping[str, Any],
-        tags: Sequence[str],
-    ) -> None:
+    def _describe(self, run: Run, serialized: _Values | None, event: _Values) -> None:
         interaction = run.interaction
         if run.kind is not RunKind.CHAIN or run.outermost:
             run.facts = start_facts(run.kind, run.name, serialized, event)
         if run.outermost:
             interaction.is_joinable = FRAMEWORK in self._recorder.by_hand.everywhere
             interaction.passed = self is not AMBIENT.everywhere
-            interaction.add_tags(users_tags(tags))
+            interaction.add_tags(users_tags(event.get("tags") or ()))
             if run.parent is None and isinstance(event["run_id"], UUID):
                 # Only LangChain's run manager refers to the id, which a cancelled batch drops.
                 interaction.id = weakref.ref(event["run_id"])
@@ -169,9 +162,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             if run.kind is RunKind.RETRIEVER or interaction.others is None:
                 self.evals.instrumentors.note(run, vendor_span)
 
-    def _ended(
-        self, run_id: Any, event: Mapping[str, Any], error: BaseException | None = None
-    ) -> Run | None:
+    def _ended(self, run_id: Any, event: _Values, error: BaseException | None = None) -> Run | None:
         key, recorder = key_of(run_id), self._recorder
         if recorder.left_out and recorder.leave(key, error):
             return None
@@ -181,7 +172,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         return run
 
     @_run_edge
-    def on_chain_start(self, serialized: dict[str, Any] | None, inputs: Any, **event: Any) -> None:
+    def on_chain_start(self, serialized: Any, inputs: Any, **event: Any) -> None:
         run = self._start(RunKind.CHAIN, serialized, event)
         if run is None:
             return
@@ -236,9 +227,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     on_retriever_error = on_llm_error = on_tool_error = on_chain_error
 
     @_run_edge
-    def on_retriever_start(
-        self, serialized: dict[str, Any] | None, query: Any, **event: Any
-    ) -> None:
+    def on_retriever_start(self, serialized: Any, query: Any, **event: Any) -> None:
         run = self._start(RunKind.RETRIEVER, serialized, event)
         if run is not None:
             self._reader.defer(run, "on_retriever_start", self._reader.query, query)
@@ -250,9 +239,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             self._reader.defer(run, "on_retriever_end", self._reader.found, documents)
 
     @_run_edge
-    def on_chat_model_start(
-        self, serialized: dict[str, Any] | None, messages: list[Any], **event: Any
-    ) -> None:
+    def on_chat_model_start(self, serialized: Any, messages: list[Any], **event: Any) -> None:
         run = self._start(RunKind.MODEL, serialized, event)
         if run is not None:
             self._reader.defer(run, "on_llm_start", self._reader.prompt, messages)
@@ -273,9 +260,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     on_stream_event = on_llm_new_token
 
     @_run_edge
-    def on_tool_start(
-        self, serialized: dict[str, Any] | None, input_str: Any, **event: Any
-    ) -> None:
+    def on_tool_start(self, serialized: Any, input_str: Any, **event: Any) -> None:
         run = self._start(RunKind.TOOL, serialized, event)
         if run is None:
             return

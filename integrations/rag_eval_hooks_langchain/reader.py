@@ -34,7 +34,6 @@ from rag_eval_hooks.capture.rows import rows_in
 from rag_eval_hooks.capture.snapshots import Opaque
 from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain import vocabulary
 from rag_eval_hooks_langchain.graphs import state_of, unseen_documents
 
@@ -135,15 +134,10 @@ class Reader(BaseReader):
             self._note_lists(run, rows_in(value), origin)
 
     def _note_lists(
-        self,
-        run: Run,
-        lists: Iterable[tuple[Context, ...]],
-        origin: Origin = Origin.DOCUMENTS,
-        *,
-        named: bool | None = None,
+        self, run: Run, lists: Iterable[Any], origin: Origin = Origin.DOCUMENTS, **how: Any
     ) -> None:
         for contexts in lists:
-            self._recorder.documents(run, contexts, origin, named=named)
+            self._recorder.documents(run, contexts, origin, **how)
 
     def query(self, run: Run, query: Any) -> None:
         asked = question_of(query)
