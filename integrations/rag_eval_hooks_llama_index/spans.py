@@ -110,10 +110,9 @@ class SpanCall(NamedTuple):
 
     @property
     def name(self) -> str:
-        if self.role is Role.TOOL and isinstance(
-            name := field(self.instance.metadata, "name"), str
-        ):
-            return name
+        named = field(self.instance.metadata, "name") if self.role is Role.TOOL else None
+        if isinstance(named, str):
+            return named
         if self.instance is None or self.role is Role.PART:
             return _method_of(self.id)
         return type(self.instance).__name__
