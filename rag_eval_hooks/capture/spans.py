@@ -30,10 +30,9 @@ from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.request import HeldSpan
+from rag_eval_hooks.request import Attributes, HeldSpan
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.telemetry.attribute_limits import (
-    Attributes,
     attribute_room,
     complete,
     longest_text,

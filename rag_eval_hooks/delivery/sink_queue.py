@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -53,7 +54,6 @@ class _Delivery:
     is_alone: bool = False
     is_last: bool = False
     is_over: bool = False
-    reason: str = ""
 
     @property
     def is_stored(self) -> bool:
@@ -73,10 +73,8 @@ class SinkQueue:
             sink.counts["spooled"] = 0
         self.sink = sink
         self._incidents, self._outbox = incidents, outbox
-        self._timeout = limits.SINK_SECONDS
-        self._retry_for = limits.SINK_RETRY_SECONDS
-        self._keep_for = limits.SINK_KEEP_SECONDS
-        self._most_chars = limits.SINK_QUEUE_CHARS
+        self._timeout, self._most_chars = limits.SINK_SECONDS, limits.SINK_QUEUE_CHARS
+        self._retry_for, self._keep_for = limits.SINK_RETRY_SECONDS, limits.SINK_KEEP_SECONDS
         self._origin = f"sink {sink.name}"
         self._lock = threading.Lock()
         report = partial(incidents.report, self._origin)
@@ -88,7 +86,7 @@ class SinkQueue:
         self._called_at = self._paused_until = 0.0
         self._is_overdue = self._is_open = False
         self._chars = self._failures = 0
-        self._last_reason = ""
+        self._reason = ""  # of the last failure
         self._closing: float | None = None
 
     def put(self, payload: Evaluation | Feedback, chars: int, job: Job | None = None) -> None:
@@ -96,8 +94,7 @@ class SinkQueue:
         retries = self.sink.retries or (job is not None and self._outbox.is_durable)
         give_up_at = now + self._retry_for if retries else 0.0
         if job is not None and job.is_stored:
-            kept_until = now + self._keep_for - (time.time() - job.accepted)
-            give_up_at = max(give_up_at, kept_until)
+            give_up_at = max(give_up_at, now + self._keep_for - (time.time() - job.accepted))
         one = _Delivery(payload, chars, job, now, give_up_at)
         with self._lock:
             self.sink.counts["taken"] += 1
@@ -117,16 +114,12 @@ class SinkQueue:
             if self._closing is not None:
                 return 0
             is_full = 2 * self._chars >= self._most_chars
-            if self._is_down or self._is_overdue or is_full:
+            if is_full or self._is_down or self._is_overdue:
                 return int(not self._waiting and not self._flying)
             return _RECOVERED
 
     def check(self) -> None:
-        """Report a hanging call. If the sink is down, drop expired results.
-
-        The results of the hanging call and the results queued behind it are lost, unless the spool
-        has them.
-        """
+        """Drop results behind a hanging call, unless the spool has them, and expired results."""
         now, longest = time.monotonic(), self._timeout + _GRACE
         with self._lock:
             if self._flying and self.sink.is_watched and now - self._called_at > longest:
@@ -142,10 +135,7 @@ class SinkQueue:
                     self._give_up(one)
 
     def flush(self, timeout: float) -> bool:
-        """Retry waiting results immediately. Return False on timeout.
-
-        For a result in the spool, one attempt suffices, or none if the sink is down.
-        """
+        """Retry waiting results immediately. Return False on timeout."""
         until = time.monotonic() + timeout
         with self._lock:
             # A sorted list is a heap.
@@ -154,6 +144,7 @@ class SinkQueue:
         while True:
             with self._lock:
                 is_down, left = self._is_down, [one for one in left if not one.is_over]
+                # For a result in the spool, one attempt suffices, or none if the sink is down.
                 if all(one.is_stored and (is_down or one.sends) for one in left):
                     return True
             if (seconds := until - time.monotonic()) <= 0:
@@ -235,9 +226,7 @@ class SinkQueue:
             is_safe = self._outbox.is_durable and self._is_down
             is_over = not self._waiting or now >= self._closing or is_safe
             return None if is_over else 0.0
-        if not self._waiting:
-            return _LONGEST_SLEEP
-        due = max(self._waiting[0][0], self._paused_until)
+        due = max(self._waiting[0][0], self._paused_until) if self._waiting else math.inf
         return min(max(0.0, due - now), _LONGEST_SLEEP)
 
     def _batch(self, now: float) -> list[_Delivery]:
@@ -270,15 +259,15 @@ class SinkQueue:
             self._queue(one, now)
             return
         one.sends += 1
-        one.reason = self._last_reason = error.reason if isinstance(error, SendError) else ""
+        self._reason = error.reason if isinstance(error, SendError) else ""
         if isinstance(error, Rejected):
-            self._end(one, "lost", one.reason)
+            self._end(one, "lost", self._reason)
         elif isinstance(error, SpanUnknown):
             self._await_span(one, now)
         else:
             self._note_failure(error, now)
             if self._closing is not None:
-                self._leave(one, one.reason)
+                self._leave(one, self._reason)
             elif now >= one.give_up_at:
                 self._give_up(one)
             else:
@@ -297,9 +286,9 @@ class SinkQueue:
     def _await_span(self, one: _Delivery, now: float) -> None:
         one.is_alone = False
         if one.is_last and self._closing is None:
-            self._end(one, "lost", one.reason)
+            self._end(one, "lost", self._reason)
         elif one.is_last:
-            self._leave(one, one.reason)
+            self._leave(one, self._reason)
         else:
             due = now + min(pause_after(one.sends), _LONGEST_LOOK)
             one.is_last = due >= one.queued_at + self._retry_for
@@ -328,9 +317,7 @@ class SinkQueue:
         self._end(one, "spooled" if is_left else "lost", reason)
 
     def _give_up(self, one: _Delivery) -> None:
-        # A result that was never sent has no reason, so use the last failure's reason.
-        reason = one.reason or self._last_reason
-        self._end(one, "lost", "kept too long" if one.is_stored else reason)
+        self._end(one, "lost", "kept too long" if one.is_stored else self._reason)
 
     def _end(self, one: _Delivery, column: str, reason: str = "") -> None:
         one.is_over = True

@@ -50,11 +50,6 @@ MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
 """A metric, its name, or a function that returns an outcome or a number from 0 to 1."""
 RemoteFleet: TypeAlias = Callable[[Incidents, str], Any]
 T = TypeVar("T")
-_WAYS_TO_WRAP: Final = {
-    "langchain_core": ". Wrap the model: rag_eval_hooks_langchain.LangChainJudge(model)",
-    "llama_index": ". Wrap the LLM: rag_eval_hooks_llama_index.LlamaIndexJudge(llm)",
-    "openai": ". To use this client's model, write judge='openai:<model>'",
-}
 _TABLES: Final = ((JUDGES, Judge), (EMBEDDERS, Embedder), (TOKEN_SCORERS, TokenScorer))
 
 
@@ -76,7 +71,7 @@ class Models:
                 parts = [name for name in dir(protocol) if name[0] != "_"]
                 kind = f"{protocol.__name__} (an object with {', '.join(parts)})"
                 wants = f"{table.wanted}, or an instance of {kind}"
-                raise ConfigError(table.setting, kind_of(value), wants + _way_to_wrap(value))
+                raise ConfigError(table.setting, kind_of(value), wants)
         return names
 
     def sources(self, config: RagEvalConfig, incidents: Incidents, *, embeds: bool) -> Sources:
@@ -245,7 +240,7 @@ def _question_checks(path: str | None) -> tuple[Check, ...]:
 def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
     if config.run_on != "celery":
         return None
-    app: Any = None if run_on is None or isinstance(run_on, str) else run_on
+    app: Any = None if isinstance(run_on, str) else run_on
     if app is not None and not hasattr(app, "send_task"):
         wants = "'thread', 'celery' or a Celery application"
         raise ConfigError("run_on", type(app).__name__, wants)
@@ -268,13 +263,3 @@ def settings_of(
         # Any object that is not a str is a Celery application.
         explicit["run_on"] = run_on if isinstance(run_on, str) else "celery"
     return RagEvalConfig(**explicit)
-
-
-def _way_to_wrap(value: object) -> str:
-    kinds = value.__mro__ if isinstance(value, type) else type(value).__mro__
-    modules = {kind.__module__.partition(".")[0] for kind in kinds}
-    for module, way in _WAYS_TO_WRAP.items():
-        if module in modules:
-            return way
-    is_function = callable(value) and not isinstance(value, type)
-    return ". Wrap the function: CallableJudge(function)" if is_function else ""

@@ -11,16 +11,6 @@ from opentelemetry.trace import Span, SpanContext
 from rag_eval_hooks import semconv
 from rag_eval_hooks.request import Attributes
 
-__all__ = [
-    "Attributes",
-    "ValueLimit",
-    "attribute_room",
-    "complete",
-    "fitting",
-    "longest_text",
-    "present",
-]
-
 V = TypeVar("V")
 _MAX_VALUES: Final = 50
 _MAX_OURS: Final = 100

@@ -24,8 +24,6 @@ from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 from rag_eval_hooks.telemetry.rag_span import context_of
 
-__all__ = ["MetricRecorder"]
-
 _INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
     files(__package__).joinpath("instruments.toml").read_text("utf-8")
 )

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from opentelemetry.trace import Span, SpanContext
 
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.request import HeldSpan
-from rag_eval_hooks.telemetry.attribute_limits import Attributes, complete, fitting
+from rag_eval_hooks.request import Attributes, HeldSpan
+from rag_eval_hooks.telemetry.attribute_limits import complete, fitting
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
-
-__all__ = ["Addition", "OtherSpan", "OtherSpans"]
 
 Addition: TypeAlias = tuple[Attributes, Sequence[SpanContext]]
 Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"

@@ -14,12 +14,9 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.request import HeldSpan
+from rag_eval_hooks.request import Attributes, HeldSpan
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.attribute_limits import Attributes
-
-__all__ = ["SpanHolder", "around", "context_of", "rag_span_of", "recorded_span"]
 
 
 class SpanHolder:

@@ -12,11 +12,10 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.explanation import explain, one_line
 from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.request import Attributes
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import UNIT, NotScored, Scale, Score
-from rag_eval_hooks.telemetry.attribute_limits import Attributes, present
-
-__all__ = ["ScoreAttributes", "Thresholds", "check_limit"]
+from rag_eval_hooks.telemetry.attribute_limits import present
 
 _REASON_CHARS: Final = 300
 _GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_groundedness")

@@ -24,8 +24,6 @@ from opentelemetry.sdk.trace.export import (
 
 from rag_eval_hooks.config.sources import traces_at
 
-__all__ = ["set_providers"]
-
 _logger = logging.getLogger("rag_eval_hooks")
 _NOT_TAKEN = (404, 405, 501)
 """Statuses of a receiver that rejects a signal. Most trace viewers reject metrics and logs."""

@@ -27,19 +27,12 @@ from rag_eval_hooks.calls import Call, Operation
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.explanation import explain
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.request import Attributes
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
-from rag_eval_hooks.telemetry.attribute_limits import (
-    Attributes,
-    attribute_room,
-    fitting,
-    longest_text,
-    present,
-)
+from rag_eval_hooks.telemetry.attribute_limits import attribute_room, fitting, longest_text, present
 from rag_eval_hooks.telemetry.rag_span import around, context_of, rag_span_of, recorded_span
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
-
-__all__ = ["EvaluationSpans", "EventEmitter", "FeedbackSpanSink", "score_details"]
 
 _MAX_RESULTS: Final = 20
 """Maximum number of results per span."""

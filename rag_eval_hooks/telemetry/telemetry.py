@@ -14,19 +14,16 @@ from opentelemetry.trace import Span, TracerProvider
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents, warn_once
-from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request
+from rag_eval_hooks.request import Attributes, Column, Ending, HeldSpan, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.attribute_limits import Attributes
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
 from rag_eval_hooks.telemetry.signals import EvaluationSpans, EventEmitter
 from rag_eval_hooks.telemetry.tracing import global_providers
-
-__all__ = ["Telemetry"]
 
 
 class Telemetry(Observer):

@@ -15,8 +15,6 @@ from rag_eval_hooks.errors import ConfigError, missing_extra
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-__all__ = ["flush_providers", "global_providers", "setup_tracing"]
-
 _MARK = "made_by_rag_eval_hooks"
 
 

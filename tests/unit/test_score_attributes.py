@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import rag_eval_hooks
 from rag_eval_hooks import semconv
 from rag_eval_hooks.metrics import ALL_METRICS
+from rag_eval_hooks.request import Attributes
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 from rag_eval_hooks.semconv import eval_key
-from rag_eval_hooks.telemetry.attribute_limits import Attributes
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
 
 METRICS = {metric.id: metric for metric in ALL_METRICS}

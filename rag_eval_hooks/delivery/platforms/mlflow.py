@@ -41,6 +41,9 @@ class MlflowSink(PlatformSink):
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
         calls = [self._threads.submit(self._send, evaluation) for evaluation in payloads]
         errors = {number: call.exception() for number, call in enumerate(calls)}
+        if len(payloads) < _REQUESTS:
+            # The queue is empty, so end the threads.
+            self._threads.release()
         return {
             # Any other exception comes from an unexpected response.
             number: error if isinstance(error, SendError) else Rejected(type(error).__name__)

@@ -24,21 +24,8 @@ _CONNECTIONS: Final = 96
 class PlatformSink(Destination):
     """Sends scores to a platform's JSON API, in the background. A subclass implements `send`.
 
-    If a spool is set, scores stay on disk until the platform accepts the scores. The spool also
-    stores a hash of the URL. A sink with another URL does not send these scores. If the URL has a
-    user and password, the sink sends both in a header.
-
-    Args:
-        name: Name of the platform in counts and logs.
-        url: Base URL.
-        content: Whether explanations may quote the application's texts. None means the setting
-            `capture_content`.
-        key: Bearer key, or None.
-        auth: User and password, or None.
-        headers: Headers of every HTTP request.
-
-    Raises:
-        ImportError: The extra `platforms` is not installed.
+    The spool stores a hash of the URL. A sink with another URL does not send these scores. If the
+    URL has a user and password, the sink sends both in a header. `key` is a bearer key.
     """
 
     batch_size = 64
@@ -71,11 +58,8 @@ class PlatformSink(Destination):
         """Raise `ConfigError` if another open `RagEval` uses the sink."""
         current = self._user() if self._process == os.getpid() else None
         if current is not None and not current.is_closed and current is not user():
-            raise ConfigError(
-                "sinks",
-                self.name,
-                "a sink that no other open RagEval uses. Create one sink per RagEval",
-            )
+            wants = "a sink that no other open RagEval uses. Create one sink per RagEval"
+            raise ConfigError("sinks", self.name, wants)
         self._user, self._process = user, os.getpid()
         self._content = content if self._wants_content is None else self._wants_content
         self._no_span = 0
@@ -113,13 +97,7 @@ class PlatformSink(Destination):
         )
 
     def call(self, method: str, path: str, **request: Any) -> Any:
-        """Send an HTTP request. Return the response's JSON, or None without a body. Thread-safe.
-
-        Raises:
-            RetryLater: The server is unreachable, busy (408, 425, 429), or failed (5xx).
-            SpanUnknown: The status is 404.
-            Rejected: The server returned a different error status.
-        """
+        """Return the response's JSON, or None without a body. Thread-safe."""
         import httpx
 
         try:
