@@ -88,13 +88,7 @@ class JsonlSink:
 
 
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
-    """Return the JSON object of one line in a results file.
-
-    `time` is the start of the request, and `evaluated` is the end of the evaluation. Both times are
-    in UTC (ISO 8601). If no thresholds are set, `passed` and `verdicts` are missing. `result_id`
-    comes last, so an incomplete line has no `result_id`. Without `content`, the line contains no
-    texts of the application.
-    """
+    """Return the JSON object of one line. An incomplete line has no `result_id`."""
     sample = evaluation.sample.to_dict()
     sample.pop("ended_at", None)
     results = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
@@ -121,11 +115,7 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return the rotated files of a results file, oldest first.
-
-    Log rotators name these files `<name>.<number>`, `<name>.<day>` or `<name>-<day>`. The name may
-    end with `.gz`.
-    """
+    """Return a results file's rotated files, such as `<name>.1.gz` or `<name>-<day>`, by age."""
     found = path.parent.glob(f"{glob.escape(path.name)}[.-][0-9]*")
     return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
 

@@ -45,9 +45,8 @@ class _Item:
 class FeedbackDesk(Observer):
     """Adds the ids of requests to feedback, and evaluates metrics that feedback asks for.
 
-    If another process has the request, feedback goes through the spool to that process. If no
-    process claims the feedback within a minute, or if no spool is set, sinks receive the feedback
-    alone.
+    Feedback on another process's request goes through the spool. If there is no spool, or if no
+    process claims the feedback within a minute, sinks receive the feedback alone.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -57,19 +56,15 @@ class FeedbackDesk(Observer):
         self._handler = Handler(self._process, self._end)
         self._memory = Memory()
         self._lock = threading.Lock()
-        # Unfinished requests, with the feedback that waits for each request.
-        self._pending: dict[Request, list[_Item]] = {}
-        self._waiting = 0
+        # Feedback that waits for the end of its request.
+        self._waiting: list[_Item] = []
         # Times at which feedback went to the spool in the last minute.
         self._passed_on: deque[float] = deque()
         self._look_at = 0.0
         self._outbox.consume(FEEDBACK, self._capacity, self._take)
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
-        """Count feedback, and queue the feedback until its request has finished.
-
-        Return False if the feedback is invalid, rejected or has no usable id.
-        """
+        """Return False if the feedback is invalid, rejected or has no usable id."""
         try:
             feedback = Feedback(
                 score=given["score"],
@@ -91,11 +86,9 @@ class FeedbackDesk(Observer):
         return outcome in ("joined", "alone", "passed_on")
 
     def _join(self, key: str, feedback: Feedback, refusal: str | None = None) -> str | None:
-        request = self._memory.find(key)
-        if request is None:
+        if (request := self._memory.find(key)) is None:
             return None
-        size = len(feedback.reference or "") + len(feedback.label or "")
-        item = _Item(feedback, request, size)
+        item = _Item(feedback, request, len(feedback.reference or "") + len(feedback.label or ""))
         outcome = "cancelled"
         try:
             self._books.begin(item)
@@ -107,12 +100,10 @@ class FeedbackDesk(Observer):
 
     def _queue(self, item: _Item) -> str | None:
         with self._lock:
-            waiting = self._pending.get(item.request)
-            if waiting is not None:
-                if self._waiting >= self._parts.config.queue_size:
+            if item.request.ending is None:
+                if len(self._waiting) >= self._parts.config.queue_size:
                     return "queue_full"
-                self._waiting += 1
-                waiting.append(item)
+                self._waiting.append(item)
                 return None
         return self._worker.reserve(item.size) or self._worker.put(self._handler, item, item.size)
 
@@ -144,32 +135,30 @@ class FeedbackDesk(Observer):
             name, feedback = stored["name"], Feedback(**stored["feedback"])
         except (ValueError, KeyError, TypeError) as error:
             self._parts.incidents.report("spool", error)
-            self._outbox.end(job, FEEDBACK)
-            return True
-        if (outcome := self._join(name, feedback)) is not None:
-            self._books.note("feedback", outcome)
-            if outcome != "joined":
-                self._parts.incidents.count("feedback is lost")
-        elif time.time() - job.accepted < _PATIENCE_S:
-            self._look_at = time.monotonic() + _PAUSE_S
-            return False
         else:
-            self._deliver_alone(name, feedback)
+            if (outcome := self._join(name, feedback)) is not None:
+                self._books.note("feedback", outcome)
+                if outcome != "joined":
+                    self._parts.incidents.count("feedback is lost")
+            elif time.time() - job.accepted < _PATIENCE_S:
+                self._look_at = time.monotonic() + _PAUSE_S
+                return False
+            else:
+                self._deliver_alone(name, feedback)
         self._outbox.end(job, FEEDBACK)
         return True
 
     def accepted(self, request: Request) -> None:
         if not request.by_feedback:
-            self._pending[request] = []
             self._memory.add(request)
 
     def begun(self, request: Request) -> None:
         # Store the sample's id now, because a sink may call `feedback` with this id.
-        if request in self._pending:
+        if not request.by_feedback:
             self._memory.update(request, request.sample())
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        if request in self._pending:
+        if not request.by_feedback:
             self._remember(request, evaluation)
 
     def settled(self, request: Request, ending: Ending) -> None:
@@ -189,8 +178,8 @@ class FeedbackDesk(Observer):
             # Drop the scores to save memory, because requests stay here for a long time.
             request.ending = replace(ending, evaluation=None)
         with self._lock:
-            items = self._pending.pop(request, [])
-            self._waiting -= len(items)
+            items = [one for one in self._waiting if one.request is request]
+            self._waiting = [one for one in self._waiting if one.request is not request]
         for item in items:
             if self._worker.put(self._handler, item, item.size, reserved=False) is not None:
                 self._end(item)

@@ -33,8 +33,8 @@ _POLL_S: Final = 0.001
 class Intake:
     """Starts the RAG span of a finished request, and later submits the request. Thread-safe.
 
-    Sampling rules may be slow, so the background thread submits requests in `drain`. This class
-    uses no lock, because a rule may hang or call `stats`.
+    Sampling rules may be slow, so the clock thread submits. This class uses no lock, because a rule
+    may hang or call `stats`.
     """
 
     def __init__(self, pipeline: Pipeline, spans: SpanWriter) -> None:
@@ -165,13 +165,13 @@ class Intake:
             span.complete()
             return self._assembler.sample(interaction, session, trace_id, span_id)
 
-        run_id = id_of(interaction.root.id)
+        ids = _ids(trace_id, interaction.root.id)
         return Request(
-            key=trace_id or run_id,
+            key=ids[0],
             build=build,
             status=interaction.status,
             size=interaction.chars,
-            ids=(run_id,) if trace_id is None else (trace_id, run_id),
+            ids=ids,
             trace_id=trace_id,
             span_id=span_id,
             span=span.held,
@@ -180,13 +180,17 @@ class Intake:
         )
 
 
+def _ids(trace_id: str | None, run_id: object) -> tuple[str, ...]:
+    return (id_of(run_id),) if trace_id is None else (trace_id, id_of(run_id))
+
+
 def _sampled_out(left: LeftOut) -> Request:
-    ids = (left.trace_id or id_of(left.id), id_of(left.id))
+    ids = _ids(left.trace_id, left.id)
     return Request(
         key=ids[0],
         build=None,
         status=left.status,
-        ids=tuple(dict.fromkeys(ids)),
+        ids=ids,
         trace_id=left.trace_id,
         traits=partial(Traits, tags=left.tags, metadata=left.metadata),
         sampling_key=left.key,

@@ -21,9 +21,8 @@ class ExitHook:
     """Flushes and shuts down a pipeline when the process exits.
 
     The first hook flushes when the main thread ends, because judges can still start threads then.
-    The second hook shuts the pipeline down when the interpreter exits. Children of
-    `multiprocessing` skip both hooks, because `os._exit` ends these children. A third hook flushes
-    in these children.
+    The second hook shuts the pipeline down when the interpreter exits. `os._exit` ends children of
+    `multiprocessing` without these hooks, so a third hook flushes there.
     """
 
     def __init__(self, pipeline: Pipeline, timeout: float) -> None:
@@ -34,15 +33,14 @@ class ExitHook:
         self._finalizers: list[Any] = []
 
     def arm(self) -> None:
-        # Register late, at the first sample. Exit hooks run in reverse order. Our hook must run
-        # before the tracer provider's hook.
+        # Register late, at the first sample, to run before the tracer provider's hook.
         if self._is_armed:
             return
         self._is_armed = True
         # Python rejects new hooks while the interpreter exits.
         with contextlib.suppress(RuntimeError):
             atexit.register(self._at_exit)
-            # A private API since Python 3.9. Without this API, only the second hook flushes.
+            # A private API. Without this API, only the second hook flushes.
             getattr(threading, "_register_atexit", lambda _: None)(self._at_main_end)
         # Only children of multiprocessing need the third hook.
         util: Any = sys.modules.get("multiprocessing.util")

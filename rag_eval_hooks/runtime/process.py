@@ -8,7 +8,6 @@ import time
 from collections.abc import Container
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rag_eval_hooks.calls import CallLog
@@ -44,7 +43,10 @@ class Processor:
             self.recovered += not request.entry.is_left
             request.entry.is_left = False
         elif self._outbox.is_durable and decision is not None and not request.by_feedback:
-            encode = partial(_text_of, request, decision, mark)
+
+            def encode() -> str:
+                return sample_to_text(request.sample(), decision, mark)
+
             request.entry = Job({EVALUATE}, encode, request.accepted_at)
             self._outbox.put(request.entry)
 
@@ -189,10 +191,6 @@ class Processor:
         # Not the wall clock, because the system may adjust it during the evaluation.
         end = blank.start + time.monotonic_ns() - began
         return replace(blank, outcomes=OutcomeTable(by_rates(scored, decision)), end=end, log=log)
-
-
-def _text_of(request: Request, decision: Decision, mark: str) -> str:
-    return sample_to_text(request.sample(), decision, mark)
 
 
 def _blank(sample: Sample, decision: Decision) -> Evaluation:

@@ -16,9 +16,9 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import RATE_LIMIT, RATIO, SAMPLED_OUT
 from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 
-_Readings: TypeAlias = Iterable[tuple[int | None, Mapping[str, str]]]
+_Readings: TypeAlias = Iterable[tuple[int, Mapping[str, str]]]
 # Any instead of Pipeline, because mypy does not infer its attributes here.
-_Read: TypeAlias = Callable[[Any], _Readings]
+_Read: TypeAlias = Callable[[Any], int | _Readings | None]
 _INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
     files(__package__).joinpath("instruments.toml").read_text("utf-8")
 )
@@ -33,11 +33,14 @@ def observe(meter: Meter, pipeline: Any) -> None:
             return ()
         try:
             alive.ready()
-            readings = [(value, limit.apply(given)) for value, given in read(alive)]
+            found = read(alive)
+            if found is None:
+                return ()
+            readings = [(found, {})] if isinstance(found, int) else found
+            return [Observation(value, limit.apply(given)) for value, given in readings]
         except Exception as error:  # noqa: BLE001 - an exception would break the user's reader
             alive.parts.incidents.report("telemetry metrics", error)
             return ()
-        return [Observation(value, given) for value, given in readings if value is not None]
 
     for kind, create in (
         ("counters", meter.create_observable_counter),
@@ -48,19 +51,11 @@ def observe(meter: Meter, pipeline: Any) -> None:
             create(name, [partial(observations, _READ[name])], **row)
 
 
-def _one(read: Callable[[Any], int | None]) -> _Read:
-    return lambda pipeline: [(read(pipeline), {})]
-
-
 def _by(column: str, key: str) -> _Read:
     def readings(pipeline: Any) -> _Readings:
         return [(n, {key: reason}) for reason, n in getattr(pipeline.snapshot(), column).items()]
 
     return readings
-
-
-def _of_spool(read: Callable[[Any], int | None]) -> _Read:
-    return _one(lambda pipeline: read(pipeline) if pipeline.outbox.is_durable else None)
 
 
 def _samples(pipeline: Any) -> _Readings:
@@ -91,15 +86,15 @@ _READ: Final[Mapping[str, _Read]] = {
     "rag.eval.refused": _by("refused", semconv.EVAL_REASON),
     "rag.eval.feedback": _by("feedback", semconv.EVAL_OUTCOME),
     "rag.eval.incidents": _by("incidents", semconv.EVAL_INCIDENT),
-    "rag.eval.queue.size": _one(lambda one: len(one.worker)),
-    "rag.eval.queue.capacity": _one(lambda one: one.parts.config.queue_size),
-    "rag.eval.queue.text": _one(lambda one: one.worker.waiting_chars),
-    "rag.eval.held.size": _one(lambda one: len(one.holder)),
-    "rag.eval.held.capacity": _one(lambda _: limits.HELD_SPANS),
-    "rag.eval.interactions.size": _one(lambda one: one.recorder.opened()[0]),
-    "rag.eval.interactions.capacity": _one(lambda _: limits.OPEN_INTERACTIONS),
-    "rag.eval.interactions.text": _one(lambda one: one.recorder.opened()[1]),
-    "rag.eval.spool.size": _of_spool(lambda one: one.outbox.measured()[0]),
-    "rag.eval.spool.usage": _of_spool(lambda one: one.outbox.measured()[1]),
-    "rag.eval.spool.limit": _of_spool(lambda one: one.outbox.max_bytes),
+    "rag.eval.queue.size": lambda one: len(one.worker),
+    "rag.eval.queue.capacity": lambda one: one.parts.config.queue_size,
+    "rag.eval.queue.text": lambda one: one.worker.waiting_chars,
+    "rag.eval.held.size": lambda one: len(one.holder),
+    "rag.eval.held.capacity": lambda _: limits.HELD_SPANS,
+    "rag.eval.interactions.size": lambda one: one.recorder.opened()[0],
+    "rag.eval.interactions.capacity": lambda _: limits.OPEN_INTERACTIONS,
+    "rag.eval.interactions.text": lambda one: one.recorder.opened()[1],
+    "rag.eval.spool.size": lambda one: one.outbox.measured()[0],
+    "rag.eval.spool.usage": lambda one: one.outbox.measured()[1],
+    "rag.eval.spool.limit": lambda one: one.outbox.max_bytes if one.outbox.is_durable else None,
 }

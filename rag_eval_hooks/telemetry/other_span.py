@@ -24,9 +24,8 @@ Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 class OtherSpan:
     """A span of another instrumentor. Thread-safe. Can be held like our own spans.
 
-    The instrumentor may end its span before or after the scores exist. If the application uses
-    `RagEvalSpanProcessor`, this processor exports the span when both exist. Without
-    `RagEvalSpanProcessor`, scores can be set only while the span is open.
+    The instrumentor may end its span before the scores exist. `RagEvalSpanProcessor` then exports
+    the span later. Without `RagEvalSpanProcessor`, the span accepts scores only while it is open.
     """
 
     def __init__(

@@ -107,10 +107,6 @@ def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | No
     return context if context.is_valid else None
 
 
-def rag_span_of(sample: Sample) -> SpanContext | None:
-    return recorded_span(sample.trace_id, sample.span_id)
-
-
 def around(span: SpanContext | None) -> Context:
     """Return a fresh context in which a span is current. Without a span, the context is empty."""
     if span is None:
@@ -119,4 +115,4 @@ def around(span: SpanContext | None) -> Context:
 
 
 def context_of(sample: Sample) -> Context:
-    return around(rag_span_of(sample))
+    return around(recorded_span(sample.trace_id, sample.span_id))

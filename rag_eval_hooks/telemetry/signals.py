@@ -31,7 +31,7 @@ from rag_eval_hooks.request import Attributes
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.telemetry.attribute_limits import attribute_room, fitting, longest_text, present
-from rag_eval_hooks.telemetry.rag_span import around, context_of, rag_span_of, recorded_span
+from rag_eval_hooks.telemetry.rag_span import around, context_of, recorded_span
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
 
 _MAX_RESULTS: Final = 20
@@ -64,7 +64,7 @@ class EvaluationSpans:
 
     def start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
         """Start the spans of an evaluation. The first span has the RAG span's attributes."""
-        target = rag_span_of(evaluation.sample)
+        target = recorded_span(evaluation.sample.trace_id, evaluation.sample.span_id)
         if self._mode == "off" or target is None:
             return []
         spans, number = [self._start(evaluation, target)], 0

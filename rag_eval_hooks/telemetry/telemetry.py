@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import ParamSpec, TypeVar
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import Meter, MeterProvider
@@ -24,6 +24,9 @@ from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
 from rag_eval_hooks.telemetry.signals import EvaluationSpans, EventEmitter
 from rag_eval_hooks.telemetry.tracing import global_providers
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Telemetry(Observer):
@@ -62,12 +65,10 @@ class Telemetry(Observer):
         self.calls = MetricRecorder(meter, judge=judge, incidents=incidents)
 
     def watch(self, observe: Callable[[Meter], None]) -> None:
-        with self._edge("metrics"):
-            observe(self.calls.meter)
+        self._try("metrics", observe, self.calls.meter)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
-        with self._edge("metrics"):
-            self.calls.used(sample, outcomes)
+        self._try("metrics", self.calls.used, sample, outcomes)
 
     def forked(self) -> None:
         self.calls.forked()
@@ -85,8 +86,9 @@ class Telemetry(Observer):
             _warn_without_providers()
         attributes = self._attributes.of(evaluation)
         # Start evaluation spans first, because a RAG span accepts no links after its end.
-        is_early = not (request.is_shipped or self._spans.only_late)
-        spans = self._start(evaluation, attributes) if is_early else []
+        spans: Sequence[Span] = ()
+        if not (request.is_shipped or self._spans.only_late):
+            spans = self._try("evaluation span", self._spans.start, evaluation, attributes) or ()
         takes = False
         if request.span is not None:
             about = {**attributes, **_attributes_of(request, Ending.of(evaluation))}
@@ -96,12 +98,12 @@ class Telemetry(Observer):
             # The process that evaluates the sample sends the other signals.
             return
         if self._spans.only_late and not takes:
-            spans = self._start(evaluation, attributes)
-        self._end(evaluation, spans)
-        with self._edge("event"):
-            self._events.emit(evaluation, self._told)
-        with self._edge("metrics"):
-            self._record(request, evaluation)
+            spans = self._try("evaluation span", self._spans.start, evaluation, attributes) or ()
+        self._try("evaluation span", self._spans.end, spans, evaluation)
+        if spans:
+            self._incidents.count("judge call omitted from the trace", evaluation.log.omitted)
+        self._try("event", self._events.emit, evaluation, self._told)
+        self._try("metrics", self._record, request, evaluation)
 
     def settled(self, request: Request, ending: Ending) -> None:
         if request.span is None:
@@ -125,23 +127,12 @@ class Telemetry(Observer):
         if evaluation.outcomes:
             self.calls.record(evaluation)
 
-    def _start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
-        with self._edge("evaluation span"):
-            return self._spans.start(evaluation, attributes)
-        return []
-
-    def _end(self, evaluation: Evaluation, spans: Sequence[Span]) -> None:
-        with self._edge("evaluation span"):
-            self._spans.end(spans, evaluation)
-        if spans:
-            self._incidents.count("judge call omitted from the trace", evaluation.log.omitted)
-
-    @contextlib.contextmanager
-    def _edge(self, signal: str) -> Iterator[None]:
+    def _try(self, signal: str, call: Callable[P, R], *args: P.args, **more: P.kwargs) -> R | None:
         try:
-            yield
+            return call(*args, **more)
         except Exception as error:  # noqa: BLE001 - a user's provider may raise anything
             self._incidents.report(f"telemetry {signal}", error)
+            return None
 
 
 def _warn_without_providers() -> None:
