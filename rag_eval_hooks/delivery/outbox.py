@@ -54,6 +54,7 @@ class Outbox:
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
         self.max_bytes = max_bytes
+        self.is_durable = path is not None
         # Without a file, or while the disk fails, callers do not wait for writes.
         self.is_stalled = path is None
         # Number of accepted samples that are only in memory.
@@ -69,14 +70,6 @@ class Outbox:
         self._is_closing = self._has_ended = False
         self._retry_at = self._poll_at = 0.0
 
-    @property
-    def is_durable(self) -> bool:
-        return self._file is not None
-
-    @property
-    def has_leftovers(self) -> bool:
-        return self._file is not None and self._file.exists
-
     def consume(self, name: str, capacity: Callable[[], int], take: Callable[[Job], bool]) -> None:
         """Pass jobs of dead processes to `take`, which runs on the outbox's thread.
 
@@ -84,20 +77,18 @@ class Outbox:
         """
         self._consumers[name] = capacity, take
 
-    def start(self, *, later: bool = False) -> bool:
+    def recover(self) -> None:
+        """Start the thread if other processes left a file."""
+        if self._file is not None and self._file.exists:
+            self._poll_at = time.monotonic() + _FIRST_POLL_S
+            self.start()
+
+    def start(self) -> bool:
         """Start the thread. Return False if the system cannot start a thread."""
-        if self._file is None or self._loop.is_running or self._is_closing:
-            return True
-        self._poll_at = time.monotonic() + (_FIRST_POLL_S if later else 0.0)
-        return self._loop.start()
+        return self._file is None or self._is_closing or self._loop.start()
 
-    def put(self, job: Job) -> None:
+    def put(self, job: Job) -> Future[bool]:
         with self._lock:
-            self._mark(job)
-
-    def begin(self, job: Job) -> Future[bool]:
-        with self._lock:
-            job.tries += 1
             return self._mark(job)
 
     def end(

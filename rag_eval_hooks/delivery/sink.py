@@ -137,7 +137,8 @@ class UserSink(Destination):
         kind = "CallableSink" if is_function else type(sink).__name__
         # The next process must compute an equal key, even if the order of the sinks changes.
         place = str(getattr(sink, "place", kind)).encode("utf-8", "backslashreplace").decode()
-        super().__init__(getattr(sink, "__name__", kind), place)
+        # The spool separates keys by line breaks.
+        super().__init__(getattr(sink, "__name__", kind), place.replace("\n", " "))
         # A data set run writes its results file without a timeout.
         self.is_watched = getattr(sink, "is_watched", True)
         deliver = own if is_function else getattr(sink, "deliver", None)

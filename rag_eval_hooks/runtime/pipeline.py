@@ -71,8 +71,7 @@ class Pipeline:
         at_fork(before=self._before_fork, in_child=self._after_fork)
         # Create the sinks now, so that a wrong setting raises at start-up.
         self.ready()
-        if self.outbox.has_leftovers:
-            self.outbox.start(later=True)
+        self.outbox.recover()
 
     def ready(self) -> None:
         if not self.is_ready:

@@ -122,7 +122,8 @@ class Processor:
     async def _ending_of(self, request: Request) -> Ending:
         if request.is_recovered and self._remote is None:
             # Count the attempt first, because the evaluation may crash this process.
-            await self._within_patience(self._outbox.begin(request.entry))
+            request.entry.tries += 1
+            await self._within_patience(self._outbox.put(request.entry))
         try:
             sample = self._parts.referenced(request.judged_sample())
         except Exception as error:  # noqa: BLE001 - it reads the application's objects
