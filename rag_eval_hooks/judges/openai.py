@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import Any, Final, Unpack
 
@@ -137,8 +138,9 @@ class OpenAIEmbedder:
 
     def _vectors(self, reply: Any, count: int) -> list[list[float]]:
         try:
-            rows = sorted((row["index"], [*map(float, row["embedding"])]) for row in reply["data"])
-        except (KeyError, TypeError, ValueError):
+            rows = sorted((row["index"], array("d", row["embedding"])) for row in reply["data"])
+        except (KeyError, TypeError):
             rows = []
-        vectors = [vector for at, (index, vector) in enumerate(rows) if index == at]
+        in_order = [index for index, _ in rows] == [*range(count)]
+        vectors = [vector.tolist() for _, vector in rows] if in_order else []
         return checked_vectors(self.name, vectors, count)

@@ -27,6 +27,7 @@ from rag_eval_hooks.judges import Embedder
 from rag_eval_hooks.judges.calls import call_limits
 from rag_eval_hooks.judges.calls.budget import Budget
 from rag_eval_hooks.judges.calls.call_context import Meter, Tally, in_call_context
+from rag_eval_hooks.judges.calls.failures import DescribedError
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIEmbedder, OpenAIJudge
@@ -320,7 +321,7 @@ async def test_reply_without_an_end_or_of_any_size_when_unpacked_is_refused() ->
         for _ in range(1000):
             handler.wfile.write(b" " * 100_000)
 
-    with serving(endless) as (url, bodies), pytest.raises(ValueError, match="4,000,000"):
+    with serving(endless) as (url, bodies), pytest.raises(DescribedError, match="4,000,000"):
         await posted(url, {}, retries=1)
     # Clients before 3.0 try any failure again.
     assert len(bodies) <= 2
@@ -329,7 +330,7 @@ async def test_reply_without_an_end_or_of_any_size_when_unpacked_is_refused() ->
         for _ in range(packings):
             body = gzip.compress(body)
         with serving(replying(200, body, **{"content-encoding": encoding})) as (url, _):
-            with pytest.raises(ValueError, match=r"longer than|unexpected encoding"):
+            with pytest.raises(DescribedError, match=r"longer than|unexpected encoding"):
                 await posted(url, {}, retries=0)
             with pytest.raises(Rejected, match=r"longer than|unexpected encoding"):
                 sent(url)
