@@ -129,7 +129,6 @@ def _auroc_error(auroc: float, positives: int, negatives: int) -> float:
 
 
 def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibration:
-    """Fit slope and intercept by Newton's method. Choose the cut by balanced accuracy."""
     odds = [log_odds(p) for p in probabilities]
     slope, intercept = 1.0, 0.0
     for _ in range(_STEPS):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from rag_eval_hooks.errors import ConfigError, JudgeError, kind_of
+from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Judge
@@ -165,12 +165,9 @@ async def _tried(
         return Findings()
     try:
         return await findings_by(judge, sample, wanted, known)
-    except JudgeError as error:
-        why = absence_of(error)
     except Exception as error:
         _logger.debug("judge %s failed", judge.name, exc_info=True)
-        why = NotScored(Cause.JUDGE_FAILED, f"the judge {judge.name} raised {type(error).__name__}")
-    return Findings.absent(wanted, why)
+        return Findings.absent(wanted, absence_of(error))
 
 
 def _draw(question: str, kind: Finding, item: str) -> float:

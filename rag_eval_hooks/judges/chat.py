@@ -57,11 +57,6 @@ class ModelAdapter:
 
 
 class ChatAdapter(ModelAdapter, ABC):
-    """Tries the output modes in order, and remembers the first mode that the endpoint accepts.
-
-    If the endpoint rejects the temperature, later requests have no temperature.
-    """
-
     def __init__(
         self,
         caller: Caller,
@@ -105,23 +100,13 @@ class ChatAdapter(ModelAdapter, ABC):
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Send one request, report the usage to the meter, and return the reply's text.
-
-        Raises:
-            NotImplementedError: The client has no such output mode. No request was sent.
-        """
+        """Return the reply's text. Raise `NotImplementedError` if the client lacks the mode."""
 
 
 def reply_text(
     content: object, calls: Sequence[object] = (), reasons: Iterable[object] = ()
 ) -> str:
-    """Return the only text of a reply: its content, or the arguments of its tool call.
-
-    Clients return the arguments of a tool call as text or as parsed JSON.
-
-    Raises:
-        ReplyError: The reply has no text, or the client parsed a truncated reply.
-    """
+    """Return the reply's content, or a tool call's arguments, which may be text or parsed JSON."""
     ends = {str(reason).lower() for reason in reasons}
     text = calls[0] if calls else content
     is_parsed = bool(calls) and not isinstance(text, str)

@@ -45,12 +45,6 @@ class DecisionModel(ModelAdapter, ABC):
 
 
 class DecisionEndpoint(DecisionModel):
-    """A decision model behind OpenAI's `/decisions`, or behind `/systemone` of any server.
-
-    `name` is `openai-decisions:<model>`, `systemone:<model>` or `systemone:<url>`. With a URL, the
-    server chooses the model.
-    """
-
     def __init__(self, name: str, keywords: Mapping[str, Any]) -> None:
         # Only OpenAI's client can send these requests. LangChain's models cannot.
         from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint

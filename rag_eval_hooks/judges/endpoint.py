@@ -78,8 +78,6 @@ _post: ContextVar[_Post | None] = ContextVar("rag_eval_hooks_post", default=None
 
 
 class Endpoint:
-    """Posts JSON to one endpoint, with the retries of OpenAI's client."""
-
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
         address = urlsplit(options.base_url or _OPENAI)
@@ -93,12 +91,6 @@ class Endpoint:
     async def post(
         self, path: str, document: Mapping[str, Any], meter: Meter, prices: Prices | None = None
     ) -> Any:
-        """Post JSON to a path below the base URL, and return the reply's JSON.
-
-        Raises:
-            DescribedError: The endpoint is unreachable, or its reply is too long or not JSON.
-            Exception: The client raised this exception.
-        """
         client = self._client()
         post = _Post(json.dumps(document, ensure_ascii=False).encode(), meter)
         token = _post.set(post)

@@ -176,7 +176,6 @@ class LocalModel(Generic[I, R]):
             await asyncio.wait([released], timeout=_CLOSE_TIMEOUT_S)
 
     def _forget(self) -> None:
-        """Drop the parent's callers and handles in a forked child."""
         self._waiting.clear()
         self._ends.clear()
         if self._child is not None:

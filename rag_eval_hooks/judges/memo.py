@@ -76,8 +76,6 @@ class Memo:
         return text
 
     def keep(self, key: bytes, text: str) -> None:
-        """Store a reply in memory now, and on disk in the background."""
-
         def put(db: sqlite3.Connection) -> None:
             db.execute(_PUT, (key, text))
             db.execute(_TRIM, (self._disk_size,))

@@ -69,7 +69,6 @@ class Answers:
         self.failure = failure or self.failure
 
     def finding(self, advice: str) -> Findings:
-        """Return the finding. If only some items have a verdict, the other items are unsure."""
         kind, unit, asked = self.ask.kind, self.ask.spec.unit, self.ask.items()
         missing = sum(key not in self.values for key in asked)
         counts = f"for {missing} of {len(asked)}"
@@ -116,7 +115,6 @@ class ModelJudge(ABC):
         self._window, self._secret = window, secrets.token_bytes(16)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings. If the sample lacks a finding's texts, the finding is `missing_input`."""
         possible = without_missing_texts(wanted, sample)
         findings = Findings.absent(wanted - possible, _NO_TEXT)
         asks = [Ask(kind, sample, known) for kind in SPECS if kind in possible]
@@ -135,7 +133,6 @@ class ModelJudge(ABC):
             await self._memo.aclose()
 
     def _groups(self, sample: Sample) -> list[tuple[int, ...]]:
-        """Group chunks in order within the token budget. A longer chunk forms a separate group."""
         groups: list[tuple[int, ...]] = []
         left = 0
         for number, context in enumerate(sample.contexts or (), start=1):
@@ -186,11 +183,6 @@ class ModelJudge(ABC):
 
 
 def _joined(ask: Ask, parts: Sequence[Answers]) -> Answers:
-    """Merge the answers about all groups of chunks.
-
-    If several groups each state only a part of a claim, the claim is unsure. An entity is present
-    if one group contains the entity.
-    """
     whole = Answers(ask)
     for part in parts:
         whole.charge(part.usage, part.problem, part.failure)

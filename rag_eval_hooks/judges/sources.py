@@ -57,7 +57,6 @@ def _hides_calls(judge: Judge) -> bool:
 
 
 async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-    """Return one valid vector per text, and the usage that the embedder reports."""
     with in_call_context(tally=(tally := Tally())):
         vectors = await embedder.embed(texts)
     return checked_vectors(embedder.name, vectors, len(texts)), tally.usage

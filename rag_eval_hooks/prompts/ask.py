@@ -81,7 +81,6 @@ class Ask:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the prompt omits chunks. Verdicts then also name chunks that state a part."""
         shown, chunks = self.shown, self.sample.contexts or ()
         return self.has_contexts and shown is not None and len(shown) < len(chunks)
 
@@ -108,7 +107,6 @@ class Ask:
         return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
 
     def question(self, key: str) -> str:
-        """Return a decision model's question about one item, without text of the sample."""
         text = self._purposed(self.spec.question or self._instruction([key]))
         if self.kind is Finding.ACCURACY_RATINGS:
             candidate, standard = _ROLES[:: 1 if key == TEMPLATES[0] else -1]
@@ -172,11 +170,7 @@ class Ask:
         return tuple(values.get(key, unread) for key in self.items())
 
     def _group(self, group: Any, keys: Sequence[str]) -> _Group:
-        """Parse one finding in a reply.
-
-        An invalid or missing element affects only its own item. A duplicate or unknown id
-        invalidates the whole group, because the model may have renumbered all elements.
-        """
+        """A wrong id invalidates the group, because the model may have renumbered all elements."""
         view = self._view()
         try:
             if (id_key := self.spec.unit.key) is None:

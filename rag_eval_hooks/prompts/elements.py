@@ -48,7 +48,6 @@ class SpoiledGroupError(ReplyError):
 
 
 def number_of(value: Any) -> Any:
-    """Return an integer for "4" and 4.0. Return other values unchanged."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -134,7 +133,6 @@ class ReplyElement(BaseModel):
 
     @staticmethod
     def unread(_chunks: int) -> Any:
-        """Return the value for an element that could not be parsed."""
         return Verdict(False, UNREAD, sure=False)
 
 
@@ -154,8 +152,6 @@ class _NumberedText(ReplyElement):
 
 
 class EntityList(ReplyElement):
-    """Numbered list of entities with a total, so that a missing entity is detected."""
-
     items: Annotated[list[_NumberedText], Field(max_length=_MOST_ITEMS)]
     count: Annotated[WholeNumber, Field(ge=0, le=_MOST_ITEMS)]
 
@@ -167,8 +163,6 @@ class EntityList(ReplyElement):
 
 
 class QuestionList(EntityList):
-    """Three generated questions or none. A flag marks an evasive answer."""
-
     noncommittal: Flag
 
     def content(self, view: View) -> Questions:
@@ -179,8 +173,6 @@ class QuestionList(EntityList):
 
 
 class AgreementElement(ReplyElement):
-    """Verdict on a claim by another text. The fields have the order of writing."""
-
     id: str
     quote: OptionalText = ""
     reason: OptionalText = ""
@@ -300,11 +292,7 @@ _adapter: Final = lru_cache(maxsize=64)(TypeAdapter)
 
 
 def content_of(model: Any, value: Any, view: View) -> Any:
-    """Validate a value with a Pydantic model or an annotated type, and return its content.
-
-    Raises:
-        ReplyError: The value is invalid. The message names the fields, not their contents.
-    """
+    """Raise `ReplyError` if the value is invalid. The message names fields, not their contents."""
     try:
         element: Any = _adapter(model).validate_python(value, strict=True)
     except ValidationError as error:

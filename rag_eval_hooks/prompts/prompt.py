@@ -105,7 +105,6 @@ def numbered(prefix: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def is_empty(text: str) -> bool:
-    """Return whether a text is blank, dots, or a repeated placeholder."""
     return text in _PLACEHOLDERS.values() or _SAYS_NOTHING.fullmatch(text) is not None
 
 
@@ -134,7 +133,6 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def example_of(schema: Mapping[str, Any]) -> Any:
-    """Return a placeholder for each value of a schema, for endpoints that accept no schema."""
     if "properties" in schema:
         return {name: example_of(part) for name, part in schema["properties"].items()}
     if "items" in schema:

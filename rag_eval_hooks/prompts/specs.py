@@ -51,8 +51,6 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """Definition of the questions for one finding."""
-
     call: PromptKind
     element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
     shows: tuple[Field, ...]
@@ -72,12 +70,10 @@ class Spec:
 
     @property
     def needs(self) -> frozenset[Field]:
-        """Fields without which the finding is `missing_input`."""
         return frozenset(self.shows) - self.optional - {Field.QUESTION}
 
     @property
     def splits(self) -> bool:
-        """Whether the judge can judge groups of chunks separately."""
         return self.call is PromptKind.VERIFY and Field.CONTEXTS in self.shows
 
     @property
@@ -103,5 +99,4 @@ ABOUT: Final[Mapping[Finding, Finding]] = {
 
 
 def with_bases(kinds: frozenset[Finding]) -> frozenset[Finding]:
-    """Add the findings whose items the given findings judge."""
     return kinds | {ABOUT[kind] for kind in kinds if kind in ABOUT}

@@ -20,7 +20,6 @@ def toml_of(name: str, package: str = "rag_eval_hooks.text") -> dict[str, Any]:
 
 
 def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]:
-    """Compile each named pattern, or list of alternatives, without regard to case."""
     texts = {name: "|".join(one) if isinstance(one, list) else one for name, one in given.items()}
     parts = {part for text in texts.values() for part in _PART.findall(text)}
 

@@ -84,7 +84,6 @@ class Searched:
         return bool(words) and f" {' '.join(words)} " in self._text
 
     def holds_entity(self, entity: str) -> bool:
-        """Return whether the text contains an entity. Bare numbers are compared by value."""
         values = numbers(entity)
         if len(values) == 1 and not any(c.isalpha() for c in entity):
             return values[0] in self._numbers

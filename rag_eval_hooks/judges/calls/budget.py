@@ -61,15 +61,14 @@ class Spend(NamedTuple):
 class Budget:
     """Admits model calls until a limit of the current hour or day (UTC) is reached.
 
-    A sample reserves all expected calls before its first call. A spent budget therefore leaves
-    whole samples unscored. If no sample reserved a call, the call makes its own reservation. This
-    reservation is one call, the prompt's tokens, 256 reply tokens, and their price. The usage in
-    the reply replaces this estimate of the call's amount. The estimate remains if the call times
-    out, reports no tokens, or belongs to a killed process.
+    A sample reserves all expected calls before its first call, so a spent budget leaves whole
+    samples unscored. Without a sample, a call reserves one call, the prompt's tokens, 256 reply
+    tokens, and their price. The usage in the reply replaces this estimate. The estimate remains if
+    the call times out, reports no tokens, or belongs to a killed process.
 
-    Limits are named `<unit>_per_<period>`. `rate` limits this process's calls per second. Processes
-    share the SQLite file at `path`. A separate thread writes the file, because a hanging disk must
-    not block the event loop. If the file fails, the budget admits no call.
+    Limits are named `<unit>_per_<period>`. `rate` limits this process's calls per second. A
+    separate thread writes the SQLite file, because a hanging disk must not block the event loop.
+    If the file fails, the budget admits no call.
     """
 
     def __init__(
@@ -100,11 +99,7 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Reserve the calls of one sample, and release the unused amount at the end.
-
-        Raises:
-            BudgetError: The budget is spent.
-        """
+        """Reserve the calls of one sample, or raise `BudgetError`. Release the rest at the end."""
         each = Spend.of(self._prices[False], input_tokens, _REPLY_TOKENS)
         hold = await self._reserved(Spend().plus(each, calls))
         try:
@@ -114,11 +109,7 @@ class Budget:
             hold.replace(Spend())
 
     async def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
-        """Reserve one call. Wait for a slot if `rate` limits the calls.
-
-        Raises:
-            BudgetError: The budget is spent.
-        """
+        """Reserve one call, or raise `BudgetError`. If `rate` limits the calls, wait for a slot."""
         price, held = self._prices[embedding], Spend()
         estimate = Spend.of(price, input_tokens, 0.0 if embedding else _REPLY_TOKENS)
         if not embedding and (hold := call_context().hold) is not None:
@@ -139,7 +130,6 @@ class Budget:
         self._worker.release()
 
     def add(self, periods: _Periods, amount: Spend) -> None:
-        """Add an amount to the file in the background, even beyond a limit."""
         self._worker.submit(self._book, periods, amount)
 
     async def _reserved(self, amount: Spend) -> Reservation:
@@ -198,11 +188,7 @@ class Reservation:
 def budget_of(
     config: RagEvalConfig, judge: Judge, embedder: Embedder | None, incidents: Incidents
 ) -> Budget | None:
-    """Return the configured budget, or None without limits.
-
-    Raises:
-        ConfigError: The budget limits the cost, but the price of a model is unknown.
-    """
+    """Return None without limits. Raise `ConfigError` if a cost limit needs an unknown price."""
     limits, rate = config.budget_limits, config.budget.get("calls_per_second") or None
     if not limits and rate is None:
         return None

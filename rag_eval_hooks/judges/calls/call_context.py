@@ -170,8 +170,6 @@ def observed_call(
 
 
 class ModelCalls:
-    """Makes the calls to one model. Several event loops may share one object."""
-
     def __init__(self, caller: Caller, limits: CallLimits) -> None:
         self._caller = caller
         self._limits = limits
@@ -183,8 +181,8 @@ class ModelCalls:
     ) -> T:
         """Make one call. `request` reports each attempt and the reply's usage to the meter.
 
-        `make` converts every exception to a `ReplyError` or a `JudgeError`. Their messages quote no
-        text of the sample. After a `RequestRefusedError`, another output mode may work.
+        Every exception becomes a `ReplyError` or a `JudgeError` that quotes no text of the sample.
+        After a `RequestRefusedError`, another output mode may work.
         """
         gate = self._gates.setdefault(asyncio.get_running_loop(), Gate(self._limits))
         if (observer := call_context().observer) is not None:

@@ -47,8 +47,6 @@ class CallLimits:
 
 
 class CallKeywords(TypedDict, total=False):
-    """Fields of `CallLimits` as keywords, for judges whose client does its own retries."""
-
     timeout: float
     concurrency: int
 
@@ -60,10 +58,7 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """A circuit breaker. It opens after consecutive failures, then admits one probe call at a time.
-
-    Any reply closes the breaker, even the reply to a call sent before the breaker opened.
-    """
+    """Opens after consecutive failures. Then one probe call at a time may close the breaker."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -105,10 +100,7 @@ class Breaker:
 
 
 class Gate:
-    """Limits concurrency in one event loop. If a server requests a pause, all calls wait.
-
-    While the breaker is open, calls fail immediately. Any thread may read the attributes.
-    """
+    """Limits concurrency in one event loop. Any thread may read the attributes."""
 
     def __init__(self, limits: CallLimits) -> None:
         self.limit = limits.concurrency
@@ -120,12 +112,9 @@ class Gate:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot. After the `with` block, update the breaker.
-
-        Raises:
-            JudgeUnavailable: The breaker is open.
-        """
-        self._refuse_if_down()
+        """Wait for a slot, or raise `JudgeUnavailable` while the breaker is open."""
+        if self.breaker.state is BreakerState.OPEN:
+            raise JudgeUnavailable(_UNAVAILABLE)
         self.waiting += 1
         try:
             await self._slots.acquire()
@@ -133,7 +122,6 @@ class Gate:
             self.waiting -= 1
         try:
             while (left := self._paused_until - time.monotonic()) > 0:
-                self._refuse_if_down()
                 await asyncio.sleep(left)
             with self._in_flight():
                 yield
@@ -156,9 +144,3 @@ class Gate:
         finally:
             self.in_flight -= 1
             self.breaker.ended(answered=answered, probe=probe)
-
-    def _refuse_if_down(self) -> None:
-        is_paused = time.monotonic() < self._paused_until
-        down = (BreakerState.OPEN, BreakerState.HALF_OPEN) if is_paused else (BreakerState.OPEN,)
-        if self.breaker.state in down:
-            raise JudgeUnavailable(_UNAVAILABLE)

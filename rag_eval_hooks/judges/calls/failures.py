@@ -30,7 +30,7 @@ _CAUSES: Final = (
     (BudgetError, Cause.OVER_BUDGET),
     (JudgeUnavailable, Cause.JUDGE_UNAVAILABLE),
     (JudgeTimeout, Cause.TIMEOUT),
-    (JudgeError, Cause.JUDGE_FAILED),
+    (Exception, Cause.JUDGE_FAILED),
 )
 _TIME_OUT: Final = ("Timeout", "TimeoutError", "TimeoutException")
 _STATUS: Final = ("status_code", "status", "code", "http_status", "HTTPStatusCode")
@@ -49,9 +49,10 @@ class RequestRefusedError(JudgeError):
         self.complaint = complaint
 
 
-def absence_of(error: JudgeError) -> NotScored:
+def absence_of(error: Exception) -> NotScored:
     cause = next(cause for kind, cause in _CAUSES if isinstance(error, kind))
-    return NotScored(cause, str(error) if is_ours(error) else in_words("the judge", error))
+    is_safe = isinstance(error, JudgeError) and is_ours(error)
+    return NotScored(cause, str(error) if is_safe else in_words("the judge", error))
 
 
 def report_failure(

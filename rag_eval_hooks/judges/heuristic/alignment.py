@@ -73,8 +73,7 @@ def anchors(claim: Sentence, code: str) -> frozenset[str]:
 def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
     """Return whether a sentence repeats most words of a long claim.
 
-    The sentence must also repeat each detail that could make the claim false: values, names,
-    limiting words and the number of negations. Nearly all shared words must have the same order.
+    The sentence must also repeat each detail that could make the claim false.
     """
     words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
     if not code or max(len(claimed), len(stated)) > 2 * _LONGEST:

@@ -56,7 +56,6 @@ class Entailer(LocalModel[_TextPair, Judged]):
         super().__init__(model, caller, load, process, size=_PAIRS)
 
     async def judge(self, pairs: Sequence[_TextPair]) -> Sequence[Judged]:
-        """Return three probabilities per pair of text and claim, in order."""
         found = await self.run_all([(encodable(one), encodable(two)) for one, two in pairs])
         if not all(math.isfinite(value) for judged in found for value in judged):
             raise JudgeError(f"{self.name}: the model returned NaN or infinity")

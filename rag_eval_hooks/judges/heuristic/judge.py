@@ -154,7 +154,6 @@ class HeuristicJudge:
             self.version += f"+{read_.fingerprint}"
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Return findings by rules. Generated questions and rubric ratings are always missing."""
         case = _Case(sample, known)
         made: dict[str, Any] = {kind.value: _NOT_MADE for kind in wanted - self.makes}
         for kind in sorted(wanted & _MADE.keys()):

@@ -92,10 +92,7 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
-    """Return whether a second answer to the same question states the claim, too.
-
-    If the answer is only a phrase ("Cornish heath"), the answer states every claim with the phrase.
-    """
+    """A bare answer ("Cornish heath") states every claim that contains the phrase."""
     if not text.sentences:
         return Verdict(False, "the other text is empty")
     novel = claim.terms - question or claim.terms
@@ -156,7 +153,6 @@ class _Answer:
 
 
 def classification(question: str, answer: str, reference: str) -> Verdict:
-    """Return whether the answer states an alias of the reference, without a denial."""
     asked, listed = frozenset(terms(question)), aliases(reference)
     answer = _SUPERSCRIPT.sub("", answer)
     if not any(map(_FOOTNOTE.search, listed)):  # "Python3" is not a word with a footnote
@@ -167,7 +163,6 @@ def classification(question: str, answer: str, reference: str) -> Verdict:
 
 
 def aliases(reference: str) -> Sequence[str]:
-    """Split a reference such as "USA / United States" into answers. Other texts are one answer."""
     parts = [part.strip() for part in reference.replace("|", "/").split("/") if part.strip()]
     short = all(len(part.split()) <= _LONGEST and part[-1] not in ".!?" for part in parts)
     lists = short and 0 < len(parts) <= _MOST_ALIASES and all(len(part) > 1 for part in parts)
@@ -218,10 +213,7 @@ def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def direct_relevance(question: str, answer: str) -> float:
-    """Return the fraction of the question's content words in the answer, in steps of 0.25.
-
-    An answer that states nothing gets 0. A short answer gets at least 0.5.
-    """
+    """Return the fraction of the question's content words in the answer, in steps of 0.25."""
     if indistinct(answer):
         return 0.0
     asked, said = frozenset(terms(question)), SplitText(answer)
