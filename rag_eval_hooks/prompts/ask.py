@@ -181,7 +181,7 @@ class Ask:
             for element in group:
                 if isinstance(element, Mapping) and id_key in element:
                     name = number_of(element[id_key])
-                    if isinstance(name, bool) or str(name) not in keys:
+                    if str(name) not in keys:
                         raise SpoiledGroupError("it has an id or number that was not asked for")
                     if str(name) in named:
                         raise SpoiledGroupError(f"{name} stands twice")

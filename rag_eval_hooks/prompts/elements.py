@@ -48,14 +48,11 @@ class SpoiledGroupError(ReplyError):
 
 
 def number_of(value: Any) -> Any:
+    if isinstance(value, bool):
+        return None  # True equals 1, but is not a number.
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _step(value: Any) -> Any:
-    # True equals 1 but is not a rating.
-    return None if isinstance(value, bool) else number_of(value)
 
 
 def _flag(value: Any) -> Any:
@@ -92,9 +89,9 @@ Quarter: TypeAlias = Annotated[
     Field(ge=0, le=1, multiple_of=0.25),
     WithJsonSchema({"type": "number", "enum": [0, 0.25, 0.5, 0.75, 1]}),
 ]
-OneToFive: TypeAlias = Annotated[Literal[1, 2, 3, 4, 5], BeforeValidator(_step)]
-AccuracyRating: TypeAlias = Annotated[Literal[0, 2, 4], BeforeValidator(_step)]
-CoverageRating: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(_step)]
+OneToFive: TypeAlias = Annotated[Literal[1, 2, 3, 4, 5], BeforeValidator(number_of)]
+AccuracyRating: TypeAlias = Annotated[Literal[0, 2, 4], BeforeValidator(number_of)]
+CoverageRating: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(number_of)]
 
 
 @dataclass(frozen=True)
