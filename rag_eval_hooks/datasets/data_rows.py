@@ -224,8 +224,9 @@ def _of_lines(path: Path) -> Iterator[Any]:
 
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     reader = csv.DictReader(_lines(path), restkey="")
-    (header,) = (reader.fieldnames or [""])[:1] if len(reader.fieldnames or ()) < 2 else [""]
-    if other := next((mark for mark in ";\t|" if mark in header), None):
+    names = list(reader.fieldnames or ())
+    other = next((mark for mark in ";\t|" if mark in "".join(names)), None)
+    if other and len(names) == 1:
         raise ValueError(f"cells need commas between them, but its first line has {other!r}")
     while row := _next_row(reader):
         yield row

@@ -38,13 +38,6 @@ class Basis(NamedTuple):
         half /= 1 + square / count
         return max(0.0, middle - half), min(1.0, middle + half)
 
-    def distance(self, mean: float, limit: float) -> float:
-        """Return how many standard errors a mean is below a limit in (0, 1).
-
-        At this distance, the end of Wilson's interval equals the limit.
-        """
-        return (limit - mean) / math.sqrt(limit * (1.0 - limit) / self.number)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:

@@ -126,7 +126,9 @@ def _test(condition: FailCondition, summary: MetricSummary) -> tuple[float, floa
         distance = math.inf if condition.is_met_by(estimate.mean) else -math.inf
     else:
         is_below = (condition.sign[0] == "<") == (slope > 0)
-        distance = normalized.basis.distance(normalized.mean, limit) * (1 if is_below else -1)
+        # A mean at the quantile's distance has an interval whose end is the limit (Wilson).
+        error = math.sqrt(limit * (1.0 - limit) / normalized.basis.number)
+        distance = (limit - normalized.mean) / (error if is_below else -error)
     return distance, normalized.basis.freedom
 
 
