@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -12,7 +13,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import format_trace_id
 
-from rag_eval_hooks.capture.records import Run, RunKind, status_after
+from rag_eval_hooks.capture.records import Interaction, Run, RunKind, status_after
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.sample import Status
@@ -130,28 +131,16 @@ class RunTable:
             return None
         if (thread := metadata.get("thread_id")) is not None:
             return str(thread)
-        if (trace_id := _trace_id(otel)) is not None:
+        if (trace_id := trace_id_of(otel)) is not None:
             return trace_id
         return id_of(run_id) if kind in (RunKind.CHAIN, RunKind.TOOL) else None
 
-    def _is_left_out(
-        self,
-        run_id: Hashable,
-        key: str | None,
-        kind: RunKind,
-        otel: OtelContext,
-        tags: tuple[str, ...],
-        metadata: Mapping[str, Any],
-    ) -> bool:
-        # The manual block decides for its runs, because they have no thread id.
-        if self._leaves_out is None or key is None or kind is RunKind.MANUAL:
+    def _is_left_out(self, root: LeftOut) -> bool:
+        if self._leaves_out is None or not self._leaves_out(root.key, root.tags, root.metadata):
             return False
-        if not self._leaves_out(key, tags, metadata):
-            return False
-        left = LeftOut(run_id, key, _trace_id(otel), tags, metadata, time.time_ns(), [run_id])
         if len(self.left_out) >= limits.OPEN_INTERACTIONS and (first := oldest(self.left_out)):
             self._drop(first)
-        self.left_out[run_id] = self._runs[run_id] = left
+        self.left_out[root.id] = self._runs[root.id] = root
         return True
 
     def skips(self, run_id: Hashable, parent_id: Hashable | None, kind: RunKind) -> bool:
@@ -189,6 +178,27 @@ class RunTable:
             self._age()
 
 
-def _trace_id(otel: OtelContext) -> str | None:
+def trace_id_of(otel: OtelContext) -> str | None:
     span = trace.get_current_span(otel).get_span_context()
     return format_trace_id(span.trace_id) if span.is_valid else None
+
+
+def current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def is_cancelled(interaction: Interaction) -> bool:
+    held = interaction.task
+    if held is None:
+        return False
+    if not isinstance(held, asyncio.AbstractEventLoop):
+        if not held.done():
+            return False
+        if held.cancelled() or interaction.root.kind is RunKind.MODEL:
+            return True
+        # Keep only the loop, because the task may hold the object that reports the end.
+        interaction.task = held = held.get_loop()
+    return held.is_closed() or (interaction.id is not None and interaction.id() is None)

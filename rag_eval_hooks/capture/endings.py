@@ -16,8 +16,9 @@ from opentelemetry.trace import format_trace_id
 from rag_eval_hooks.capture.answering import answer_of
 from rag_eval_hooks.capture.contexts import has_retrieved
 from rag_eval_hooks.capture.conversation import Suspensions, objects_in
+from rag_eval_hooks.capture.interaction import BlockEnd
 from rag_eval_hooks.capture.manual_calls import ManualCalls, answers, is_step
-from rag_eval_hooks.capture.records import BlockEnd, DocumentList, Interaction, Origin, RunKind
+from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.capture.text_forms import fold
 from rag_eval_hooks.feedback import id_of
@@ -32,10 +33,6 @@ _MANY = 1000
 _PATIENCE_S = 2.0
 """Maximum number of seconds to wait for another thread's sweep."""
 _POLL_S = 0.001
-_CHILDLESS = (
-    "Capture saw no step of the run %r, because LangChain does not pass a constructor's callbacks "
-    "to steps. Pass callbacks in the call's config, or use rag_eval_hooks_langchain.enable(evals)."
-)
 _NO_ANSWER = (
     "An interaction() block recorded no answer",
     "Call it.answer(text), or it.answer(None) if there is no answer",
@@ -71,7 +68,7 @@ class Endings:
         self._lock = threading.RLock()
         self._sweeper: int | None = None
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
-        self._warned: set[str] = set()
+        self._has_warned = False
         self._passed_over = 0
         # whether the handler has seen models, or retrievers without a chain
         self._has_model = self._has_retriever = False
@@ -187,25 +184,18 @@ class Endings:
 
     def _pass_over(self, interaction: Interaction) -> None:
         root, was_shown = interaction.root, self._by_hand.add(interaction)
-        is_childless = len(interaction.runs) == 1 and interaction.passed
-        if is_childless and root.kind is RunKind.CHAIN and root.query and root.text:
-            self._warn_once(_CHILDLESS, root.name)
         if not answers(interaction):
             return
         self._passed_over += 1
         self._traces.append(id_of(root.id))
-        if interaction.is_in_trace:
-            self._traces.append(format_trace_id(interaction.span_context.trace_id))
+        if (span := interaction.span_context).is_valid:
+            self._traces.append(format_trace_id(span.trace_id))
         # Do not warn about a model that saw retrieved documents, because `ManualCalls` joins the
         # call. Do not warn about a single model call, which may rewrite the question.
         is_rewriter = root.kind is RunKind.MODEL and interaction.is_joinable
-        if not (is_rewriter or was_shown):
-            self._warn_once(_UNRETRIEVED)
-
-    def _warn_once(self, told: str, *values: str) -> None:
-        if told not in self._warned:
-            self._warned.add(told)
-            _logger.warning(told, *values)
+        if not (is_rewriter or was_shown or self._has_warned):
+            self._has_warned = True
+            _logger.warning(_UNRETRIEVED)
 
 
 def _mark_unfinished(interaction: Interaction) -> None:

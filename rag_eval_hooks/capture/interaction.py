@@ -12,14 +12,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks import incidents
 from rag_eval_hooks.capture.conversation import OWN_KEYS, objects_in
 from rag_eval_hooks.capture.options import CaptureOptions
-from rag_eval_hooks.capture.records import BlockEnd, Origin, Run, RunKind
+from rag_eval_hooks.capture.records import Origin, Run, RunKind
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.errors import ConfigError, InputError, check_type, unknown, wrong_type
 from rag_eval_hooks.incidents import Incidents, host_edge
@@ -35,6 +35,11 @@ _MANY_ANSWERS = 4
 _MAPPING = "a mapping, such as {'session_id': ...}"
 _HELPERS = contextlib.__name__
 _INCIDENTS = incidents.__name__
+
+
+class BlockEnd(NamedTuple):
+    place: str
+    has_answer: bool
 
 
 class ManualInteraction:
@@ -196,7 +201,7 @@ class ManualInteraction:
             interaction.add_metadata(self._metadata)
         else:
             interaction.options = self._options
-            if not interaction.is_in_trace:
+            if not interaction.span_context.is_valid:
                 interaction.otel = self._made_in
         self._frame = _caller_outside()
         self._outer = next(_opened_blocks(), None)

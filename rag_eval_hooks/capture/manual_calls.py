@@ -119,7 +119,7 @@ class _Request:
         joined.asked = tuple(text for text in texts if text and not self._is_prompt(text))
         joined.attempted = True
         # Prefer a call in a trace, because a late generator may run without a current span.
-        in_trace = (part for part in (answering, *parts) if part.is_in_trace)
+        in_trace = (part for part in (answering, *parts) if part.span_context.is_valid)
         joined.otel = next((part.otel for part in in_trace), joined.otel)
         joined.opened = min(part.opened for part in parts)
         return joined
@@ -159,7 +159,6 @@ class ManualCalls:
         self._on_end = on_end
         self._incidents = incidents
         self.everywhere: set[str] = set()
-        self.handlers: Mapping[str, bool] = {}
         self.forked()
 
     def forked(self) -> None:
@@ -214,8 +213,7 @@ class ManualCalls:
         for retrieval in request.retrievals:
             self._retrievals.pop(retrieval, None)
         if not all(one.is_joinable for one in (*request.retrievals, *request.calls)):
-            places = ", ".join(self.handlers)
-            self._incidents.count(_ADVICE, detail=places and f"It created the handler at {places}")
+            self._incidents.count(_ADVICE)
             return
         try:
             joined = request.joined()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 import time
@@ -13,13 +12,20 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.bounded import RunTable, oldest
+from rag_eval_hooks.capture.bounded import (
+    LeftOut,
+    RunTable,
+    current_task,
+    is_cancelled,
+    oldest,
+    trace_id_of,
+)
 from rag_eval_hooks.capture.conversation import Suspensions
 from rag_eval_hooks.capture.endings import Endings
 from rag_eval_hooks.capture.interaction import enclosing_run
 from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
-from rag_eval_hooks.capture.records import Interaction, Run, RunKind, current_task, status_after
+from rag_eval_hooks.capture.records import Interaction, Run, RunKind, status_after
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import nearest, unknown
 from rag_eval_hooks.incidents import Incidents
@@ -82,7 +88,6 @@ class Recorder(RunTable, Notes):
         self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
         self.by_hand.forked()
-        self.by_hand.handlers = self.handlers
         self.suspensions = Suspensions(lambda one: self.ended.add(one), self._max_open)
         self.ended = Endings(
             self._on_end, self._on_wait, self.by_hand, self.suspensions, self._incidents
@@ -188,13 +193,12 @@ class Recorder(RunTable, Notes):
         return self._start_child(run_id, kind, name, parent)
 
     def _start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
-        interaction = parent.interaction
-        runs = interaction.runs
+        interaction, runs = parent.interaction, parent.interaction.runs
         if len(runs) >= _MAX_RUNS:
             self._finish(runs[0], Status.ABANDONED)
             return None
-        outermost = parent.kind is RunKind.MANUAL
-        run = Run(run_id, kind, name, parent, interaction, time.time_ns(), outermost)
+        is_outermost = parent.kind is RunKind.MANUAL
+        run = Run(run_id, kind, name, parent, interaction, time.time_ns(), is_outermost)
         runs.append(run)
         interaction.attempted |= kind is RunKind.RETRIEVER
         self._runs[run_id] = run
@@ -213,12 +217,15 @@ class Recorder(RunTable, Notes):
         tags: tuple[str, ...],
     ) -> Run | None:
         otel = otel_context.get_current()
-        key = self.key_of(run_id, kind, otel, metadata)
-        if self._is_left_out(run_id, key, kind, otel, tags, metadata):
-            return None
+        key, now = self.key_of(run_id, kind, otel, metadata), time.time_ns()
+        # A manual block decides for its runs, because they have no thread id.
+        if key is not None and kind is not RunKind.MANUAL:
+            root = LeftOut(run_id, key, trace_id_of(otel), tags, metadata, now, [run_id])
+            if self._is_left_out(root):
+                return None
         while len(self._open) >= self._max_open and (first := oldest(self._open)) is not None:
             self._finish(first.root, Status.ABANDONED)
-        task, now = current_task(), time.time_ns()
+        task = current_task()
         interaction = Interaction(otel, tags=tags, sampling_key=key, task=task, opened=now)
         interaction.task_of_start = None if task is None else weakref.ref(task)
         interaction.thread = threading.get_ident()
@@ -319,7 +326,7 @@ class Recorder(RunTable, Notes):
             if interaction.opened <= oldest_allowed or excess > 0:
                 excess -= chars
                 self._finish(interaction.root, Status.ABANDONED)
-            elif _is_cancelled(interaction):
+            elif is_cancelled(interaction):
                 # First check the streams, because a stream may finish without an event.
                 self.settle(interaction.root)
                 self._finish(interaction.root, Status.CANCELLED)
@@ -329,17 +336,3 @@ class Recorder(RunTable, Notes):
             self._finish(interaction.root, Status.ABANDONED)
         advice = "The request is not evaluated. Read its stream to the end before evals.shutdown()"
         self._incidents.count("A request was open at shutdown", len(opened), detail=advice)
-
-
-def _is_cancelled(interaction: Interaction) -> bool:
-    held = interaction.task
-    if held is None:
-        return False
-    if not isinstance(held, asyncio.AbstractEventLoop):
-        if not held.done():
-            return False
-        if held.cancelled() or interaction.root.kind is RunKind.MODEL:
-            return True
-        # Keep only the loop, because the task may hold the object that reports the end.
-        interaction.task = held = held.get_loop()
-    return held.is_closed() or (interaction.id is not None and interaction.id() is None)

@@ -154,23 +154,10 @@ class Others:
 SAME_LINE = 2
 
 
-def current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
-
-
 def status_after(error: type[BaseException]) -> Status:
     if issubclass(error, GeneratorExit):
         return Status.CLOSED
     return Status.CANCELLED if issubclass(error, asyncio.CancelledError) else Status.ERROR
-
-
-@dataclass(frozen=True, slots=True)
-class BlockEnd:
-    place: str
-    has_answer: bool
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -246,10 +233,6 @@ class Interaction:
     @property
     def models(self) -> list[Run]:
         return [run for run in self.runs if run.kind is RunKind.MODEL]
-
-    @property
-    def is_in_trace(self) -> bool:
-        return self.span_context.is_valid
 
     @property
     def span_context(self) -> SpanContext:

@@ -71,10 +71,6 @@ class _DeferredSpan:
         # Calls that wait for the content, which could evict the first attributes. None afterwards.
         self._later: list[Callable[[], None]] | None = []
 
-    @property
-    def is_complete(self) -> bool:
-        return self._later is None
-
     def complete(self, *, content: bool = True) -> None:
         """Write the span's content and children. Idempotent.
 
@@ -202,27 +198,22 @@ class SpanWriter:
         return RequestSpan(span.get_span_context(), held, deferred=deferred)
 
     def _defer(self, deferred: _DeferredSpan) -> None:
-        # Remove spans that the evaluator has already written.
-        with contextlib.suppress(IndexError):
-            while self._is_full(deferred) and self._waiting[0].is_complete:
-                self._waiting_chars -= self._waiting.popleft().chars
-        if self._is_full(deferred):
+        chars = self._waiting_chars + deferred.chars
+        if len(self._waiting) >= _MOST_WAITING or chars > _MOST_WAITING_CHARS:
             if self._content:
                 self._incidents.count("span content omitted")
             deferred.complete(content=False)
             return
         # If threads race, the sum is inexact. `drain` resets the sum.
-        self._waiting_chars += deferred.chars
+        self._waiting_chars = chars
         self._waiting.append(deferred)
-
-    def _is_full(self, deferred: _DeferredSpan) -> bool:
-        chars = self._waiting_chars + deferred.chars
-        return len(self._waiting) >= _MOST_WAITING or chars > _MOST_WAITING_CHARS
 
     def drain(self) -> None:
         with self._draining, contextlib.suppress(IndexError):
             while True:
-                self._waiting.popleft().complete()
+                deferred = self._waiting.popleft()
+                self._waiting_chars -= deferred.chars
+                deferred.complete()
         self._waiting_chars = 0
 
     def _start_root(self, interaction: Interaction) -> Span:
