@@ -30,11 +30,7 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Parse a stored result.
-
-    The result has no pass/fail verdicts. If `redactor` has other settings than the writer had,
-    redact the sample again and drop the explanations.
-    """
+    """Parse a stored result, without verdicts. Redact again if the redactor's settings differ."""
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]
     if probability is not None and not 0.0 <= probability <= 1.0:
@@ -45,14 +41,13 @@ def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
         sample = redactor.again(sample)
         # Explanations may quote texts that the new settings redact.
         outcomes = {name: replace(one, explanation={}) for name, one in outcomes.items()}
-    start, end, reason = int(data["start"]), int(data["end"]), str(data["reason"])
     return Evaluation(
         sample=sample,
         outcomes=outcomes,
         probability=probability,
-        start=start,
-        end=end,
-        reason=reason,
+        start=int(data["start"]),
+        end=int(data["end"]),
+        reason=str(data["reason"]),
     )
 
 

@@ -116,12 +116,9 @@ class Dispatch:
             queue.check()
 
     def flush(self, timeout: float | None) -> bool:
-        """Export spans, then deliver queued results. Return False on timeout.
-
-        Spans come first, because platforms reject a score without its span. A result in the spool
-        counts as delivered.
-        """
+        """Deliver queued results. Return False on timeout."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
+        # Export spans first, because platforms reject a score without its span.
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):
             provider = self._tracer_provider or trace.get_tracer_provider()
             seconds = _FLUSH_TIMEOUT if timeout is None else timeout

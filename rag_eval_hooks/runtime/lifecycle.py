@@ -29,7 +29,7 @@ class ExitHook:
         # A weak reference, because Python cannot unregister the first hook.
         self._pipeline = weakref.ref(pipeline)
         self._left = timeout
-        self._is_armed, self._is_finished = False, True
+        self._is_armed = False
         self._finalizers: list[Any] = []
 
     def arm(self) -> None:
@@ -54,17 +54,18 @@ class ExitHook:
         for finalizer in self._finalizers:
             finalizer.cancel()
 
-    def _at_main_end(self) -> None:
+    def _at_main_end(self) -> bool:
         pipeline = self._pipeline()
-        if pipeline is not None and self._is_armed:
-            began = time.monotonic()
-            self._is_finished = flush(pipeline, self._left)
-            self._left = max(0.0, self._left - (time.monotonic() - began))
+        if pipeline is None or not self._is_armed:
+            return True
+        began = time.monotonic()
+        is_finished = flush(pipeline, self._left)
+        self._left = max(0.0, self._left - (time.monotonic() - began))
+        return is_finished
 
     def _at_child_end(self) -> None:
-        self._at_main_end()
-        # If the flush did not finish, shut down within the remaining time.
-        if not self._is_finished:
+        if not self._at_main_end():
+            # Shut down within the remaining time.
             self._at_exit()
 
     def _at_exit(self) -> None:

@@ -15,8 +15,7 @@ from rag_eval_hooks.sample import Sample
 class Memory:
     """Remembers recent requests, within `limits.FEEDBACK_*`. Thread-safe.
 
-    If there are too many requests, evict the oldest. If the texts are too large, remove the texts
-    of the oldest requests, but keep the ids.
+    If the texts are too large, the oldest requests lose their texts, but keep their ids.
     """
 
     def __init__(self) -> None:

@@ -79,10 +79,7 @@ class Processor:
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
-        """Evaluate metrics for feedback, as a new request.
-
-        Return None if the new request is rejected.
-        """
+        """Evaluate metrics for feedback. Return None if the new request is rejected."""
         request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
         request.is_final = request.by_feedback = True
         if (refused := self._pipeline.admit(request, decision)) is not None:
@@ -104,8 +101,7 @@ class Processor:
             stored, decision = sample_of(data)
             is_outdated = is_redacted_differently(redactor, data)
             request = Request.of(stored, lambda: redactor.again(stored) if is_outdated else stored)
-            # The decision may lack metrics of a newer version. For these metrics, use the highest
-            # rate of the decision.
+            # The decision may lack metrics of a newer version. They get its highest rate.
             ids, others = self._parts.scorer.metric_ids, highest(decision.shares)
             request.decision = decision.limited_to(ids, others)
         except Exception as error:  # noqa: BLE001 - another program may have changed the file
@@ -155,6 +151,8 @@ class Processor:
         if not await self._within_patience(self._outbox.end(job, EVALUATE, count, sinks, encode)):
             # Another process has claimed the sample and delivers its results.
             return Ending.dropped("spooled")
+        # `FeedbackDesk` keeps the request for an hour, so drop the result here.
+        request.entry = None
         self._pipeline.tell("evaluated", request, evaluation)
         delivery.put(job, evaluation)
         return ending

@@ -25,13 +25,10 @@ class RateLimit:
         self, limits: Mapping[str, int], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._windows = [(_SECONDS[unit], deque[float](maxlen=n)) for unit, n in limits.items()]
+        self.active = bool(limits)
         self._clock = clock
         self._lock = threading.Lock()
         self._share = AdmittedShare(clock)
-
-    @property
-    def active(self) -> bool:
-        return bool(self._windows)
 
     def admit(self) -> float | None:
         """Admit a sample and return the admitted fraction. If a window is full, return None."""

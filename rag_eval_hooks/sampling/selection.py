@@ -47,12 +47,9 @@ class Selection:
         self._error_rules = [(rule, own) for rule, own in rules if rule.error is not None]
         tail = tail_rules(config, names)
         self._feedback_rules = [rule for rule in tail if rule.is_on_feedback]
+        self.has_feedback_rules = bool(self._feedback_rules)
         self._sample_rules = [rule for rule in tail if not rule.is_on_feedback]
         self._scorer = tail_scorer(config, (*known, *chosen), incidents)
-
-    @property
-    def has_feedback_rules(self) -> bool:
-        return bool(self._feedback_rules)
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:

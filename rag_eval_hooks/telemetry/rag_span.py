@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -44,7 +45,8 @@ class SpanHolder:
             if room:
                 self._held[held] = None
         if not room:
-            self._end_all([held], EvalStatus.SHUTDOWN if self._closed else EvalStatus.OVERFLOW)
+            status = EvalStatus.SHUTDOWN if self._closed else EvalStatus.OVERFLOW
+            self.end(held, {semconv.EVAL_STATUS: status.value})
 
     def finish(
         self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
@@ -60,27 +62,21 @@ class SpanHolder:
 
     def expire(self) -> None:
         """End the spans that exceeded `hold_timeout`, with the status `timeout`."""
-        now = time.monotonic()
+        self.release_all(EvalStatus.TIMEOUT, time.monotonic())
+
+    def release_all(self, status: EvalStatus, until: float = math.inf) -> None:
+        """End the spans whose deadline is not later than `until`."""
         with self._lock:
-            late = list(itertools.takewhile(lambda held: held.deadline <= now, self._held))
+            late = list(itertools.takewhile(lambda held: held.deadline <= until, self._held))
             for held in late:
                 del self._held[held]
-        self._end_all(late, EvalStatus.TIMEOUT)
-
-    def release_all(self, status: EvalStatus) -> None:
-        with self._lock:
-            held_spans = list(self._held)
-            self._held.clear()
-        self._end_all(held_spans, status)
+        for held in late:
+            self.end(held, {semconv.EVAL_STATUS: status.value})
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
         self.release_all(EvalStatus.SHUTDOWN)
-
-    def _end_all(self, held_spans: Iterable[HeldSpan], status: EvalStatus) -> None:
-        for held in held_spans:
-            self.end(held, {semconv.EVAL_STATUS: status.value})
 
     def __len__(self) -> int:
         return len(self._held)

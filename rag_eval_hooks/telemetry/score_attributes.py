@@ -43,10 +43,7 @@ class Thresholds:
         return f"{words or metric_id} ({value})"
 
     def missed_by(self, metric_id: str, score: Score) -> float:
-        """Return how far a score misses its threshold, as a fraction of the scale.
-
-        If the score passes, the result is 0 or less.
-        """
+        """Return by how much of its scale a score misses its threshold. 0 or less is a pass."""
         scale = self.scales[metric_id]
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance
@@ -54,9 +51,8 @@ class Thresholds:
     def judged(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation with its verdicts.
 
-        A sample fails if one metric fails. Otherwise the sample passes if all metrics that have a
-        threshold pass. The result is unknown if a possible score of such a metric is missing, or if
-        no such metric has a score.
+        A sample fails if one metric fails. It passes if every metric with a threshold passes. The
+        result is unknown if such a metric lacks a possible score, or if there is no such score.
         """
         outcomes = {name: evaluation.outcomes.get(name) for name in self._limits}
         verdicts = {
