@@ -13,7 +13,7 @@ from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKin
 from rag_eval_hooks.capture.copied import Message, entries
 from rag_eval_hooks.capture.documents import DOCUMENT_KEYS, Lists, documents_in
 from rag_eval_hooks.capture.reader import BaseReader
-from rag_eval_hooks.capture.rows import found_nothing, is_record, mapping_in, rows_in
+from rag_eval_hooks.capture.rows import found_nothing, record_in, rows_in
 from rag_eval_hooks.capture.snapshots import Opaque, Record
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
@@ -173,13 +173,11 @@ class Reader(BaseReader):
             return
         if output.failed:
             return
-        reply = mapping_in(output.artifact)
-        if found_nothing(reply):
+        raw = output.artifact
+        if found_nothing(raw):
             return
         # The prompt shows the record as this text.
-        rest = output.artifact if reply is None else reply
-        is_whole = is_of_framework(rest) or is_record(output.artifact)
-        found = [] if is_whole else self._distinctive(run, rest)
+        found = [] if is_of_framework(raw) or record_in(raw) else self._distinctive(run, raw)
         for contexts in found or rows_in(output.text):
             self._note(run, contexts, Origin.TEXT, named=named)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from rag_eval_hooks.capture.passages import Prompts, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
@@ -15,49 +14,45 @@ _PREFIX = 160
 _MAX_CALLS = 200
 """Maximum number of model calls per request whose replies we look for in prompts."""
 _MIN_OUTPUT = 3
-
-
 _MAX_QUERIES = 8
-_LABEL_ENDS = (":", "\uff1a", ">", "\n")
 
 
-@dataclass(frozen=True, slots=True)
 class AnsweringCalls:
-    # prompts of the answering calls, then prompts of the calls that they quote
-    calls: Sequence[Run]
-    prompts: Sequence[str]
-    # the same prompts without the model's texts from earlier turns
-    fresh: Sequence[str]
-    # prompts of all other successful calls outside retrievers and rerankers
-    others: Sequence[str]
+    """The calls whose replies form the answer, then the calls that their prompts quote.
 
+    Calls inside retrievers and rerankers do not count.
+    """
 
-def answering_calls(
-    interaction: Interaction, answer: str, retrieved: Sequence[str]
-) -> AnsweringCalls:
-    calls = [run for run in interaction.models if run.prompt]
-    calls = [r for r in calls if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))]
-    folded = {text: fold(text) for text in {text for run in calls for text in run.prompt}}
-    prompts = {run: " ".join([folded[text] for text in run.prompt]) for run in calls}
-    distinctive = [text for text in retrieved if is_distinctive(text)]
-    answering = _last_calls(fold(answer), prompts)
-    made = _Quotes(prompts, distinctive).calls_behind(answering)
-    fresh = [
-        " ".join([folded[text] for n, text in enumerate(run.prompt) if n not in run.earlier])
-        for run in made
-    ]
-    others = [p for run, p in prompts.items() if run not in made and run.error_type is None]
-    return AnsweringCalls(made, [prompts[run] for run in made], fresh, others)
-
-
-class _Quotes:
-    def __init__(self, prompts: Mapping[Run, str], retrieved: Sequence[str]) -> None:
-        self._prompts = prompts
-        self._retrieved = retrieved
+    def __init__(self, interaction: Interaction, answer: str, retrieved: Sequence[str]) -> None:
+        asked = [run for run in interaction.models if run.prompt]
+        calls = [
+            r for r in asked if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))
+        ]
+        self._folded = {text: fold(text) for text in {t for run in calls for t in run.prompt}}
+        self._prompts = {run: self._joined(run.prompt) for run in calls}
+        self._retrieved = [text for text in retrieved if is_distinctive(text)]
         self._bare: dict[Run, str] = {}
-        self._outputs = {call: _outputs(call) for call in list(prompts)[-_MAX_CALLS:]}
+        self._outputs = {call: _outputs(call) for call in calls[-_MAX_CALLS:]}
+        self.calls = self._with_quoted(_last_calls(fold(answer), self._prompts))
+        self.prompts = [self._prompts[run] for run in self.calls]
+        # prompts of all other successful calls
+        self.others = [
+            prompt
+            for run, prompt in self._prompts.items()
+            if run not in self.calls and run.error_type is None
+        ]
 
-    def calls_behind(self, answering: Sequence[Run]) -> list[Run]:
+    def fresh_prompts(self) -> list[str]:
+        """Return the answering prompts without the model's texts from earlier turns."""
+        return [
+            self._joined([text for n, text in enumerate(run.prompt) if n not in run.earlier])
+            for run in self.calls
+        ]
+
+    def _joined(self, texts: Sequence[str]) -> str:
+        return " ".join([self._folded[text] for text in texts])
+
+    def _with_quoted(self, answering: Sequence[Run]) -> list[Run]:
         made = self._with_siblings(answering)
         waiting = list(made)
         while waiting:
@@ -100,7 +95,10 @@ class _Quotes:
 
     def _bare_prompt(self, call: Run) -> str:
         if call not in self._bare:
-            self._bare[call] = _without(self._prompts[call], self._retrieved)
+            prompt = self._prompts[call]
+            for text in self._retrieved:
+                prompt = prompt.replace(text, " ")
+            self._bare[call] = prompt
         return self._bare[call]
 
 
@@ -120,22 +118,11 @@ def _are_alike(one: Run, other: Run) -> bool:
 
 
 def _outputs(call: Run) -> list[str]:
-    texts = map(fold, texts_in(call.text or ""))
-    return [
-        text
-        for place, text in enumerate(texts)
-        if (is_distinctive(text) if place else _can_be_quoted(text))
-    ]
-
-
-def _can_be_quoted(text: str) -> bool:
-    return any(map(str.isalpha, text)) and len(text) + (not text.isascii()) >= _MIN_OUTPUT
-
-
-def _without(text: str, parts: Sequence[str]) -> str:
-    for part in parts:
-        text = text.replace(part, " ")
-    return text
+    first, *others = [*map(fold, texts_in(call.text or ""))]
+    can_be_quoted = (
+        any(map(str.isalpha, first)) and len(first) + (not first.isascii()) >= _MIN_OUTPUT
+    )
+    return [*([first] if can_be_quoted else ()), *filter(is_distinctive, others)]
 
 
 def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
@@ -145,30 +132,17 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
     only the last n calls with this reply.
     """
     outputs = {call: fold(call.text or "") for call in prompts}
-    if answer:
-        whole = [call for call, output in outputs.items() if answer in output]
-        whole = [call for call in whole if outputs[call] == answer] or whole
-        if whole:
-            return whole[-1:]
-        parts: dict[str, list[Run]] = {}
-        made_of = _parts_of(answer, set(outputs.values()))
-        for call, output in outputs.items():
-            if output in made_of:
-                parts.setdefault(output, []).append(call)
-        if parts:
-            said = sorted(parts, key=answer.find)
-            return [call for output in said for call in parts[output][-answer.count(output) :]]
-    spoke = [call for call in prompts if call.text]
-    return spoke[-1:] or list(prompts)[-1:]
-
-
-def _parts_of(answer: str, outputs: Set[str]) -> Set[str]:
-    long = {output for output in outputs if is_distinctive(output) and output in answer}
-    rest = _without(answer, sorted(long, key=len, reverse=True)).strip()
-    sayable = {output for output in outputs - long if _can_be_quoted(output)}
-    short = {output for output in sayable if contains_word(rest, output) >= 0}
-    left = _without(rest, sorted(short, key=len, reverse=True)).strip()
-    return long | short if short and 2 * len(left) <= len(rest) else long
+    whole = [call for call, output in outputs.items() if answer and answer in output]
+    if whole:
+        return ([call for call in whole if outputs[call] == answer] or whole)[-1:]
+    parts: dict[str, list[Run]] = {}
+    for call, output in outputs.items():
+        if is_distinctive(output) and output in answer:
+            parts.setdefault(output, []).append(call)
+    if parts:
+        said = sorted(parts, key=answer.find)
+        return [call for output in said for call in parts[output][-answer.count(output) :]]
+    return ([call for call in prompts if call.text] or list(prompts))[-1:]
 
 
 def question_of(interaction: Interaction) -> tuple[str, str]:
@@ -180,8 +154,12 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     asked = queries(interaction)
     if root.query:
         return root.query, "recorded" if root.kind is RunKind.MANUAL else "input"
-    if interaction.asked:
-        return _used_input(interaction, asked)
+    if texts := interaction.asked:
+        longest = max(texts, key=len)
+        if used := _used(interaction, texts, asked):
+            return max(used, key=len), "prompt"
+        is_query = asked and not is_distinctive(fold(longest))
+        return (asked[0], "query") if is_query else (longest, "input")
     if left := _left_in_state(interaction, asked):
         # Any of several texts could be the question, so the question is unknown.
         return left[0] if len(left) == 1 else "", "input"
@@ -198,44 +176,34 @@ def _outer_retrievers(interaction: Interaction) -> list[Run]:
     return [run for run in runs if not run.within(RunKind.RETRIEVER)]
 
 
-def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, str]:
-    if used := _used(interaction, interaction.asked, asked):
-        return max(used, key=len), "prompt"
-    longest = max(interaction.asked, key=len)
-    if asked and not is_distinctive(fold(longest)):
-        return asked[0], "query"
-    return longest, "input"
+def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """Return the texts that a retriever was asked or, if there are none, that a prompt shows."""
+    prompts = ["\n".join(run.prompt) for run in interaction.runs if run.prompt]
+    for places in (asked, prompts):
+        folded = list(map(fold, places))
+        if used := [text for text in texts if _is_in(fold(text), folded)]:
+            return used
+    return []
 
 
-def _used(interaction: Interaction, texts: Iterable[str], asked: Sequence[str]) -> list[str]:
-    folded = {text: fold(text) for text in texts}
-    places = list(map(fold, asked))
-    long = {text: one for text, one in folded.items() if is_distinctive(one)}
-    if exact := [text for text, one in folded.items() if one in places]:
-        return exact
-    if part := [text for text, one in long.items() if any(one in place for place in places)]:
-        return part
-    prompts = [fold("\n".join(run.prompt)) for run in interaction.runs if run.prompt]
-    return [text for text, one in long.items() if any(one in prompt for prompt in prompts)]
+def _is_in(text: str, places: Sequence[str]) -> bool:
+    return text in places or (is_distinctive(text) and any(text in place for place in places))
 
 
 def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
-    if not interaction.kept:
-        return []
     lists = interaction.lists_of(Origin.DOCUMENTS)
-    documents = {fold(context.text) for found in lists for context in found.contexts}
-    documents = set(filter(is_distinctive, documents))
+    documents = [fold(context.text) for found in lists for context in found.contexts]
+    documents = list(filter(is_distinctive, documents))
     texts = [text for text in interaction.kept if not any(d in fold(text) for d in documents)]
     return _used(interaction, texts, asked) or texts
 
 
 def condensed_question(interaction: Interaction, question: str) -> str | None:
     asked = _outer_retrievers(interaction)
-    query = next((run.query for run in asked if run.query), "")
-    is_alone = all(run.query in (query, "", None) for run in asked)
-    if query in ("", question) or not is_alone or any(run.within(RunKind.TOOL) for run in asked):
+    different = {run.query for run in asked if run.query}
+    if len(different) != 1 or question in different or any(r.within(RunKind.TOOL) for r in asked):
         return None
-    return query
+    return different.pop()
 
 
 def answer_of(interaction: Interaction) -> str | None:
@@ -252,19 +220,13 @@ def answer_of(interaction: Interaction) -> str | None:
 
 
 def _said(interaction: Interaction) -> str | None:
-    root = interaction.root
     calls = [run for run in interaction.models if (run.text or "").strip()]
-    if root.text and any(holds_reply(root.text, c) or root.text in (c.text or "") for c in calls):
-        return root.text
     texts = [text for text in interaction.candidates if text.strip()]
-    said = [(c, text) for c in reversed(calls) for text in texts if _is_last_part(text, c)]
-    # The root may return a reply twice: with a label and without the label.
-    labeled = (text for c, text in said if any(holds_reply(one, c) for one in texts))
-    if (parsed := next(labeled, None)) is not None:
-        return parsed
-    said += [(c, text) for c in reversed(calls) for text in texts if holds_reply(text, c)]
+    pairs = [(call, text) for call in reversed(calls) for text in texts]
+    # A parser may have removed the text before the answer.
+    said = [(c, text) for c, text in pairs if holds_reply(text, c)]
+    said = said or [(c, text) for c, text in pairs if (c.text or "").rstrip().endswith(text)]
     if len(said) > 1:
-        said.sort(key=lambda one: -calls.index(one[0]))
         said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
     return said[0][1] if said else None
@@ -272,12 +234,6 @@ def _said(interaction: Interaction) -> str | None:
 
 def holds_reply(text: str, call: Run) -> bool:
     return bool(call.text and call.text in text)
-
-
-def _is_last_part(text: str, call: Run) -> bool:
-    before, found, after = (call.text or "").rpartition(text)
-    is_behind = bool(found and before) and not after.strip()
-    return is_behind and before.rstrip(" *_").endswith(_LABEL_ENDS)
 
 
 def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> bool:

@@ -9,28 +9,25 @@ contains a candidate, the structure of the run decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from rag_eval_hooks.capture.answering import answering_calls, question_of
+from rag_eval_hooks.capture.answering import AnsweringCalls, question_of
 from rag_eval_hooks.capture.passages import (
     DOCUMENT_ORIGINS,
-    Location,
     Passage,
+    Placed,
     Prompts,
     by_list,
     distinct,
-    in_prompt_order,
 )
-from rag_eval_hooks.capture.provenance import Provenance, content_words
+from rag_eval_hooks.capture.provenance import Provenance
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.text_forms import fold, width
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.text.folding import has_cjk
 
 _MIN_PROSE = 40
-_MIN_SHARED = 2
 
 
 class ContextSource(StrEnum):
@@ -52,9 +49,6 @@ class ContextSource(StrEnum):
     """A prompt contains texts that an earlier turn left in the state."""
 
 
-_GUESSES = {Origin.STEP: ContextSource.STEP, Origin.EARLIER: ContextSource.EARLIER_TURN}
-
-
 class Found(NamedTuple):
     """Contexts in prompt order, or None if no retrieval ran. `source` is the rule that applied."""
 
@@ -65,6 +59,9 @@ class Found(NamedTuple):
 def find_contexts(interaction: Interaction, answer: str | None) -> Found:
     if interaction.chosen is not None:
         return Found(_once(interaction.chosen), ContextSource.CHOSEN)
+    stated = interaction.lists_of(Origin.STATED)
+    if stated and interaction.root.kind is RunKind.MANUAL:
+        return Found(_union(stated), ContextSource.RECORDED)
     return _Search(interaction, answer or "").found()
 
 
@@ -92,27 +89,23 @@ class _Search:
             return True
         runs = self._interaction.runs
         prompts = Prompts([" ".join(fold(text) for run in runs for text in run.prompt)])
-        guesses = (self._documents, *map(self._guesses, _GUESSES))
-        return any(map(prompts.place, guesses))
+        return any(map(prompts.place, self._ranks()))
+
+    def _ranks(self) -> Iterator[Sequence[Passage]]:
+        yield self._documents
+        yield self._tools
+        yield self._guesses(Origin.STEP)
+        yield self._guesses(Origin.EARLIER)
 
     def found(self) -> Found:
-        interaction = self._interaction
-        stated = interaction.lists_of(Origin.STATED)
-        if stated and interaction.root.kind is RunKind.MANUAL:
-            return Found(_union(stated), ContextSource.RECORDED)
         retrieved = [p.folded for p in (*self._documents, *self._tools)]
-        self._calls = answering_calls(interaction, self._answer, retrieved)
-        for texts in (self._calls.fresh, self._calls.prompts):
-            prompts = self._prompts_of(texts)
-            for passages in filter(None, (self._documents, self._tools)):
-                if placed := prompts.place(self._with_wider_texts(prompts, passages)):
-                    placed = self._without_rejected(placed)
-                    return self._with_lower_ranks(prompts, passages, placed)
-        for origin, source in _GUESSES.items():
-            guesses = self._with_wider_texts(prompts, self._guesses(origin))
-            if placed := prompts.place(guesses):
-                return Found(in_prompt_order(placed), source)
-        return self._by_structure(prompts, stated)
+        self._calls = AnsweringCalls(self._interaction, self._answer, retrieved)
+        prompts = self._prompts_of(self._calls.fresh_prompts())
+        for rank, passages in enumerate(self._ranks()):
+            placed = passages and prompts.place(self._with_wider_texts(prompts, passages))
+            if placed:
+                return self._joined(prompts, rank, passages, self._without_rejected(placed))
+        return self._by_structure(prompts)
 
     def _prompts_of(self, texts: Sequence[str]) -> Prompts:
         runs = self._interaction.runs
@@ -130,7 +123,7 @@ class _Search:
         ]
         return [*passages, *wider]
 
-    def _without_rejected(self, placed: dict[Passage, Location]) -> dict[Passage, Location]:
+    def _without_rejected(self, placed: Placed) -> Placed:
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS and f.contexts]
         if not lists or lists[-1].run.kind is not RunKind.CHAIN:
             return placed
@@ -140,29 +133,30 @@ class _Search:
         rejected = set[str]().union(*(texts for texts in earlier if texts & kept)) - kept
         return {p: at for p, at in placed.items() if not (at.prompt and p.folded in rejected)}
 
-    def _with_lower_ranks(
-        self, prompts: Prompts, passages: Sequence[Passage], placed: dict[Passage, Location]
+    def _joined(
+        self, prompts: Prompts, rank: int, passages: Sequence[Passage], placed: Placed
     ) -> Found:
-        tools: list[Passage] = []
-        if passages is self._documents:
-            # The text of a named retrieval tool needs no evidence in the answer.
-            tools = [p for p in self._sure_tools if p.found.named]
-            others = [p for p in (*self._sure_tools, *self._unsure_tools) if p not in tools]
-            tools += self._texts.used(others, [*passages, *tools])
-        surer = [*passages, *tools]
-        steps = self._texts.used(self._texts.step_texts(Origin.STEP), surer)
-        earlier = self._texts.used(self._earlier_texts(), [*surer, *steps])
-        if lower := [*tools, *steps, *earlier]:
-            prompts = self._prompts_of(self._calls.prompts) if earlier else prompts
-            both = prompts.place(self._with_wider_texts(prompts, [*lower, *passages]))
-            placed = both if any(p in both for p in lower) else placed
+        """Add the texts of lower ranks from which the answer takes facts."""
+        tools = [*self._sure_tools, *self._unsure_tools]
+        lower_ranks = (tools, self._texts.step_texts(Origin.STEP), self._earlier_texts())
+        lower: list[Passage] = []
+        for texts in lower_ranks[rank:]:
+            lower += self._texts.used(texts, [*passages, *lower])
+        if any(p.found.origin is Origin.EARLIER for p in lower):
+            prompts = self._prompts_of(self._calls.prompts)
+        both = prompts.place(self._with_wider_texts(prompts, [*lower, *passages])) if lower else {}
+        placed = both if any(p in both for p in lower) else placed
+        source = self._source(placed, passages if rank > 1 else lower)
+        return Found(self._with_sources(tuple(at.context for at in placed.values())), source)
+
+    def _source(self, placed: Placed, guesses: Sequence[Passage]) -> ContextSource:
+        origins = {p.found.origin for p in guesses if p in placed}
+        if Origin.EARLIER in origins:
+            return ContextSource.EARLIER_TURN
+        if self._is_empty or Origin.STEP in origins:
+            return ContextSource.STEP
         is_whole = all(place.whole for place in placed.values())
-        source = ContextSource.PROMPT if is_whole else ContextSource.SHINGLES
-        if self._is_empty or any(p in placed for p in steps):
-            source = ContextSource.STEP
-        if any(p in placed for p in earlier):
-            source = ContextSource.EARLIER_TURN
-        return Found(self._with_sources(in_prompt_order(placed)), source)
+        return ContextSource.PROMPT if is_whole else ContextSource.SHINGLES
 
     def _earlier_texts(self) -> list[Passage]:
         turns = []
@@ -174,51 +168,45 @@ class _Search:
         return [*self._texts.step_texts(Origin.EARLIER), *conversation]
 
     def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
+        """Add sources of the answer that no prompt of the answering calls contains."""
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
-        if not sources:
+        left = {fold(context.text): context for context in seen}
+        missing = [p for p in sources if not any(text in left for _, text in p.forms)]
+        added = {p: p.context for p in missing if not p.is_distinctive}
+        added |= {p: at.context for p, at in Prompts(self._calls.others).place(missing).items()}
+        if not added:
             return seen
-        merged = {fold(context.text): context for context in seen}
-        known = {p: next((t for _, t in p.forms if t in merged), None) for p in sources}
-        missing = [p for p, text in known.items() if text is None]
-        shown = Prompts(self._calls.others).place(missing)
-        texts = list(merged)
-        # Insert a source that no prompt contains after the preceding source, or first.
-        at = min((texts.index(text) for text in known.values() if text), default=len(texts))
-        for p, text in known.items():
-            if text is not None:
-                at = texts.index(text) + 1
-            elif p in shown or not p.is_distinctive:
-                merged[p.folded] = shown[p].context if p in shown else p.context
-                texts.insert(at, p.folded)
-                at += 1
-        return tuple(merged[text] for text in texts)
+        named = (
+            added.get(p) or next((left.pop(text) for _, text in p.forms if text in left), None)
+            for p in sources
+        )
+        listed = list(filter(None, named))
+        return (*left.values(), *listed)
 
     def _guesses(self, origin: Origin) -> list[Passage]:
         passages = self._texts.step_texts(origin)
         used = self._texts.used(passages, ())
         if self._is_empty:
             return used
-        asked = content_words(self._question)
-        return [
-            p for p in passages if p in used or len(p.found.contexts) > 1 or _tells_of(p, asked)
-        ]
+        return [p for p in passages if p in used or len(p.found.contexts) > 1]
 
-    def _by_structure(self, prompts: Prompts, stated: Sequence[DocumentList]) -> Found:
-        if stated:
+    def _by_structure(self, prompts: Prompts) -> Found:
+        if stated := self._interaction.lists_of(Origin.STATED):
             return Found(_union(stated), ContextSource.RECORDED)
-        if sources := [f for f in self._lists if f.origin is Origin.SOURCES]:
+        if sources := self._interaction.lists_of(Origin.SOURCES):
             root = [found for found in sources if found.run.parent is None]
             return Found(_union(root or sources), ContextSource.STRUCTURE)
-        if self._was_shown_none(prompts):
+        if prompts.texts and self._only_others_show_texts(prompts):
             return Found((), ContextSource.PROMPT)
         listed = self._last_list(prompts)
         return Found(listed, None if listed is None else ContextSource.LAST_LIST)
 
-    def _was_shown_none(self, prompts: Prompts) -> bool:
+    def _only_others_show_texts(self, prompts: Prompts) -> bool:
         passages = [*self._documents, *self._tools]
-        is_whole = all(p.is_distinctive for p in passages) and not self._interaction.left_out
-        seen = any(p.folded in other for p in passages for other in self._calls.others)
-        return bool(prompts.texts) and seen and is_whole and not prompts.show_run_of(passages)
+        if self._interaction.left_out or not all(p.is_distinctive for p in passages):
+            return False
+        seen = any(p.folded in text for p in passages for text in self._calls.others)
+        return seen and not prompts.show_run_of(passages)
 
     def _last_list(self, prompts: Prompts) -> tuple[Context, ...] | None:
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS]
@@ -243,13 +231,6 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
         rest = rest.replace(text, "\0")
     parts = [width(part.strip()) for part in rest.split("\0")]
     return 2 * sum(part for part in parts if part >= _MIN_PROSE) >= min(map(width, held))
-
-
-def _tells_of(p: Passage, asked: set[str]) -> bool:
-    shared = content_words(p.context.text) & asked
-    # In scripts without spaces, each pair of characters counts as a word.
-    least = len(asked) / (5 if any(map(has_cjk, asked)) else 2)
-    return bool(asked) and len(shared) >= max(min(_MIN_SHARED, len(asked)), least)
 
 
 def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:

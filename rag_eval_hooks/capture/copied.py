@@ -73,12 +73,10 @@ def state_update(value: Any) -> Any:
 
 
 def fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
+    """Return the values that differ from those of the input `given`."""
     before, missing = entries(given) or {}, object()
-    return {k: v for k, v in values.items() if not _is_same(v, before.get(k, missing))}
-
-
-def _is_same(value: Any, before: Any) -> bool:
-    return value is before or (isinstance(value, str) and value == before)
+    changed = {k: v for k, v in values.items() if v is not before.get(k, missing)}
+    return {k: v for k, v in changed.items() if not isinstance(v, str) or v != before.get(k)}
 
 
 def is_message(held: Mapping[str, Any]) -> bool:

@@ -21,27 +21,20 @@ Lists: TypeAlias = list[tuple[Context, ...]]
 
 
 def documents_in(
-    value: Any,
-    given: Any = None,
-    *,
-    keys: Collection[str] = DOCUMENT_KEYS,
-    artifacts: bool = True,
+    value: Any, given: Any = None, *, keys: Collection[str] = DOCUMENT_KEYS, artifacts: bool = True
 ) -> Lists:
     """Return the lists of documents in a value, in order.
 
     Skip documents that the input `given` already contains. Under `keys`, a list may also be empty
     or contain texts or mappings. If `artifacts` is true, include artifacts of new tool messages.
     """
-    if isinstance(value, str):
-        # A formatter returns a blank text if retrieval found no documents.
-        return [()] if not value.strip() and holds_documents(given) else []
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LEVELS))
 
 
 def given_documents(value: Any, keys: Collection[str]) -> Lists:
     if found := documents_in(value, keys=keys, artifacts=False):
         return found
-    tables = ((entries(value) or {}).get(key) for key in keys)
+    tables = (table for key, table in (entries(value) or {}).items() if key in keys)
     rows = (table for table in tables if isinstance(table, list) and table)
     return [found for table in rows if isinstance(table[0], dict) for found in rows_in(table)]
 
@@ -66,42 +59,35 @@ class _ListSearch(NamedTuple):
         if depth == 0 or value is given:
             return
         if isinstance(value, list | tuple):
-            yield from self._in_list(value[:_MAX_ITEMS], given, depth)
+            listed = given if isinstance(given, list | tuple) else ()
+            yield from self._in_list(value[:_MAX_ITEMS], listed, depth)
         elif isinstance(value, Message):
             artifact = value.artifact if self.artifacts else None
-            if isinstance(artifact, list | tuple) and not artifact:
-                yield ()
-            elif artifact is not None:
-                yield from self.lists_in(artifact, None, depth - 1)
+            empty = isinstance(artifact, list | tuple) and not artifact
+            yield from [()] if empty else self.lists_in(artifact, None, depth - 1)
         elif (held := entries(state_update(value))) is not None:
             before = entries(given) or {}
             for key, item in list(held.items())[:_MAX_ITEMS]:
-                yield from self._in_entry(key, item, before.get(key), depth)
-
-    def _in_entry(
-        self, key: str, item: Any, before: Any, depth: int
-    ) -> Iterator[tuple[Context, ...]]:
-        is_named = key in self.keys and item is not before
-        contexts = _under_key(item) if is_named else None
-        if contexts is None:
-            yield from self.lists_in(item, before, depth - 1)
-        else:
-            yield contexts
+                is_named = key in self.keys and item is not before.get(key)
+                if is_named and (contexts := _under_key(item)) is not None:
+                    yield contexts
+                else:
+                    yield from self.lists_in(item, before.get(key), depth - 1)
 
     def _in_list(
-        self, items: Sequence[Any], given: Any, depth: int
+        self, items: Sequence[Any], before: Sequence[Any], depth: int
     ) -> Iterator[tuple[Context, ...]]:
-        before = given if isinstance(given, list | tuple) else ()
         first = next((item for item in items if item is not None), None)
+        ids = list(map(id, before))
         if first is None and holds_documents(before):
             # The step received documents and returned an empty list.
             yield ()
         elif _document(first) is not None:
-            if list(map(id, items)) != list(map(id, before)):
+            if list(map(id, items)) != ids:
                 yield tuple(filter(None, map(_document, items)))
         elif not (isinstance(first, Message) and depth == _LEVELS):
             # Skip a bare list of messages: a prompt repeats artifacts of earlier turns.
-            known = set(map(id, before))
+            known = set(ids)
             for item in items:
                 if id(item) not in known:
                     yield from self.lists_in(item, None, depth - 1)
@@ -113,25 +99,20 @@ def _document(item: Any) -> Context | None:
 
 
 def _under_key(value: Any) -> tuple[Context, ...] | None:
-    if isinstance(value, Context):
-        return (value,)
-    if not isinstance(value, list | tuple):
+    items = [value] if isinstance(value, Context) else value
+    if not isinstance(items, list | tuple):
         return None
-    items = [one for one in value if one is not None]
+    kept = [one for one in items if one is not None]
     # The first item of another pair, such as (title, text), is no document.
-    are_known = all(isinstance(one, str | dict) or _document(one) is not None for one in items)
-    is_reset = bool(value) and not items
-    return _contexts(items) if are_known and not is_reset else None
+    are_known = all(isinstance(one, str | dict) or _document(one) is not None for one in kept)
+    return _contexts(kept) if are_known and (kept or not items) else None
 
 
 def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
-    found: list[Context] = []
-    for one in items:
-        if isinstance(one, dict) and is_message(one):
-            return None
-        document = _document(one)
-        try:
-            found += contexts_of(one) if document is None else (document,)
-        except TypeError:
-            return None
-    return tuple(found)
+    if any(isinstance(one, dict) and is_message(one) for one in items):
+        return None
+    several = (one if isinstance(one, list) else [one] for one in items)
+    try:
+        return tuple(context for one in several for context in contexts_of(one))
+    except TypeError:
+        return None

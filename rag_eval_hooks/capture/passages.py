@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rag_eval_hooks.capture.records import DocumentList, Origin
 from rag_eval_hooks.capture.text_forms import (
@@ -58,13 +58,14 @@ class Passage:
 
 
 class Location(NamedTuple):
-    """A passage's position. If the prompt has only a part, an estimate for the whole passage."""
-
     prompt: int
     start: int
     end: int
     context: Context
     whole: bool = True
+
+
+Placed: TypeAlias = dict[Passage, Location]
 
 
 class Prompts:
@@ -78,7 +79,7 @@ class Prompts:
         self._has_many = False
         self._keys: dict[int, dict[tuple[str, ...], int]] = {}
 
-    def place(self, passages: Sequence[Passage]) -> dict[Passage, Location]:
+    def place(self, passages: Sequence[Passage]) -> Placed:
         self._has_many = len(passages) > _FEW
         placed = {p: place for p in passages if (place := self._whole(p)) is not None}
         self._add_parts(placed, passages)
@@ -99,8 +100,7 @@ class Prompts:
         if first < 0 or first >= end:
             return first
         behind = self.texts[number].find(text, end)
-        is_within = asked <= first and first + len(text) <= end
-        return -1 if behind < 0 and is_within else max(behind, first)
+        return first if behind < 0 and first + len(text) <= asked else behind
 
     def _first(self, number: int, text: str) -> int:
         prompt, words = self.texts[number], text.split(" ", _KEY_WORDS + 1)
@@ -111,7 +111,7 @@ class Prompts:
         at = self._keys[number].get(tuple(words[1:-1]), -1)
         return -1 if at < 0 else prompt.find(text, max(0, at - len(words[0]) - 1))
 
-    def _add_parts(self, placed: dict[Passage, Location], passages: Sequence[Passage]) -> None:
+    def _add_parts(self, placed: Placed, passages: Sequence[Passage]) -> None:
         looked_for = [
             p for p in passages if (placed[p].prompt if p in placed else p.is_distinctive)
         ]
@@ -124,10 +124,11 @@ class Prompts:
             for number in range(len(free)) if p not in placed else (0,):
                 hits = {run: free[number][run] for run in own.intersection(free[number])}
                 if hits and len(hits) >= min(MIN_RUNS, len(own)):
-                    placed[p] = _part(number, p, hits)
+                    end = max(start + len(run) for run, start in hits.items())
+                    placed[p] = Location(number, min(hits.values()), end, p.context, whole=False)
                     break
 
-    def _add_short(self, placed: dict[Passage, Location], passages: Sequence[Passage]) -> None:
+    def _add_short(self, placed: Placed, passages: Sequence[Passage]) -> None:
         short = [p for p in passages if p.folded and not any(is_distinctive(t) for _, t in p.forms)]
         if not short:
             return
@@ -142,21 +143,17 @@ class Prompts:
         beside = {id(p.found) for p in placed}
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
-    def _rests(self, placed: Mapping[Passage, Location]) -> list[str]:
+    def _rests(self, placed: Placed) -> list[str]:
         """Replace each whole text by one filler word, so that no word sequence spans the text."""
-        rests = []
-        for number, text in enumerate(self.texts):
-            last, parts = 0, []
-            for at in sorted(at for at in placed.values() if at.whole and at.prompt == number):
-                if at.start >= last:
-                    parts += [text[last : at.start], " ", "x" * (at.end - at.start - 2), " "]
-                last = max(last, at.end)
-            rests.append("".join([*parts, text[last:]]))
-        return rests
+        rests = list(map(list, self.texts))
+        for at in placed.values():
+            if at.whole:
+                rests[at.prompt][at.start : at.end] = f" {'x' * (at.end - at.start - 2)} "
+        return list(map("".join, rests))
 
     def show_run_of(self, passages: Iterable[Passage]) -> bool:
-        runs = {run for p in passages for run in p.runs} - self._query_runs
-        return not all(runs.isdisjoint(runs_of(text)) for text in self.texts)
+        shown = set[str]().union(*map(runs_of, self.texts)) - self._query_runs
+        return not all(shown.isdisjoint(p.runs) for p in passages)
 
 
 def _word_index(prompt: str) -> dict[tuple[str, ...], int]:
@@ -166,26 +163,19 @@ def _word_index(prompt: str) -> dict[tuple[str, ...], int]:
     return dict(zip(reversed(keys), reversed(places), strict=True))
 
 
-def _part(number: int, p: Passage, hits: Mapping[str, int]) -> Location:
-    first = min(hits, key=hits.__getitem__)
-    end = max(start + len(run) for run, start in hits.items())
-    return Location(number, hits[first] - run_offsets(p.folded)[first], end, p.context, whole=False)
+def _outermost(placed: Placed) -> Placed:
+    def order(p: Passage) -> tuple[int, int, int, int]:
+        at = placed[p]
+        return at.prompt, at.start, -at.end, -len(p.folded)
 
-
-def _outermost(placed: Mapping[Passage, Location]) -> dict[Passage, Location]:
-    def order(item: tuple[Passage, Location]) -> tuple[int, int, int, int]:
-        return item[1].prompt, item[1].start, -item[1].end, -len(item[0].folded)
-
-    kept: dict[Passage, Location] = {}
+    kept: Placed = {}
     around: list[tuple[str, Location]] = []
-    for p, place in sorted(placed.items(), key=order):
-        around = [
-            (text, at) for text, at in around if at.prompt == place.prompt and at.end > place.start
-        ]
-        if not any(place.end <= at.end and p.folded in text for text, at in around):
-            kept[p] = place
-            shown = place.context
-            around.append((p.folded if shown is p.context else fold(shown.text), place))
+    for p in sorted(placed, key=order):
+        own = placed[p]
+        around = [one for one in around if one[1].prompt == own.prompt and one[1].end > own.start]
+        if not any(own.end <= at.end and p.folded in text for text, at in around):
+            kept[p] = own
+            around.append((p.folded if own.context is p.context else fold(own.context.text), own))
     return kept
 
 
@@ -193,23 +183,17 @@ def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
     """Return each text once. Prefer the last entry that has an id, a score or metadata."""
     found: dict[str, Passage] = {}
     for one in lists:
-        listed: dict[str, Passage] = {}
         for index, context in enumerate(one.contexts):
             p = Passage(one, context, one.shown.get(index))
             is_bare = context.id is None and context.score is None and not context.metadata
-            if p.folded not in listed and not (is_bare and p.folded in found):
-                listed[p.folded] = p
-        found |= listed
+            known = found.get(p.folded)
+            if known is None or not (is_bare or known.found is one):
+                found[p.folded] = p
     return list(found.values())
 
 
-def by_list(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
+def by_list(passages: Iterable[Passage]) -> list[list[Passage]]:
     lists: dict[int, list[Passage]] = {}
     for p in passages:
         lists.setdefault(id(p.found), []).append(p)
-    yield from lists.values()
-
-
-def in_prompt_order(placed: Mapping[Passage, Location]) -> tuple[Context, ...]:
-    ordered = sorted(placed.values(), key=lambda at: (at.prompt, at.start, -at.end))
-    return tuple(place.context for place in ordered)
+    return list(lists.values())

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from enum import Enum, auto
-from functools import cache, cached_property
+from functools import cache
 from typing import Final
 
 from rag_eval_hooks.capture.passages import MIN_RUNS, Passage, by_list, distinct
-from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
 from rag_eval_hooks.capture.rows import texts_in
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, runs_of, words
 from rag_eval_hooks.text.folding import FUNCTION_WORDS, content_tokens, toml_of
 from rag_eval_hooks.text.refusals import refusal
 
 _STOP: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
-_RECEIPT: Final = re.compile(
-    r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!\w)/[\w./-]+"
-    r"|\d{4}-\d\d-\d\d[T\d:.+Z-]*"
-)
-_RECEIPT_WORDS: Final = 4
 _FAILURE: Final = re.compile(
     r"\A[\s*#>]*+(?:error|exception|http (?:error )?[45]\d\d|traceback|failed|failure"
     r"|time(?:d )?out|timeout|fehler|erreur|fallo|errore|erro|错误|エラー|오류|ошибка|خطأ)(?!\w)"
@@ -39,11 +33,11 @@ class Provenance:
     def __init__(
         self, interaction: Interaction, answer: str, question: str, documents: Sequence[Passage]
     ) -> None:
+        runs, models = interaction.runs, interaction.models
         self._interaction = interaction
         self._answer = answer
-        self._question = question
-        self._documents = documents
-        models = interaction.models
+        self._question = fold(question)
+        self._documents = [p.folded for p in documents if p.is_distinctive]
         self._replies = [(run, fold(run.text)) for run in models if run.text]
         self._arguments = [
             (run, fold(text))
@@ -51,115 +45,93 @@ class Provenance:
             for arguments in run.tool_arguments
             for text in texts_in(arguments)
         ]
-        self._prompts: dict[Run, str] = {}
+        self._tools = distinct(interaction.lists_of(Origin.TEXT))
+        # In old graphs, a step also returns a tool's result. The result still belongs to the tool.
+        self._known = {p.folded for p in self._tools} | {fold(run.query or "") for run in runs}
+        self._input = [fold(text) for text in interaction.asked]
+        self._lone_prompts = {fold(run.prompt[0]) for run in runs if len(run.prompt) == 1}
+        self._masked = set[str]().union(*interaction.rewritten.values())
+        written = distinct(found for found in interaction.lists if found.origin in _WRITTEN)
+        self._written = [p for p in written if p.is_distinctive]
 
     def tool_texts(self) -> tuple[list[Passage], list[Passage]]:
+        """Return the texts of tools that look something up, and of tools of unknown kind."""
         sure: list[Passage] = []
         unsure: list[Passage] = []
-        for p in self._found(Origin.TEXT):
-            if p.found.named is False:
-                continue
-            run = p.found.run
-            is_tool = run.kind is RunKind.TOOL
-            kind = tool_kind(run.name, run.description) if is_tool else ToolKind.LOOKUP
-            if p.found.named or (kind is ToolKind.LOOKUP and not _is_empty(p)):
-                sure.append(p)
-            elif kind is ToolKind.UNKNOWN and not _is_empty(p):
-                unsure.append(p)
+        for p in filter(self._is_own, self._tools):
+            run, named = p.found.run, p.found.named
+            is_judged = run.kind is RunKind.TOOL and not named
+            is_search = looks_up(run.name, run.description) if is_judged else True
+            if named or (named is None and is_search is not False and not _is_empty(p)):
+                (sure if is_search else unsure).append(p)
         return sure, unsure
 
     def step_texts(self, origin: Origin) -> list[Passage]:
-        return [p for p in self._found(origin) if not self._was_asked(p)]
+        passages = distinct(self._interaction.lists_of(origin))
+        return [p for p in passages if self._is_own(p) and not self._was_asked(p)]
 
     def is_no_prompt(self, p: Passage) -> bool:
         return not self._was_asked(p) and not self._wrote(p)
 
+    def _is_own(self, p: Passage) -> bool:
+        return p.is_distinctive and not self._wrote(p) and not self._is_made_of_others(p)
+
     def _was_asked(self, p: Passage) -> bool:
-        is_alone = len(p.found.contexts) == 1
-        question = fold(self._question)
-        masked = set[str]().union(*self._interaction.rewritten.values())
         return (
-            p.folded in self._queries
-            or (is_alone and p.folded in self._lone_prompts)
+            p.folded in self._known
+            or (len(p.found.contexts) == 1 and p.folded in self._lone_prompts)
             or any(p.folded in text for text in self._input)
-            or (is_distinctive(question) and question in p.folded)
-            or any(one in p.context.text for one in masked)
+            or (is_distinctive(self._question) and self._question in p.folded)
+            or any(text in p.context.text for text in self._masked)
         )
 
-    @cached_property
-    def _queries(self) -> set[str]:
-        lists = self._interaction.lists_of(Origin.TEXT)
-        # In old graphs, a step also returns a tool's result. The result still belongs to the tool.
-        texts = {fold(context.text) for found in lists for context in found.contexts}
-        return texts | {fold(run.query) for run in self._interaction.runs if run.query}
-
-    @cached_property
-    def _input(self) -> list[str]:
-        return [fold(text) for text in self._interaction.asked]
-
-    @cached_property
-    def _lone_prompts(self) -> set[str]:
-        return {fold(run.prompt[0]) for run in self._interaction.runs if len(run.prompt) == 1}
-
-    def _found(self, origin: Origin) -> list[Passage]:
-        return [
-            p
-            for p in distinct(self._interaction.lists_of(origin))
-            if p.is_distinctive and not self._wrote(p) and not self._is_made_of_others(p)
-        ]
-
     def _wrote(self, p: Passage) -> bool:
+        """Return whether models wrote the text, or half of its word sequences, before."""
         is_step = p.found.run.kind is not RunKind.TOOL
-        said = {text for _, text in self._said_before(p, with_arguments=is_step)}
+        said = set(self._said_before(p, with_arguments=is_step))
         if any(p.folded in text for text in said):
             return True
-        # A step may rearrange the parts of a reply, so half of the word sequences suffice.
         shared = set[str]().union(*(p.runs & runs_of(text) for text in said))
         return bool(p.runs) and 2 * len(shared) >= len(p.runs)
 
     def _is_made_of_others(self, p: Passage) -> bool:
-        held = [one for one in self._documents if one.folded and one.folded in p.folded]
-        length = sum(len(one.folded) for one in held)
-        if any(one.is_distinctive for one in held) or 2 * length > len(p.folded):
+        if any(text in p.folded for text in self._documents):
             return True
         if len(p.found.contexts) > 1:
             return False
-        others = (one for one in self._written if one.found is not p.found)
-        parts = {one.folded for one in others if one.folded in p.folded} - {p.folded}
-        lengths = sorted(map(len, parts))
+        others = {one.folded for one in self._written if one.found is not p.found} - {p.folded}
+        lengths = [len(text) for text in others if text in p.folded]
         # If the rest is at least as long as the shortest part, it may be a retrieved text.
-        return len(lengths) > 1 and len(p.folded) - sum(lengths) < lengths[0]
+        return len(lengths) > 1 and len(p.folded) - sum(lengths) < min(lengths)
 
-    @cached_property
-    def _written(self) -> list[Passage]:
-        lists = [found for found in self._interaction.lists if found.origin in _WRITTEN]
-        return [p for p in distinct(lists) if p.is_distinctive]
-
-    def _said_before(self, p: Passage, *, with_arguments: bool = True) -> Iterator[tuple[Run, str]]:
+    def _said_before(self, p: Passage, *, with_arguments: bool = True) -> Iterator[str]:
         run = p.found.run
         for model, text in (*self._replies, *(self._arguments if with_arguments else ())):
             if model.end is None or (run.end is not None and model.end > run.end):
                 continue
-            if run.kind is not RunKind.TOOL and run in model.ancestors():
-                if model not in self._prompts:
-                    self._prompts[model] = " ".join(map(fold, model.prompt))
-                if p.folded in self._prompts[model]:
-                    continue
-            yield model, text
+            # A model inside the step may repeat a text from its prompt.
+            is_inner = run.kind is not RunKind.TOOL and run in model.ancestors()
+            if not (is_inner and p.folded in fold(" ".join(model.prompt))):
+                yield text
 
     def used(self, passages: Sequence[Passage], surer: Sequence[Passage]) -> list[Passage]:
-        if not passages or refusal(self._answer):
+        if not passages:
             return []
+        refuses = refusal(self._answer)
         known = set[str]().union(*(content_words(p.context.text) for p in surer))
         new = content_words(self._answer) - known
         runs = runs_of(fold(self._answer)).difference(*(p.runs for p in surer))
-        lists = by_list(passages)
-        return [p for one in lists if self._are_used(one, new, runs) for p in one]
+        return [
+            p
+            for one in by_list(passages)
+            # The text of a named retrieval tool needs no evidence in the answer.
+            if one[0].found.named or (not refuses and self._are_used(one, new, runs))
+            for p in one
+        ]
 
     def _are_used(self, passages: Sequence[Passage], new: set[str], runs: set[str]) -> bool:
         own = set[str]().union(*(content_words(p.context.text) for p in passages))
-        for _, text in self._said_before(passages[0]):
-            own -= content_words(text)
+        own = own.difference(*map(content_words, self._said_before(passages[0])))
         if any(_is_most(said & own, said) for said in (new, new - content_words(self._question))):
             return True
         listed = set[str]().union(*(p.runs for p in passages))
@@ -170,12 +142,6 @@ def _is_empty(p: Passage) -> bool:
     arguments = content_words(p.found.run.query or "")
     if arguments.issuperset(content_words(p.context.text)):
         return True
-    rest, names = _RECEIPT.subn(" ", p.context.text)
-    is_receipt = bool(names) and len(words(rest)) <= _RECEIPT_WORDS
-    return is_receipt or _reports_nothing(p, arguments | _STOP)
-
-
-def _reports_nothing(p: Passage, known: set[str]) -> bool:
     text, said = p.context.text, set(words(p.folded))
     if _FAILURE.match(text):
         return True
@@ -183,20 +149,12 @@ def _reports_nothing(p: Passage, known: set[str]) -> bool:
         return False
     if any(part in text.replace(" ", "") for part in _DATA["nothing"]["parts"]):
         return len(text) <= 2 * _MAX_WORDS
-    left = said - _listed("nothing") - _listed("nothing", "about") - known
+    left = said - _listed("nothing") - _listed("nothing", "about") - _STOP - arguments
     return not said.isdisjoint(_listed("nothing")) and not left
 
 
 def _is_most(found: set[str], said: set[str]) -> bool:
     return bool(found) and 2 * len(found) >= len(said) and (len(found) > 1 or found == said)
-
-
-class ToolKind(Enum):
-    LOOKUP = auto()
-    """The tool returns search results."""
-    ACTION = auto()
-    """The tool acts, calculates, tells the time, makes plans or transfers the conversation."""
-    UNKNOWN = auto()
 
 
 _DATA: Final = toml_of("tool_words.toml", "rag_eval_hooks.capture")
@@ -213,27 +171,25 @@ _SIGNATURE: Final = re.compile(r"^\w+\([^\n]*\)(?:\s*->[^\n]*)?\s*\n")
 _ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
 
 
-def tool_kind(name: str, description: str) -> ToolKind:
+def looks_up(name: str, description: str) -> bool | None:
+    """Return whether a tool is a search. None means that neither text tells what the tool does."""
     text = _SIGNATURE.sub("", description.strip())
     first = next((one for one in _SENTENCE.split(text) if one.strip()), "")
-    for parts in (_NAME_PART.findall(name), _NAME_PART.findall(first)):
-        kind = _kind_of([part.lower() for part in parts])
-        if kind is not ToolKind.UNKNOWN:
-            return kind
-    return ToolKind.UNKNOWN
+    kinds = (_kind_of(_NAME_PART.findall(one)) for one in (name, first))
+    return next((kind for kind in kinds if kind is not None), None)
 
 
-def _kind_of(words: list[str]) -> ToolKind:
+def _kind_of(parts: list[str]) -> bool | None:
+    words = [part.lower() for part in parts]
     for place, word in enumerate(words):
         behind = words[place + 1 :]
         if _is_of(word, "lookup"):
-            return ToolKind.ACTION if _is_time(behind) else ToolKind.LOOKUP
+            return not _is_time(behind)
         if _is_one_of(word, _listed("action", "noun")) or word in _listed("time"):
-            is_lookup = any(_is_of(one, "lookup") for one in behind)
-            return ToolKind.LOOKUP if is_lookup else ToolKind.ACTION
+            return any(_is_of(one, "lookup") for one in behind)
         if _is_of(word, "action"):
-            return ToolKind.ACTION
-    return ToolKind.UNKNOWN
+            return False
+    return None
 
 
 def _is_of(word: str, group: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, time
 from enum import Enum
@@ -23,7 +22,6 @@ from rag_eval_hooks.capture.copied import (
     typed_text,
 )
 from rag_eval_hooks.capture.snapshots import Record
-from rag_eval_hooks.sample import Context
 
 _QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "user_msg", "messages")
 _SURE_KEYS: Final = ("structured_response", "answer")
@@ -45,7 +43,7 @@ def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
     if isinstance(value, str):
         return value
     if isinstance(value, FormattedPrompt):
-        return question_of(value.messages)
+        value = value.messages
     if isinstance(value, Message):
         return typed_text(value.content)
     if (held := entries(value)) is not None:
@@ -56,15 +54,12 @@ def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
 
 
 def _user_text(item: Any) -> str | None:
-    role, content = None, None
     if isinstance(item, Message):
-        role, content = item.role, item.content
+        item = item.role, item.content
     elif isinstance(item, dict):
-        role, content = item.get("role") or item.get("type"), item.get("content")
-    elif isinstance(item, tuple | list) and len(item) == PAIR:
-        role, content = item
-    if isinstance(role, str) and role in _USER:
-        return typed_text(content)
+        item = item.get("role") or item.get("type"), item.get("content")
+    if isinstance(item, tuple | list) and len(item) == PAIR:
+        return typed_text(item[1]) if item[0] in _USER else None
     return item if isinstance(item, str) else None
 
 
@@ -177,34 +172,20 @@ def as_json(value: Any) -> str | None:
     """Return a value as JSON, or None for a text, an empty value, documents or messages."""
     held = entries(value) if isinstance(value, Record) else value
     is_container = isinstance(held, list | tuple | frozenset | dict)
-    has_value = held if is_container else isinstance(held, Number | date | time | Enum)
-    if not has_value or isinstance(value, str | bytes) or _holds_framework(value):
+    if not (held if is_container else isinstance(held, Number | date | time | Enum)):
         return None
     try:
-        return json.dumps(_plain(value), ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False, default=_plain)
     except (TypeError, ValueError):
         # The value contains an unread object, or an integer with too many digits.
         return None
 
 
 def _plain(value: Any) -> Any:
-    if (held := entries(value)) is not None:
-        return {str(key): _plain(one) for key, one in held.items()}
-    if isinstance(value, list | tuple | frozenset):
-        return [_plain(one) for one in value]
+    if isinstance(value, FRAMEWORK):
+        raise TypeError(type(value).__name__)
+    if isinstance(value, Record | frozenset):
+        return value.held if isinstance(value, Record) else list(value)
     if isinstance(value, Enum):
-        return _plain(value.value)
-    if isinstance(value, Context | Message):
-        return value.text
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
+        return value.value
     return value.isoformat() if isinstance(value, date | time) else str(value)
-
-
-def _holds_framework(value: Any, levels: int = 2) -> bool:
-    parts = list(value.values()) if isinstance(value, dict) else value
-    if levels and isinstance(parts, list | tuple):
-        return any(_holds_framework(one, levels - 1) for one in parts)
-    return isinstance(value, FRAMEWORK)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
+from functools import partial
 from math import inf
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -23,8 +24,6 @@ _OF_ERRORS = frozenset(("code", "status", "message", "detail"))
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
 """Minimum width of a separate text. A shorter text is a field of a record."""
-_PASSAGE = 20
-"""Minimum width of a passage in a list. A shorter text is a name."""
 _MARKS = 6
 _LEVELS = 8
 _DEEP = 50
@@ -49,12 +48,12 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
     elif depth and isinstance(value, list | tuple):
         yield from _in_list(value, depth)
     elif depth and (held := entries(value)) is not None and not is_message(held):
-        record = _record(value)
+        record = record_in(value)
         yield from _in_values(held, depth - 1) if record is None else [(record,)]
 
 
 def _in_values(held: Mapping[str, Any], depth: int) -> Rows:
-    parts = [(part, _record(part)) for part in list(held.values())[:_MAX_ITEMS]]
+    parts = [(part, record_in(part)) for part in list(held.values())[:_MAX_ITEMS]]
     found = [rows for part, record in parts if record is None for rows in rows_in(part, depth)]
     yield from found or [(record,) for _, record in parts if record is not None]
 
@@ -64,38 +63,32 @@ def _in_text(text: str) -> Rows:
     if found_nothing(held):
         return
     if isinstance(held, list):
-        rows = _in_list(held, _LEVELS, _as_json)
+        found = list(_in_list(held, _LEVELS, partial(json.dumps, ensure_ascii=False)))
     else:
-        rows = rows_in(None if is_record(held) else held)
-    if found := list(rows):
-        yield from found
-    elif is_distinctive_text(text):
-        yield (Context(text=text),)
+        found = [] if record_in(held) else list(rows_in(held))
+    yield from found or ([(Context(text=text),)] if is_distinctive_text(text) else ())
 
 
 def _in_list(items: Sequence[Any], depth: int, write: Write = repr) -> Rows:
     items = items[:_MAX_ITEMS]
-    if items and isinstance(items[0], int | float):
+    rows = list(map(_passage, items))
+    found = tuple(row for row in rows if row and is_distinctive_text(row.text))
+    if 2 * len(found) < len(items) and (table := _table(items, write)):
+        yield table
         return
-    rows = list(map(_row, items))
-    found = tuple(row for row in rows if row is not None and is_distinctive_text(row.text))
-    table = _table(items, write) if 2 * len(found) < len(items) else None
-    if table or found:
-        yield table or found
+    if found:
+        yield found
     for item, row in zip(items, rows, strict=True):
         if row is None and not isinstance(item, Context):
-            inner = entries(item) if table is not None else None
-            yield from rows_in(item, depth - 1) if inner is None else _in_values(inner, depth - 1)
+            yield from rows_in(item, depth - 1)
 
 
-def _row(item: Any) -> Context | None:
+def _passage(item: Any) -> Context | None:
     if isinstance(item, str):
         return Context(text=item)
     held = entries(item)
     if held is None or is_message(held):
         return None
-    if isinstance(text := held.get("page_content"), str):
-        return Context.of({"text": text, **held})
     text = _usual_text(held) or _main_text(held)
     if not is_distinctive_text(text):
         return None
@@ -122,25 +115,21 @@ def _main_text(held: Mapping[str, Any]) -> str:
     return longest if 2 * width(longest) >= _widths(held)[0] else ""
 
 
-def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
+def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...]:
     fields = list(map(_fields, items))
     # An item without text is not a row. It may be a vector.
     if not all(f is not None and any(isinstance(v, str) for v in f) for f in fields):
-        return None
-    texts = list(filter(None, (_written(item, write) for item in items)))
+        return ()
+    texts = [text for item in items if (text := _written(item, write))]
     if len(texts) < len(items):
-        return None
+        return ()
     if not all(map(is_distinctive, texts)):
         return (Context(text=write(items)),)
     rows = zip(texts, fields, strict=True)
     return tuple(Context(text=text, metadata=scalars(held)) for text, held in rows)
 
 
-def is_record(item: Any) -> bool:
-    return _record(item) is not None
-
-
-def _record(item: Any) -> Context | None:
+def record_in(item: Any) -> Context | None:
     held = _fields(item)
     text = _written(item, repr) if isinstance(held, dict) else None
     return Context(text=text, metadata=scalars(held)) if text and is_distinctive(text) else None
@@ -157,22 +146,19 @@ def _written(item: Any, write: Write) -> str | None:
         return None
 
 
-def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tuple[float, float]:
+def _widths(value: Any, levels: int = _LEVELS) -> tuple[float, float]:
+    """Return the width of a value, and the width of its long texts."""
     if isinstance(value, str):
         size = width(value)
-        return size + _MARKS, size if size >= longest else 0
+        return size + _MARKS, size if size >= _LONG_TEXT else 0
     if isinstance(value, _SCALARS):
         return _MARKS, 0
-    held, keys = _fields(value), 0
-    is_mapping = isinstance(held, dict)
-    is_text = is_mapping and (is_message(held) or is_distinctive_text(_usual_text(held)))
-    if held is None or not levels or is_text:
+    held = _fields(value)
+    named = held if isinstance(held, dict) else {}
+    if held is None or not levels or is_message(named) or is_distinctive_text(_usual_text(named)):
         return _MARKS, inf
-    if is_mapping:
-        keys = sum(len(key) if isinstance(key, str) else _MARKS for key in held)
-    # A long text in a list is a passage.
-    longest, parts = (_LONG_TEXT, held.values()) if is_mapping else (_PASSAGE, held)
-    widths = [_widths(part, longest, levels - 1) for part in parts]
+    widths = [_widths(part, levels - 1) for part in (named.values() or held)]
+    keys = sum(len(str(key)) for key in named)
     return keys + sum(whole for whole, _ in widths), sum(long for _, long in widths)
 
 
@@ -215,14 +201,3 @@ def _json_in(text: str) -> list[Any] | dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return held if isinstance(held, list | dict) else None
-
-
-def mapping_in(value: object) -> dict[str, Any] | None:
-    try:
-        return json.loads(json.dumps(value)) if isinstance(value, dict) else None
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def _as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

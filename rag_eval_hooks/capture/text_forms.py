@@ -67,7 +67,7 @@ def _decoded(match: re.Match[str]) -> str:
 
 
 def words(text: str) -> list[str]:
-    return _WORD.findall(_lowered(text))
+    return list(map(str.lower, _WORD.findall(text)))
 
 
 def runs_of(folded: str) -> set[str]:
@@ -76,19 +76,11 @@ def runs_of(folded: str) -> set[str]:
 
 
 def run_offsets(folded: str) -> dict[str, int]:
-    matches = [(match[0], match.start()) for match in _WORD.finditer(_lowered(folded))]
+    matches = [(match[0].lower(), match.start()) for match in _WORD.finditer(folded)]
     found: dict[str, int] = {}
     for (_, start), run in zip(matches, _in_a_row([word for word, _ in matches]), strict=False):
         found.setdefault(run, start)
     return found
-
-
-def _lowered(text: str) -> str:
-    """Return a text in lower case with the same offsets. Some lower-case letters are longer."""
-    lowered = text.lower()
-    if len(lowered) == len(text):
-        return lowered
-    return "".join(lower if len(lower := c.lower()) == 1 else c for c in text)
 
 
 def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
@@ -114,9 +106,7 @@ def is_distinctive(folded: str) -> bool:
 
 
 def is_distinctive_text(text: str) -> bool:
-    return is_distinctive(fold(text[:_ENOUGH])) or (
-        len(text) > _ENOUGH and is_distinctive(fold(text))
-    )
+    return is_distinctive(fold(text[:_ENOUGH])) or is_distinctive(fold(text[_ENOUGH:]))
 
 
 def width(text: str) -> int:

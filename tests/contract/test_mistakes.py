@@ -40,7 +40,7 @@ from rag_eval_hooks import (
     Score,
     setup_tracing,
 )
-from rag_eval_hooks.capture.provenance import ToolKind, tool_kind
+from rag_eval_hooks.capture.provenance import looks_up
 from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.results import AlertSink
 from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler, record_contexts
@@ -333,7 +333,7 @@ def test_handler_that_no_run_reaches_is_named_at_shutdown(*, is_reached: bool) -
 
 @given(NAMES, NAMES)
 def test_only_named_tools_give_text_and_a_name_of_no_tool_is_told(name: str, other: str) -> None:
-    assume(tool_kind(name, "") is ToolKind.UNKNOWN)
+    assume(looks_up(name, "") is None)
 
     def search(query: str) -> str:
         """Search the timetable."""
