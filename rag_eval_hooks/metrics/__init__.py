@@ -62,8 +62,7 @@ def choose(
 ) -> tuple[Metric, ...]:
     """Return the chosen metrics in order, without duplicates.
 
-    A name with a leading `-` excludes its metrics. If every name has a leading `-`, the result is
-    the default metrics without the excluded metrics.
+    A name after `-` is excluded. If only excluded names are given, start from the default metrics.
 
     Raises:
         ConfigError: A name is unknown, no metric remains, or two metrics have the same id.
@@ -75,7 +74,7 @@ def choose(
     for item in kept or chosen_by_default(available):
         for metric in _named(item, available):
             if chosen.setdefault(metric.id, metric) is not metric:
-                raise ConfigError("metrics", metric.id, "ids that differ from one another")
+                raise ConfigError("metrics", metric.id, "an id that no other metric has")
     for item in refused:
         for metric in _named(item[1:], available):
             chosen.pop(metric.id, None)
@@ -85,7 +84,6 @@ def choose(
 
 
 def chosen_by_default(available: Sequence[Metric]) -> tuple[Metric, ...]:
-    """Return the suite `ragas` and the question checks."""
     others = {metric.id for metric in ALL_METRICS if metric.suite != "ragas"}
     others.add("ragas.context_precision_without_reference")
     return tuple(one for one in available if one.id not in others)
@@ -105,7 +103,7 @@ def _named(name: object, available: Sequence[Metric]) -> Sequence[Metric]:
     return found
 
 
-@cache  # made on first use, because it would add milliseconds to the import
+@cache  # created on first use, to keep the import fast
 def example() -> tuple[Sample, Findings]:
     """Return the example of `example.toml`, for documentation and tests."""
     tables = toml_of("example.toml", __package__)

@@ -2,7 +2,7 @@
 
 We defined this metric. A citation is a number in square brackets or after a word such as "source":
 `[2]`, `[1, 3]`, `(source 2)`, `according to document 2`. The number is a chunk's position in the
-prompt, from 1. The citation belongs to the sentence that contains it or precedes it.
+prompt, from 1. A citation belongs to the sentence that contains or precedes the citation.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _sentences_with_citations(answer: str) -> list[tuple[str, frozenset[int]]]:
     found: list[tuple[str, frozenset[int]]] = []
     for piece in sentences(answer):
         rest = piece
-        # A citation after a full stop is at the start of the next piece.
+        # `sentences` puts a citation after a full stop at the start of the next sentence.
         if found and (leading := _LEADING.match(piece)) is not None:
             sentence, before = found[-1]
             found[-1] = sentence, before | _numbers(leading[0])

@@ -33,11 +33,11 @@ _DETAILS: Final = {
     UNREAD: "the judge gave no readable verdict for {}",
     "": "the judge is unsure about {}",
 }
-"""Explanation of an undefined outcome, by the reason for unsure verdicts."""
+"""Why a metric is undefined, by the reason of the unsure verdicts."""
 
 
 def average_precision(relevant: Sequence[bool]) -> float:
-    """Return the mean of precision@k over the ranks k of relevant items, or 0 if none exists."""
+    """Return the mean of precision@k over the ranks k of relevant items. Without any, return 0."""
     ranks = chunk_numbers(relevant)
     return fmean(hits / rank for hits, rank in enumerate(ranks, start=1)) if ranks else 0.0
 
@@ -60,11 +60,10 @@ def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence
 def supported_share(
     whose: Whose, scale: Scale, *, raw: bool = False, empty: float | None = None
 ) -> Scoring:
-    """Score the share of supported claims among the claims with a sure verdict.
+    """Return a function that scores the supported share of the claims that the judge decided.
 
-    In the score's parts, `contradicted` and `not_stated` are shares of the sure claims, and
-    `unsure` is a share of all claims. If `raw` is true, the parts are not scaled, and a part named
-    `raw` is the share. `empty` is the value of a text without claims.
+    The parts are the shares of contradicted, not stated and unsure claims. If `raw` is true, the
+    parts are in [0, 1] and include the supported share. `empty` scores a text without claims.
     """
     top = 1.0 if raw else scale.high
 
@@ -95,7 +94,7 @@ def supported_share(
 def chunk_precision(
     relevance: Sequence[ChunkRelevance], formula: Formula, scale: Scale, empty: float | None = None
 ) -> Outcome:
-    """Apply the formula to the chunks with a sure verdict. `empty` is the value without chunks."""
+    """Apply the formula to the chunks with a sure verdict. Without chunks, use `empty`."""
     rows = [
         {
             "chunk": number,
@@ -115,7 +114,7 @@ def chunk_precision(
 def sure_ones(
     verdicts: Sequence[V], explanation: Mapping[str, Any]
 ) -> tuple[list[V], tuple[str, ...]]:
-    """Return the sure verdicts, the warnings of all verdicts, and warnings about unsure verdicts.
+    """Return the sure verdicts, and warnings about unsure and doubtful verdicts.
 
     Raises:
         Unavailable: Fewer than two thirds of the verdicts are sure.
@@ -128,7 +127,7 @@ def sure_ones(
 def require_sure(
     sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Warn about unsure items. If fewer than two thirds are sure, raise `Unavailable`."""
+    """Warn if items are unsure. If fewer than two thirds are sure, raise `Unavailable`."""
     left = f"{len(sure) - sum(sure)} of {len(sure)}"
     if 3 * sum(sure) < 2 * len(sure):
         known = next((reason for reason in reasons if reason in _DETAILS), "")
@@ -169,7 +168,7 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[dict[str, Any]]]:
-    """Return the mean cosine clipped to [0, 1], or None without questions, and the rows."""
+    """Return the mean cosine in [0, 1], or None without questions, and a row per question."""
     texts, cosines = made(findings.questions).texts, made(findings.question_similarity)
     pairs = zip(texts, cosines, strict=True)
     rows = [{"question": text, "similarity": cosine} for text, cosine in pairs]
@@ -187,9 +186,8 @@ def composite(
 ) -> dict[str, Any]:
     """Build `score`, `findings` and `reads` for a metric that averages other metrics.
 
-    If a part has no value, the mean excludes the part, and the score has a warning. The papers
-    exclude NaN in the same way. If the judge is unsure about a part, the mean is undefined. Parts
-    of weight 0 are not computed.
+    The mean excludes a part without a value, and the score has a warning. If the judge is unsure
+    about a part, the mean is undefined.
     """
     weighed = {name: part for name, part in parts.items() if weights.get(name, 0) > 0}
 

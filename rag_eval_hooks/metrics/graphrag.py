@@ -1,4 +1,4 @@
-"""The suite `graphrag`, 0 to 100: retrieval, answer against reference, class of the answer.
+"""The suite `graphrag`, 0 to 100: scores retrieval, compares answers with references.
 
 Source: GraphRAG Evaluation Metrics.
 """
@@ -31,14 +31,14 @@ from rag_eval_hooks.text.refusals import refusal
 _PERCENT: Final = Scale(0.0, 100.0)
 _RANK_AWARE: Final = "Precision in percent that is higher if the useful chunks come first."
 _GRADES: Final = {"A": 80.0, "B": 60.0, "C": 40.0, "D": 20.0}
-_SHORT: Final = 10  # characters; in a shorter answer, one of these words is enough
+_SHORT: Final = 10  # In an answer below 10 characters, each of these words means DON'T KNOW.
 _SHORT_WORDS: Final = ("unknown", "n/a", "none", "null")
 _WEIGHTS: Final = {"correctness": 0.5, "completeness": 0.3, "consistency": 0.2}
 
 
 class DontKnow(StrEnum):
     PHRASES = "phrases"
-    """One of the phrases of the metric's definition appears anywhere in the answer."""
+    """A phrase from the metric's definition appears anywhere in the answer."""
     REFUSAL = "refusal"
     """The entire answer is a refusal. A phrase alone is not enough."""
 
@@ -76,7 +76,7 @@ def _answer_relevance_reads(sample: Sample, findings: Findings) -> frozenset[Fin
 
 
 def _has_no_questions(findings: Findings) -> bool:
-    """Return whether the substitute applies: no questions exist, and no judge call failed."""
+    """Return True if no questions exist, unless a judge call failed."""
     questions = findings.questions
     if isinstance(questions, NotScored):
         return questions.cause is Cause.MISSING_INPUT
@@ -86,7 +86,7 @@ def _has_no_questions(findings: Findings) -> bool:
 def _factual_accuracy(_sample: Sample, findings: Findings) -> Outcome:
     found = made(findings.geval)
     parts = {name: within(getattr(found, name), _PERCENT) for name in _WEIGHTS}
-    # In tenths, so that whole ratings are exact at the grade boundaries.
+    # Sums of integers are exact at the grade boundaries.
     value = sum(round(10 * weight) * parts[name] for name, weight in _WEIGHTS.items()) / 10
     label = next((letter for letter, least in _GRADES.items() if value >= least), "E")
     explanation = {"weights": _WEIGHTS, "reason": found.reason}

@@ -19,8 +19,8 @@ from rag_eval_hooks.text.folding import fold, squash, word_count
 from rag_eval_hooks.text.key_terms import Keyword, Searched, keywords
 from rag_eval_hooks.text.measures import agree, measures, number_spans, numbers
 
-_FULL_MARKS = 3  # distinct indicators for a full citation score
-_MOST_NUMBERS = 300  # numbers of a reference; each is compared with every quantity of the answer
+_FULL_MARKS = 3  # number of distinct indicators that gives a citation score of 1
+_MOST_NUMBERS = 300  # The metric compares each number with every quantity in the answer.
 
 _SOURCE_NAME = (
     r"(?:the |this |these |your |an? )?(?:\w+ )?(?:sources?|documents?|pages?|tables?|pdfs?"
@@ -67,7 +67,7 @@ def _exact_match(answer: str, reference: str) -> Score:
 def _found(
     answer: str, expected: Sequence[Keyword], also: Container[Keyword] = frozenset()
 ) -> Score:
-    """Return the share of expected items that the answer states, or that are in `also`."""
+    """Score the share of expected items that the answer states or `also` contains."""
     searched = Searched.of(answer)
     held = {item: searched.holds(item) or item in also for item in expected}
     explanation = {

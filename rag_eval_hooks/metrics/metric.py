@@ -24,17 +24,16 @@ class Metric:
 
     Attributes:
         id: `<suite>.<metric>`.
-        score: Pure function of a sample with all fields in `needs`, and its findings.
+        score: Pure function of a sample, which has all fields in `needs`, and of its findings.
             `findings.made(...)` returns a finding or raises `Unavailable`.
         needs: Fields that the sample must have. If a field is missing, the outcome is
             `missing_input`.
         findings: Findings that `score` reads.
         reads: Function that returns the part of `findings` that `score` reads for one sample. None
             means all of `findings`. The evaluator calls `reads` before the judge, and again when
-            claims, entities, questions and stance exist. `reads` may raise `Unavailable` if a
-            finding that it needs is absent.
+            claims, entities, questions and stance exist. `reads` may raise `Unavailable`.
         scale: Range of the values, and whether higher is better.
-        summary: One sentence on what the number means.
+        summary: One sentence that explains the value.
         source: Publication that defines the metric.
 
     Raises:
@@ -67,8 +66,7 @@ class Metric:
         try:
             return self.reads(sample, known)
         except Unavailable:
-            # A finding that `reads` needs is absent, so the findings that depend on it will be
-            # absent.
+            # `reads` needs an absent finding. All findings that depend on it will be absent, too.
             return self.reads(sample, Findings())
 
     def missing(self, sample: Sample) -> tuple[Field, ...]:
@@ -76,7 +74,7 @@ class Metric:
 
 
 def _never_asked(_sample: Sample, _findings: Findings) -> Outcome:
-    return NotScored(Cause.METRIC_FAILED, "it was never called")
+    return NotScored(Cause.METRIC_FAILED, "the metric was never called")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +96,7 @@ class AskedMetric(Metric):
 
 
 def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotScored]:
-    """Return a reason for each metric whose input the sample lacks, by metric id."""
+    """Return the outcome of each metric whose input the sample lacks, by metric id."""
     lacking = Field.lacking(sample)
     absent = {}
     for metric in metrics:
@@ -109,9 +107,9 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
 
 
 def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
-    """Return which of contexts and answer are missing. Similar metadata keys serve as hints.
+    """Return hints about missing contexts and a missing answer, by field.
 
-    A field is reported if a metric needs the field, or if a metadata key resembles its name.
+    Only fields that a metric needs or that a metadata key resembles have a hint.
     """
     needed = {field for metric in metrics for field in metric.needs}
     missing = sorted(Field.lacking(sample) & {Field.CONTEXTS, Field.ANSWER})

@@ -1,4 +1,4 @@
-"""Question checks: compare the answer to one known question with expected content.
+"""Question checks, which search the answers to known questions for expected content.
 
 A TOML file defines list, facts and calculation checks by `question_id`. Source: Evaluation Metrics
 Documentation, question-specific metrics.
@@ -101,8 +101,8 @@ class _Check(_Table):
 class ListCheck(_Check):
     r"""Checks which items of the reference's list the answer also lists.
 
-    An item is a Markdown list item, named by its text before a colon or dash, or by the matches of
-    a pattern such as `Rule C-\d+` in any case.
+    Every match of a pattern such as `Rule C-\d+`, in any case, is an item. In a line without a
+    match, the item is a Markdown list item's text before a colon or dash.
     """
 
     value = "rules_coverage"
@@ -163,7 +163,7 @@ class _Correct(_Table):
 
 
 class CalculationCheck(FactsCheck):
-    """Checks a calculation's result. A correct answer states some facts and lacks others."""
+    """Checks a calculation. A correct answer states all facts in `holds` and none in `lacks`."""
 
     value = "is_correct"
     summary = "Whether the answer to {} has the right result."
@@ -220,7 +220,7 @@ def _listed(line: str) -> list[str]:
 
 
 def _computes(sign: str, answer: str) -> bool:
-    """Return whether an arithmetic sign appears between numbers, or alone between words.
+    """Return True if a sign stands between numbers, or between words and surrounded by spaces.
 
     The letter x in a word and Markdown's asterisks are not signs.
     """

@@ -1,4 +1,4 @@
-"""The suite `ragas`, 0 to 1: metrics of retrieval and answer.
+"""The suite `ragas`, 0 to 1: scores of retrieval and answer.
 
 Source: RAGAS Metrics Guide, and the RAGAS part of Evaluation Metrics Documentation.
 """
@@ -112,8 +112,8 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
     """Return the source of a wrong claim, or None if the reference supports the claim.
 
-    If only several chunks together support a claim, the judge does not say which ones. The source
-    of such a wrong claim is `relevant` if any chunk is relevant.
+    If only several chunks together support a claim, the judge does not name the chunks. The source
+    is then `relevant` if any chunk is relevant.
     """
     if agreement.sure and agreement.holds:
         return None

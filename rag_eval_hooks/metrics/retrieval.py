@@ -53,8 +53,8 @@ def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
     ```
 
     Args:
-        k: Number of leading chunks to count. None means all chunks that the model saw. A number
-            becomes part of the id, such as `retrieval.recall_at_5`.
+        k: Number of leading chunks to count, which becomes part of the id, such as
+            `retrieval.recall_at_5`. None means all chunks that the model saw.
 
     Raises:
         ConfigError: `k` is not a positive number.

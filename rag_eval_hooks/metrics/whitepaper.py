@@ -1,7 +1,7 @@
 """The suite `whitepaper`, 1 to 5: correctness, faithfulness, precision, recall, relevance.
 
-A share in [0, 1] becomes 1 + 4 x share. A text is indistinct if it states and denies nothing that
-can be checked. The judge compares indistinct texts without splitting them into claims.
+A share in [0, 1] becomes 1 + 4 x share. A text is indistinct if it makes no checkable statement.
+The judge compares indistinct texts without splitting the texts into claims.
 
 Source: RAG Answer Evaluation Framework.
 """
@@ -80,7 +80,7 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> frozenset[Finding
 
 
 def _compared(sample: Sample, findings: Findings) -> Whose | None:
-    """Return the text with claims to compare: the answer or, if indistinct, the reference."""
+    """Return "answer" or, if the answer is indistinct, "reference". Without a reference, None."""
     if not made(findings.stance).answer:
         return "answer"
     return None if sample.reference is None else "reference"
