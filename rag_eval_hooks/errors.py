@@ -56,7 +56,7 @@ class OnePerProcess:
     def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, memo: object) -> Self:
+    def __deepcopy__(self, _: object) -> Self:
         return self
 
 
@@ -77,14 +77,12 @@ class ConfigError(RagEvalError, ValueError):
     def __init__(
         self, field: str, got: object, wants: str, *, source: str = "", told: str = ""
     ) -> None:
-        plain = repr(got)
-        shown = masked(plain)
+        shown = masked(repr(got))
         place = f" ({source})" if source not in ("", "argument") else ""
         end = "" if wants.endswith((".", "?", "!")) else "."
         super().__init__(told or f"{field} is {shown}{place}, but must be {wants}{end}")
-        self.field = field
-        self.got = got if shown == plain else shown
-        self.wants = wants
+        self.field, self.wants = field, wants
+        self.got = got if shown == repr(got) else shown
 
     @classmethod
     def unknown(
@@ -128,10 +126,10 @@ def holds(value: object, name: str) -> bool:
 
 def way_to_text(value: object, verb: str = "Pass") -> str:
     if isinstance(value, Mapping):
-        path = next((f"[{key!r}]" for key in _TEXTS if key in value), None)
+        paths = (f"[{key!r}]" for key in _TEXTS if key in value)
     else:
-        path = next((f".{one}" for one in _TEXTS if holds(value, re.split(r"\W", one)[0])), None)
-    return f"{verb} its text: `{path}`." if path else ""
+        paths = (f".{path}" for path in _TEXTS if holds(value, re.split(r"\W", path)[0]))
+    return next((f"{verb} its text: `{path}`." for path in paths), "")
 
 
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
@@ -205,7 +203,7 @@ def argument_error(
     """Convert Python's error about a call's arguments. Return None if the method's body raised."""
     if error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return None
-    name = method.__name__ if method.__name__ != "__init__" else type(owner).__name__
+    name = type(owner).__name__ if method.__name__ == "__init__" else method.__name__
     told = str(error).replace(method.__qualname__, name)
     # An unexpected keyword may come from a request, so logs must not contain the name.
     told, keyword, shown = told.partition(" unexpected keyword argument")

@@ -109,9 +109,10 @@ class RagEval(OnePerProcess):
         from rag_eval_hooks.runtime.lifecycle import close_abandoned
         from rag_eval_hooks.runtime.pipeline import Pipeline
 
-        rate = {} if sample_rate is None else {"sample_rate": sample_rate}
+        if sample_rate is not None:
+            given["sample_rate"] = sample_rate
         models = Models(judge, embedder, token_scorer)
-        settings = settings_of(config, models, run_on, {**given, **rate})
+        settings = settings_of(config, models, run_on, {**given})
         providers = tracer_provider, meter_provider, logger_provider
         parts = self._parts = parts_of(settings, models, metrics, sinks, run_on, redact, providers)
         self.config, self.incidents = parts.config, parts.incidents
@@ -159,8 +160,8 @@ class RagEval(OnePerProcess):
         """
         from rag_eval_hooks.capture import ManualInteraction
 
-        given: dict[str, Any] = {"metadata": metadata, "tags": tags, "name": name}
-        return ManualInteraction(self.recorder, self.incidents, question, **given, options=options)
+        about: dict[str, Any] = {"metadata": metadata, "tags": tags, "name": name}
+        return ManualInteraction(self.recorder, self.incidents, question, **about, options=options)
 
     @usage("evals.submit(question=..., contexts=[...], answer=...)", raises=False)
     def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:
@@ -254,12 +255,10 @@ class RagEval(OnePerProcess):
             told = f"{method}() inside a metric or judge would never return. Remove the call."
             raise InputError(told)
         check_type("metrics", metrics, str | Collection, "ids of metrics, or one id")
-        known = self._parts.scorer.metric_ids
-        asked = [metrics] if isinstance(metrics, str) else metrics or ()
-        for name in asked:
-            if name not in known:
-                raise ConfigError.unknown("metric", str(name), known)
-        return None if metrics is None else frozenset(asked), sample_of(method, sample, fields)
+        asked = frozenset([metrics] if isinstance(metrics, str) else metrics or ())
+        for name in asked.difference(known := self._parts.scorer.metric_ids):
+            raise ConfigError.unknown("metric", str(name), known)
+        return None if metrics is None else asked, sample_of(method, sample, fields)
 
     def stats(self) -> Stats:
         """Return a snapshot of the request statistics."""
@@ -317,9 +316,10 @@ class RagEval(OnePerProcess):
         if self.incidents.waits_for_itself(call):
             return False
         timeout = _LONGEST_S if timeout is None else timeout
-        deadline = time.monotonic() + timeout
+        began = time.monotonic()
         finished = wait(self._pipeline, timeout)
-        flush_providers(min(_LONGEST_EXPORT_S, max(least, deadline - time.monotonic())))
+        left = began + timeout - time.monotonic()
+        flush_providers(min(_LONGEST_EXPORT_S, max(least, left)))
         return finished
 
     def __enter__(self) -> Self:

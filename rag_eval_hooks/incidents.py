@@ -88,19 +88,15 @@ class Incidents:
 
     def mistake(self, kind: str, advice: str = "") -> None:
         """Count a wrong call by the application. Log advice and place of the first such call."""
-        place = place_of_caller()
-        called = place and f"Called at {place}"
+        called = f"Called at {place}" if (place := place_of_caller()) else ""
         self.count(kind, detail=" ".join(filter(None, (advice and _ended(advice), called))))
 
     def waits_for_itself(self, call: str) -> bool:
-        """Log a call that would wait for itself. Return True inside a sink or metric."""
-        is_inside = is_work_of(self)
-        if is_inside:
+        if is_inside := is_work_of(self):
             self.mistake(f"{call} inside a sink or metric waits for itself", "remove it")
         return is_inside
 
     def blocks_loop(self, call: str, instead: str) -> None:
-        """Log a call that blocks the application's event loop."""
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
             # Blocking the loop of a notebook is harmless.

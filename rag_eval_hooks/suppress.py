@@ -8,17 +8,12 @@ from typing import Final
 
 from opentelemetry import context
 
+_OLD_KEY: Final = "suppress_instrumentation"  # older instrumentations read this key
 # All instrumentations share these private names. If opentelemetry-api renames the keys, judge calls
-# appear in traces, but the import still works. Older instrumentations read the last key.
-_INSTRUMENTATION: Final[str] = getattr(
-    context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation"
-)
-_HTTP: Final[str] = getattr(
-    context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation"
-)
-_SUPPRESSING: Final = context.Context(
-    dict.fromkeys((_INSTRUMENTATION, _HTTP, "suppress_instrumentation"), True)
-)
+# appear in traces, but the import still works.
+_INSTRUMENTATION: Final[str] = getattr(context, "_SUPPRESS_INSTRUMENTATION_KEY", _OLD_KEY)
+_HTTP: Final[str] = getattr(context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", _OLD_KEY)
+_SUPPRESSING: Final = context.Context(dict.fromkeys((_INSTRUMENTATION, _HTTP, _OLD_KEY), True))
 _PAUSED: Final = context.create_key("rag_eval_paused")
 _OWNER: Final = context.create_key("rag_eval_owner")
 

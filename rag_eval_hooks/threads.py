@@ -150,8 +150,6 @@ class DaemonExecutor:
 class Loop:
     """Calls `step` repeatedly on a daemon thread.
 
-    Another thread can call `wake` to start the next step at once, or `ask` to wait for that step.
-
     `step` returns the seconds until the next step, or None to end the loop. `on_error` receives
     exceptions of `step`.
 
@@ -182,7 +180,7 @@ class Loop:
         return self._thread_id == threading.get_ident()
 
     def start(self) -> bool:
-        """Start the thread, once. Return False if the system cannot start a thread."""
+        """Return False if the system cannot start a thread."""
         if not self._is_started:
             self._is_started = True
             try:
@@ -233,8 +231,8 @@ class Loop:
                 self._on_error(error)
             self._answer(asking)
         self._is_over = True
-        self._over.release()
         self._answer(len(self._asking))
+        self._over.release()
 
     def _answer(self, count: int) -> None:
         for _ in range(count):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.errors import ConfigError, InputError, check_number, usage
+from rag_eval_hooks.errors import ConfigError, InputError, check_number
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.explanation import prose
 from rag_eval_hooks.result import Evaluation
@@ -39,10 +39,6 @@ class ScoresInTests:
             self._sink.deliver(Evaluation(sample=known, outcomes=outcomes, reason="test", **times))
         return outcomes
 
-    @usage(
-        "sample = {'question': ..., 'contexts': [...], 'answer': ...}; assert_scores(sample, "
-        "faithfulness=0.8)"
-    )
     def assert_scores(self, sample: Sample | Mapping[str, Any], **limits: float) -> Outcomes:
         """Assert that scores reach their limits, and return the outcomes by metric id.
 
