@@ -82,7 +82,7 @@ class RagEval(OnePerProcess):
     """
 
     # LangChain and LlamaIndex read these attributes of a callback first.
-    run_inline = raise_error = ignore_chain = event_starts_to_ignore = Misplaced(
+    run_inline = raise_error = ignore_chain = start_trace = event_starts_to_ignore = Misplaced(
         "is not a callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)], or "
         "rag_eval_hooks_llama_index.enable(evals)"
     )

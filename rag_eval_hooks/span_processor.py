@@ -110,10 +110,8 @@ def wrap_processors(provider: object, evals: RagEval) -> bool:
 
 
 class _ScoredSpan(ReadableSpan):
-    """A copy of a finished span, with our attributes and links."""
-
     def __init__(self, span: ReadableSpan, addition: Addition) -> None:
-        # The public constructor would lose the counts of dropped attributes, events and links.
+        # Copy the private state, because the public constructor loses the count of dropped events.
         vars(self).update(vars(span))
         self._original = span
         attributes, links = addition
