@@ -109,10 +109,9 @@ class RagEval(OnePerProcess):
         from rag_eval_hooks.runtime.lifecycle import close_abandoned
         from rag_eval_hooks.runtime.pipeline import Pipeline
 
-        if sample_rate is not None:
-            given["sample_rate"] = sample_rate
+        rate = {} if sample_rate is None else {"sample_rate": sample_rate}
         models = Models(judge, embedder, token_scorer)
-        settings = settings_of(config, models, run_on, {**given})
+        settings = settings_of(config, models, run_on, {**given, **rate})
         providers = tracer_provider, meter_provider, logger_provider
         parts = self._parts = parts_of(settings, models, metrics, sinks, run_on, redact, providers)
         self.config, self.incidents = parts.config, parts.incidents
