@@ -43,9 +43,9 @@ Source: TypeAlias = Judge | Embedder | TokenScorer
 _NO_EMBEDDER: Final = "no embedder is configured; set embedder=..."
 _NO_SCORER: Final = "no token scorer is configured; set token_scorer=..."
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
-_LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return it")
+_LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return the finding")
 _LONGEST_LOAD: Final = 600.0
-"""Seconds of model loading that do not count toward the sample's timeout."""
+"""Maximum seconds of model loading. Loading does not count toward the sample's timeout."""
 _LATER_ROUNDS: Final = 2
 _GRACE: Final = 0.25
 """Seconds after the sample's timeout in which a judge may still return findings."""
@@ -70,7 +70,7 @@ def _from_texts(sample: Sample) -> Findings:
 
 
 def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return a finding that needs no judge because the sample has no items or chunks."""
+    """Return the finding if the sample has no items or chunks to judge, else no finding."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])
@@ -82,7 +82,7 @@ def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Fin
     if chunks or kind not in SPECS or Field.CONTEXTS not in SPECS[kind].shows:
         return Findings()
     if SPECS[kind].unit is Unit.TEMPLATE:
-        # An empty retrieval gets the lowest step of both rubrics.
+        # Without contexts, both ratings are the lowest.
         return Findings.of(kind, (0, 0))
     return Findings.of(kind, (_ON_NOTHING.get(kind),) * len(items))
 
@@ -107,7 +107,7 @@ def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Judge, embedder and token scorer. If one is missing, its findings are `missing_input`."""
+    """The models of an evaluation. Findings of a missing model are `missing_input`."""
 
     judge: Judge
     embedder: Embedder | None = None
@@ -123,7 +123,7 @@ class Sources:
         return [(source, own) for source, own in makers if source is not None and own]
 
     async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
-        """Load the local models that the findings need. The first use reports a failed load."""
+        """Load the local models that the findings need. Their first use reports a failed load."""
         for source, _ in self.of(wanted):
             if (load := getattr(source, "warm_up", None)) is not None:
                 try:
@@ -169,12 +169,11 @@ class FindingsCollector:
             self._miss(TOKEN_SCORED, NotScored(Cause.MISSING_INPUT, _NO_SCORER))
 
     async def run(self, timeout: float) -> Findings:
-        """Return the findings for the metrics. After `timeout` seconds, findings are absent."""
+        """Return the metrics' findings, without findings that take more than `timeout` seconds."""
         await self._sources.warm_up(self._open(), self._incidents)
         when = asyncio.get_running_loop().time() + timeout
         try:
-            # Our own judges keep the deadline and report findings and usage. Other judges are
-            # cancelled.
+            # Our own judges return findings and usage at the deadline. Cancel other judges.
             with in_call_context(deadline=when):
                 async with asyncio.timeout_at(when + _GRACE), self._within_budget():
                     await self._round(self._first())
@@ -189,7 +188,7 @@ class FindingsCollector:
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
-        """Reserve all calls of the sample, because some of the calls alone would give no scores."""
+        """Reserve all calls of the sample, because a part of the calls would give no scores."""
         budget = call_context().budget
         if budget is None:
             return nullcontext()
@@ -224,8 +223,7 @@ class FindingsCollector:
         embedder, scorer = self._sources.embedder, self._sources.scorer
         pair = self._sample.answer or "", self._sample.reference or ""
         if embedder is not None and kinds <= EMBEDDED:
-            # A round never requests two embedded findings, because only one of them depends on
-            # items.
+            # No round requests both embedded findings, because only one depends on questions.
             (kind,) = kinds
             return await self._similarity(embedder, kind, *pair)
         if scorer is not None and kinds <= TOKEN_SCORED:
@@ -239,7 +237,8 @@ class FindingsCollector:
         (first, *others), used = await embedded(embedder, [subject, *texts])
         cosines = tuple(one for other in others if (one := cosine(first, other)) is not None)
         if len(cosines) != len(texts):
-            raise JudgeError(f"{embedder.name} gave {len(cosines)} usable vectors of {len(texts)}")
+            told = f"{embedder.name} gave {len(cosines)} usable vectors for {len(texts)} texts"
+            raise JudgeError(told)
         content = cosines if kind is Finding.QUESTION_SIMILARITY else cosines[0]
         return Findings.of(kind, content, usage={kind: used})
 
@@ -254,7 +253,7 @@ class FindingsCollector:
             why = absence_of(error)
         except Exception as error:
             self._incidents.report(f"judge {source.name}", error)
-            # Only at DEBUG: the traceback's message and lines may contain content.
+            # Log at DEBUG, because the traceback may contain content.
             _logger.debug("judge %s raised", source.name, exc_info=True)
             why = NotScored(Cause.JUDGE_FAILED, in_words("the judge", error))
         self._miss(kinds, why)

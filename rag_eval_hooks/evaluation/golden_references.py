@@ -13,15 +13,15 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 
 MATCH: Final = "reference_match"
-"""Metadata key. Its value is `exact` if the reference comes from a golden question."""
+"""Metadata key with the value `exact` if the reference comes from a golden question."""
 
 
 class References:
     """Adds references to samples whose question equals a golden question.
 
-    The first equal golden question wins. With redaction, `before_redaction` runs first, so that the
-    reference is redacted with the sample. `equal` then skips a reference if `holds` returns True
-    for the reference. The placeholders of such a reference would differ from the sample's.
+    The first equal golden question wins. `before_redaction` adds references that the redactor then
+    redacts with the sample. After redaction, `equal` skips a reference if `holds` returns True,
+    because new placeholders in the reference would not match the sample's placeholders.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class References:
         return sample if is_private else completed
 
     def report_unmatched(self, path: str | None, incidents: Incidents) -> None:
-        """Report once that no question so far equals a golden question."""
+        """Report once if no question so far equals a golden question."""
         if self._is_asked and not self._is_matched:
             self._is_matched = True
             advice = "questions must be equal, except for upper case and spaces"
@@ -73,12 +73,12 @@ def read_golden(path: str) -> tuple[Sample, ...]:
 def _golden(row: DataRow, path: str) -> Sample:
     if (sample := row.sample) is None:
         raise ConfigError("references", path, f"rows with a question and a reference; {row.error}")
-    # If a row has a reference, its answer is a pipeline's answer.
+    # In a row with a reference, `answer` is a pipeline's answer.
     reference = sample.reference or sample.answer or ""
     if not reference.strip():
-        wants = f"rows with a reference; row {row.number + 1} has none"
+        wants = f"rows with a reference. Row {row.number + 1} has no reference"
         raise ConfigError("references", path, wants)
-    # The file stays in memory, so the texts that no request needs are dropped.
+    # The samples stay in memory, so drop the texts that no request needs.
     return replace(sample, reference=reference, contexts=None, answer=None, metadata={})
 
 

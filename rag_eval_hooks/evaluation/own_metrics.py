@@ -112,8 +112,7 @@ def _id_of(text: str) -> str:
 def _called(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     if inspect.iscoroutinefunction(function):
         return function
-    # Not asyncio.to_thread: its threads cannot start at exit, and a hanging metric would delay the
-    # exit.
+    # Threads of asyncio.to_thread cannot start at exit, and a hanging metric would delay the exit.
     threads = DaemonExecutor("rag-eval-hooks-metric", _MOST_THREADS)
 
     @wraps(function, updated=())
@@ -145,11 +144,11 @@ def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outco
         kind = "a mapping without `score`" if isinstance(result, Mapping) else "None"
         return NotScored(Cause.UNDEFINED, f"{RETURNED_NOTHING} ({kind}). {expected}")
     plain = value.value if isinstance(value, Score) else value
-    if not isinstance(plain, Real):  # such as NumPy's numbers
+    if not isinstance(plain, Real):  # NumPy's numbers are `Real`.
         raise ResultError(f"The function returned {type(plain).__name__}. {expected}")
     number = (scale.high if plain else scale.low) if isinstance(plain, bool) else float(plain)
     if not scale.low <= number <= scale.high:
-        told = f"The function returned {number:g}, which is outside its scale."
+        told = f"The function returned {number:g}, which is outside the scale."
         raise ResultError(f"{told} {expected}")
     if isinstance(value, Score):
         return replace(value, normalized=scale.normalize(number))
@@ -165,9 +164,8 @@ class Criterion(Metric):
     RagEval(metrics=["ragas", notice])
     ```
 
-    A separate judge call checks the criterion against the answer, so the score does not depend on
-    other metrics. A criterion needs a language model as the judge; the heuristic judge gives no
-    score.
+    A separate judge call checks the answer, so the score does not depend on other metrics. A
+    criterion needs a language model as the judge. The heuristic judge gives no score.
 
     Args:
         text: A predicate such as `mentions the notice period`, or a sentence that starts with a
@@ -197,7 +195,7 @@ class Criterion(Metric):
     claim: str
 
     def absent(self, sample: Sample, judge: Judge) -> NotScored | None:
-        """Return why the judge cannot check a sample, or None."""
+        """Return the reason if the judge cannot check a sample, else None."""
         if not (sample.answer or "").strip():
             return NotScored(Cause.UNDEFINED, "the answer is blank")
         if getattr(judge, "screening", False):

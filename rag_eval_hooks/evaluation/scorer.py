@@ -45,7 +45,7 @@ from rag_eval_hooks.score import (
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's sample rate excluded this sample")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
-_BEST: Final = 2  # the best of a prompt's ratings
+_BEST: Final = 2  # highest rating of the contexts
 _MANY_NONES: Final = 3
 _CUT_RATING: Final = NotScored(
     Cause.UNDEFINED,
@@ -56,8 +56,6 @@ _CUT_RATING: Final = NotScored(
 
 @dataclass(eq=False)
 class Scorer:
-    """Turns a sample into outcomes. Keeps no state between samples."""
-
     metrics: Sequence[Metric]
     sources: Sources
     sample_timeout: float
@@ -75,7 +73,10 @@ class Scorer:
     async def score(
         self, sample: Sample, chosen: Container[str] | None = None, *, whole: bool = False
     ) -> Outcomes:
-        """Return one outcome per metric. Metrics that are not `chosen` are `sampled_out`."""
+        """Return outcomes by metric id. Metrics that are not `chosen` are `sampled_out`.
+
+        With `only_fed`, omit metrics that lack an input, unless `whole` is true.
+        """
         absent = missing_inputs(self.metrics, sample)
         if chosen is not None:
             absent = {name: _LEFT_OUT for name in self.metric_ids if name not in chosen} | absent
@@ -115,7 +116,7 @@ class Scorer:
         return outcome
 
     def _note_none(self, metric: AskedMetric, outcome: Outcome) -> None:
-        """Report a function that returned no value for any of the first samples."""
+        """Report a metric whose function returned None for each of the first samples."""
         if isinstance(outcome, Score) or not outcome.detail.startswith(RETURNED_NOTHING):
             self._nones[metric.id] = _MANY_NONES
         elif self._nones[metric.id] < _MANY_NONES:

@@ -57,9 +57,8 @@ class _Inline(NamedTuple):
 class Worker:
     """Processes queued jobs concurrently, on a daemon thread with an event loop.
 
-    The thread starts with the first job. Only the thread that created the loop runs the loop. The
-    worker never holds the lock while a thread starts, because gevent then runs other waiting
-    threads. The worker also expects that a signal handler of the application raises at any moment.
+    The thread starts with the first job. The worker never holds the lock while a thread starts,
+    because gevent runs other threads then. A signal handler of the application may raise any time.
     """
 
     def __init__(
@@ -244,7 +243,7 @@ class Worker:
         try:
             await self._stopped.wait()
         finally:
-            # A task cancelled before its start would never finish its call.
+            # Let new tasks start. A task that is cancelled earlier never finishes its call.
             await asyncio.sleep(0)
             tasks = self._jobs | self._inline
             for task in tasks:
@@ -278,7 +277,7 @@ class Worker:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    # asyncio prints a traceback when an incomplete loop is deleted.
+    # Raise here if no file is free. asyncio would print a traceback about an incomplete loop.
     with selectors.DefaultSelector():
         for end in socket.socketpair():
             end.close()

@@ -382,7 +382,7 @@ METRICS: dict[str, str] = {
     "float(sample.answer)": "(could not convert string to float)",
     "rejecting(sample.answer)": "HTTPError (HTTP 404)",
     "DATABASE.execute('')": "(SQLite objects created in a thread",
-    "7": "The function returned 7, which is outside its scale. Return a number",
+    "7": "The function returned 7, which is outside the scale. Return a number",
     "sample.answer": "The function returned str. Return a number from 0 to 1",
     "Score(sample.answer)": "value must be a finite number, not str",
     "setattr(sample, 'answer', 1)": "FrozenInstanceError",
