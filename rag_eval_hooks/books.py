@@ -28,7 +28,7 @@ class Stats:
         offered: Captured requests, submitted samples, samples recovered from the spool, and
             evaluations that feedback requested. The counts from `scored` to `pending` add up to
             `offered`.
-        scored: Requests with a score for at least one metric, except `partial` requests.
+        scored: Requests with at least one score, except `partial` requests.
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
         dropped: Requests that were not evaluated, by reason. `str(evals.explain(id)[0])` explains a
             reason.
@@ -73,8 +73,8 @@ class Stats:
 class Books(Observer):
     """Counts requests by outcome, and remembers recent requests for `explain`. Thread-safe.
 
-    A signal handler of the application may raise at any moment. After such an exception, only a
-    plain `Lock` is certain to be released, because C code releases it.
+    A signal handler of the application may raise at any moment. Only a plain `Lock` is certain to
+    be released then, because C code releases the lock.
     """
 
     def __init__(self, explained: int = 10_000) -> None:

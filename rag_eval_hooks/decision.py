@@ -43,7 +43,7 @@ class Share(NamedTuple):
     reason: str = RATIO
 
     def includes(self, position: int) -> bool:
-        """Return True if this rate samples the key. A higher rate samples the key, too."""
+        """Return True if this rate samples the position. A higher rate does so, too."""
         return position < round(self.rate * _RANGE)
 
 
@@ -114,5 +114,5 @@ class Decision:
         shares = {name: Share(float(rate), str(reason)) for name, (rate, reason) in rows}
         admission = None if data["admission"] is None else float(data["admission"])
         if not all(0.0 <= share.rate <= 1.0 for share in shares.values()):
-            raise ValueError("rate")
+            raise ValueError("A stored rate is outside 0 to 1.")
         return cls(int(data["position"]), shares, admission)

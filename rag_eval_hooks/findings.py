@@ -47,7 +47,7 @@ TOKEN_SCORED: Final = frozenset({Finding.TOKEN_SCORE})
 
 
 class Maker(NamedTuple):
-    """The judge of a finding. `screening` means that scores only suggest samples to review."""
+    """The judge of a finding. A `screening` judge only suggests samples to review."""
 
     name: str
     kind: AnnotatorKind
@@ -142,7 +142,7 @@ class Verdict:
 
 def _check_probability(value: float | None) -> None:
     if value is not None and not 0.0 <= value <= 1.0:
-        raise ValueError(f"The probability is {value!r}, but must be from 0 to 1.")
+        raise ValueError(f"The probability is {value!r}, but must be a number from 0 to 1.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class ChunkRelevance:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Three questions that the answer would answer. An answer without statements has no questions.
+    """Three questions that the answer answers. An answer without statements has no questions.
 
     `noncommittal` is True if the answer evades the question.
     """
@@ -206,7 +206,7 @@ class TokenScore:
 
 _NOT_ASKED = NotScored(Cause.MISSING_INPUT, "the finding was not requested")
 Made: TypeAlias = T | NotScored
-"""A finding's value, or the reason for a missing finding."""
+"""A finding's value, or the reason why the finding is missing."""
 Pair: TypeAlias = tuple[int | None, int | None]
 """Ratings from two prompts. An invalid rating is None."""
 

@@ -28,7 +28,7 @@ PARTIAL: Final = "partial"
 
 
 class EndableSpan(Protocol):
-    """A span of ours, or a substitute for another instrumentor's span."""
+    """Our span, or a substitute for another instrumentor's span."""
 
     def is_recording(self) -> bool: ...
 
@@ -41,7 +41,7 @@ class EndableSpan(Protocol):
 
 @dataclass(slots=True, eq=False)
 class HeldSpan:
-    """A finished request's RAG span, which waits for scores. Never the current span."""
+    """The RAG span of a finished request, which waits for scores."""
 
     span: EndableSpan
     end_time: int
@@ -82,8 +82,7 @@ class Ending:
         causes = [one.cause for one in evaluation.outcomes.values() if isinstance(one, NotScored)]
         if Cause.OVER_BUDGET in causes:
             return cls(Column.DROPPED, BUDGET, evaluation)
-        # Ignore metrics that were sampled out. The other metrics' causes explain the missing
-        # scores.
+        # Only the metrics that were not sampled out explain the missing scores.
         chosen = [cause for cause in causes if cause is not Cause.SAMPLED_OUT]
         failures = [cause for cause in chosen if cause.is_failure]
         # If there are no outcomes, every metric lacks an input.
@@ -148,7 +147,7 @@ class Request:
 
     @classmethod
     def of(cls, sample: Sample, build: Callable[[], Sample] | None = None) -> Request:
-        """Return a request for a sample. `build` returns the sample to evaluate."""
+        """Return a request for a sample. If `build` is given, evaluate its result instead."""
         names = (sample.trace_id, sample.sample_id)
         return cls(
             key=id_of(sample.trace_id or sample.sample_id),
@@ -165,9 +164,9 @@ class Request:
         with self._lock:
             if self._sample is None:
                 if self.build is None:
-                    raise LookupError("the sample was released")
+                    raise LookupError("The request has released its sample.")
                 self._sample = self.build()
-                # `build` and its exception may keep many objects of the framework alive.
+                # `build` may keep many objects of the framework alive.
                 self.build, self.traits = None, Traits
             return self._sample
 
@@ -196,13 +195,9 @@ class Observer:
 
     def accepted(self, request: Request) -> None: ...
 
-    def begun(self, request: Request) -> None:
-        """Handle the start of the evaluation."""
+    def begun(self, request: Request) -> None: ...
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None: ...
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Handle the outcome.
-
-        If the application's signal handler raises, the pipeline calls `settled` again.
-        """
+        """Handle the outcome. A second call follows if the application's signal handler raises."""

@@ -37,7 +37,7 @@ class Evaluation:
         outcomes: Outcomes by metric id.
         probability: Inclusion probability of the sample, or None without random sampling.
         start: Start of the evaluation in nanoseconds since the epoch, or 0 if unknown.
-        end: End of the evaluation, in the same unit.
+        end: End of the evaluation in nanoseconds since the epoch, or 0 if unknown.
         reason: Sampling reason, in one word.
         verdicts: Whether each metric with a threshold passed, by metric id.
         passed: Whether the sample passed all thresholds, or None if unknown.
@@ -56,7 +56,7 @@ class Evaluation:
 
     @property
     def time(self) -> datetime | None:
-        """Start of the request in UTC, or start of the evaluation if unknown."""
+        """Start of the request in UTC. If unknown, start of the evaluation, or None."""
         ended = self.sample.ended_at or self.start
         return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
 

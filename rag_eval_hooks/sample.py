@@ -38,7 +38,7 @@ _PARTS = ("question", "contexts", "answer", "prompt")
 
 
 class Status(StrEnum):
-    """How a request ended. Only `OK` is scored, unless a sampling rule selects `ERROR`."""
+    """How a request ended. Only `OK` requests get scores, unless a rule selects `ERROR`."""
 
     OK = "ok"
     ERROR = "error"
@@ -201,7 +201,7 @@ class Field(StrEnum):
 
     @classmethod
     def lacking(cls, sample: Sample) -> frozenset[Field]:
-        """Return missing fields. A blank question is missing, too."""
+        """Return the fields that the sample lacks. A blank question is missing, too."""
         absent = {name for name in cls if getattr(sample, name) is None}
         return frozenset(absent if sample.question.strip() else absent | {cls.QUESTION})
 
@@ -235,7 +235,7 @@ def _check_end(ended_at: int | None) -> None:
 
 def _check_hex(sample: Sample) -> None:
     for name, digits in (("trace_id", 32), ("span_id", 16)):
-        # OpenTelemetry's span contexts have integers.
+        # The ids in OpenTelemetry's span contexts are integers.
         if isinstance(value := getattr(sample, name), int):
             object.__setattr__(sample, name, value := f"{value:0{digits}x}")
         if isinstance(value, str) and not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", value):

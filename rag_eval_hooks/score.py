@@ -57,7 +57,7 @@ class Score:
         normalized: The number mapped to [0, 1], where 1 is best. The default follows the metric's
             scale.
         label: The metric's word for the value, or None.
-        parts: Named numbers from which the value was computed.
+        parts: Numbers from which the metric computed the value, by name.
         explanation: Claims, verdicts and chunk numbers behind the value, as plain JSON types.
         warnings: Reasons to distrust the value.
         risk: 1 minus the lowest probability among the metric's claims, in [0, 1], or None. Review
@@ -67,9 +67,9 @@ class Score:
         judged: Whether the value depends on a judge.
         screening: Whether the judge is too weak for decisions, and only suggests samples to review.
         version: Versions of the package and the prompts, such as `0.1.0` or `0.1.0+prompts.1`.
-        usage: This metric's part of the sample's judge usage.
-        probability: Inclusion probability of this metric, above 0 and at most 1. Weight the score
-            by the inverse. None without random sampling.
+        usage: The metric's share of the sample's judge usage.
+        probability: Inclusion probability of this metric, above 0 and at most 1, or None without
+            random sampling. The weight of the score is 1 / `probability`.
         probability_estimated: Whether the probability includes the estimated effect of a rate limit
             or a full queue.
         reason: Sampling reason of the metric: `ratio`, `rule:<name>`, `tail:<name>`,
@@ -78,7 +78,7 @@ class Score:
 
     value: float
     _: KW_ONLY
-    # The scorer sets the value later, from the metric's scale.
+    # The scorer derives a missing value from the metric's scale.
     normalized: float = cast("float", None)
     label: str | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Score:
 
     def __post_init__(self) -> None:
         if self.value is None:
-            raise wrong_type("value", "a finite number", None, "For no score, return None.")
+            raise wrong_type("value", "a finite number", None, "To give no score, return None.")
         check_number("value", self.value)
         check_number("normalized", self.normalized, "a number from 0 to 1", least=0, most=1)
         check_type("label", self.label, str, "str")
@@ -110,10 +110,10 @@ class Score:
 class NotScored:
     """A missing score and its cause. Means ignore missing scores.
 
-    The fields of `Score` that describe a value exist here, too. These fields are None or empty.
+    The fields of `Score` that describe a value are None or empty.
 
     Attributes:
-        detail: One sentence for people, without texts of the sample.
+        detail: One sentence that explains the cause, without texts of the sample.
         usage: Judge usage that produced no score.
         undecided: Whether the judge was unsure about too many items.
         explanation: Available claims, verdicts and chunk numbers.
@@ -159,7 +159,7 @@ Outcomes: TypeAlias = Mapping[str, Outcome]
 
 
 class Unavailable(Exception):
-    """A metric read a missing finding. The exception's cause becomes the metric's outcome."""
+    """A metric read a missing finding. `outcome` becomes the metric's outcome."""
 
     def __init__(self, outcome: NotScored) -> None:
         super().__init__(outcome.detail)
@@ -204,7 +204,7 @@ UNIT = Scale(0.0, 1.0)
 def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
     """Return an outcome's id: 32 hex digits that depend on sample, metric, judge and versions.
 
-    A store with this id as primary key has each outcome only once, even after a crash.
+    A store with this id as primary key keeps each outcome only once, even after a crash.
     """
     made_by = (outcome.annotator, outcome.version) if isinstance(outcome, Score) else ()
     return _digest([sample_id, metric_id, *made_by])
