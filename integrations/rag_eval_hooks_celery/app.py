@@ -40,12 +40,12 @@ class Fleet:
     config: RagEvalConfig
 
     def app(self, *, with_backend: bool = True) -> Celery:
-        """Return a Celery application. Without a result backend, it can only send tasks."""
+        """Return a Celery application, which can only send tasks if it has no result backend."""
         try:
             from celery import Celery
         except ImportError as error:
             raise missing_extra('run_on="celery"', "celery") from error
-        # Without a backend: with Redis, Celery would subscribe to the result of each sent task.
+        # With a Redis backend, Celery would subscribe to the result of each sent task.
         backend = self.backend if with_backend else "disabled://"
         app = Celery("rag_eval_hooks", backend=backend, set_as_current=False)
         seconds = visibility_timeout(self.config)

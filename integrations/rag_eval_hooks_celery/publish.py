@@ -107,7 +107,7 @@ class Publisher:
                 compression="zlib",
                 priority=self._fleet.priority(urgent=urgent),
                 retry=False,
-                # Otherwise, Celery copies the text to a message header.
+                # By default, Celery copies the text to message headers.
                 argsrepr="",
                 kwargsrepr="",
             )

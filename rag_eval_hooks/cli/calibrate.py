@@ -72,9 +72,9 @@ def _label(line: Mapping[str, Any]) -> tuple[tuple[str, str | None], bool]:
 
 
 def _judged(row: Evaluation, metric: str, labels: _Labels) -> Iterator[tuple[float, bool]]:
-    """Yield the probability and label of each labelled claim.
+    """Yield the probability and label of each labeled claim.
 
-    A label for the whole sample applies to the least probable claim.
+    A label without a claim applies to the sample's least probable claim.
     """
     name, claims = row.sample.sample_id, row.scores[metric].explanation.get("claims", [])
     known = [claim for claim in claims if claim.get("probability") is not None]

@@ -180,12 +180,12 @@ def _receiver(endpoint: str | None) -> CheckResult:
         return CheckResult(check, "failed", text, install_command("otel"))
     if not problem:
         return CheckResult(check, "ok", f"{address} accepted a test span")
-    text = f"{address} rejected the span: {problem}"
+    text = f"{address} did not accept the span: {problem}"
     return CheckResult(check, "failed", text, _DATA["no_span"])
 
 
 def _send(endpoint: str) -> str:
-    """Send a span. Return the receiver's reason for a rejection, or an empty text."""
+    """Send a span. Return the reason for a failure, or an empty text."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExportResult
@@ -195,7 +195,7 @@ def _send(endpoint: str) -> str:
     span = TracerProvider(sampler=ALWAYS_ON).get_tracer("rag_eval_hooks").start_span("doctor")
     span.end()
     if not isinstance(span, ReadableSpan):
-        return "OTEL_SDK_DISABLED is set, so the SDK makes no spans"
+        return "OTEL_SDK_DISABLED is set, so the SDK creates no spans"
     codes: list[str] = []
 
     def note(record: logging.LogRecord) -> bool:
@@ -212,7 +212,7 @@ def _send(endpoint: str) -> str:
         exporter.shutdown()  # type: ignore[no-untyped-call]
     if result is SpanExportResult.SUCCESS:
         return ""
-    return f"HTTP {codes[-1]}" if codes else "it is unreachable"
+    return f"HTTP {codes[-1]}" if codes else "the endpoint is unreachable"
 
 
 def _show_capture(
@@ -265,7 +265,7 @@ def _lines(
     for number, sample in enumerate(samples, 1):
         if len(samples) > 1:
             yield f"Sample {number} of {len(samples)}. To get one sample per request, set the"
-            yield "handler's option root= to the name of the call that is a request.\n"
+            yield "handler's option root= to the name of the call that handles a request.\n"
         yield from _described(sample)
     if problem is not None:
         yield f"The pipeline raised {problem}"

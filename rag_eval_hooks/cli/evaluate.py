@@ -1,4 +1,4 @@
-"""`rag-eval-hooks evaluate`: evaluates a data set, or a pipeline's answers to its questions."""
+"""`rag-eval-hooks evaluate`: evaluates the answers of a data set or of a pipeline."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _failures(output: Path, arguments: argparse.Namespace) -> list[str]:
     metrics = {} if whole is None else whole.metrics
     for one in (*conditions, *points) if metrics else ():
         if one.metric not in metrics:
-            told = f"the results in {output} lack {one.metric}, because an earlier run wrote them"
+            told = f"the results of an earlier run in {output} lack {one.metric}"
             raise UsageError(f"{told}. Remove {output}, or pass another file to -o.")
     return failed_conditions(conditions, metrics, by_point=points)
 

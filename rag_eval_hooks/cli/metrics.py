@@ -1,4 +1,4 @@
-"""`rag-eval-hooks metrics`: lists the metrics, or explains one with a worked example."""
+"""`rag-eval-hooks metrics`: lists the metrics, or explains one metric with a worked example."""
 
 from __future__ import annotations
 

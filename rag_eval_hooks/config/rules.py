@@ -27,7 +27,7 @@ _ONE_CONDITION = (
 
 
 class RuleSettings(BaseModel):
-    """A sampling rule: evaluate requests that meet all conditions at the rule's rate.
+    """A sampling rule: the rate for requests that meet all conditions.
 
     Only the first matching rule applies to a request. A rule without `error` matches only
     successful requests. Regular expressions search the first 4,000 characters.
@@ -119,7 +119,7 @@ _Limit: TypeAlias = Annotated[Number, Field(ge=0)]
 
 
 class Budgets(TypedDict, total=False):
-    """Limits on judge calls, and the path of a file that shares these limits between processes."""
+    """Limits on judge calls. Processes with the same file `path` share the limits."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 

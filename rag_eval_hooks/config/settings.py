@@ -139,8 +139,10 @@ class RagEvalConfig(BaseSettings):
     judge_api_key: Secret = setting(None, "API key of the judge's endpoint. Never printed.")
     judge_headers: SecretByName = setting({}, "HTTP headers of judge calls. Never printed.")
     judge_timeout: Seconds = setting(30.0, "Timeout of one judge call, in seconds.")
-    judge_concurrency: Count = setting(16, "Maximum samples in evaluation and judge calls at once.")
-    judge_prices: Path = setting(None, "TOML file with token prices, over those of `openai`.")
+    judge_concurrency: Count = setting(16, "Limit on concurrent samples, and on judge calls.")
+    judge_prices: Path = setting(
+        None, "TOML file with token prices, which override built-in prices."
+    )
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check)] = setting(
         "auto",
         "Model for embeddings. `sentence-transformers`: all-MiniLM-L6-v2. `auto`: for `openai` and "
@@ -284,7 +286,7 @@ class RagEvalConfig(BaseSettings):
             yield name, tuple(map(masked, value)) if name == "sinks" else value
 
     def for_judge(self, judge: str) -> RagEvalConfig:
-        """Return a copy with another judge. Never send an API key to another provider."""
+        """Return a copy with another judge, without the API key if the provider differs."""
         if is_one_provider(judge, self.judge):
             return self.model_copy(update={"judge": judge})
         own: dict[str, Any] = {"judge_base_url": None, "judge_api_key": None}

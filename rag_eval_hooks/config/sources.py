@@ -91,8 +91,8 @@ def merged(
 def from_text(field: FieldInfo, text: str) -> object:
     """Parse a setting's text into a list, a mapping or a table.
 
-    Commas separate a list's items. `name=value` pairs make a mapping. A table is JSON. Any other
-    text stays unchanged, and validation rejects the text.
+    Commas separate a list's items. `name=value` pairs make a mapping. Tables are JSON. Any other
+    text stays unchanged.
     """
     kind, *inner = (typing.get_origin(field.annotation), *typing.get_args(field.annotation))
     if is_mapping(field):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 _SECONDS: Final = {"second": 1.0, "minute": 60.0}
-_REMEMBERED: Final = 60.0  # seconds for which later requests can represent a rejected request
+_REMEMBERED: Final = 60.0  # seconds until a rejected request is forgotten
 _PAID: Final = 0.1
 _NOTHING: Final = 0.01
 
@@ -31,7 +31,7 @@ class RateLimit:
         self._share = AdmittedShare(clock)
 
     def admit(self) -> float | None:
-        """Admit a sample and return the admitted fraction. If a window is full, return None."""
+        """Return the recently admitted fraction if the limit admits a sample, else None."""
         with self._lock:
             now = self._clock()
             admitted = all(
@@ -46,9 +46,9 @@ class RateLimit:
 class AdmittedShare:
     """Estimates the fraction of requests that a limit or a full queue admits. Thread-safe.
 
-    Each admitted request represents itself and a tenth of the rejected requests that are not
-    represented yet. The inverse fractions therefore add up to the number of requests. In
-    simulations with bursty load, a one-minute moving average had four times the error.
+    Each admitted request represents itself and a tenth of the unrepresented rejected requests. The
+    inverse fractions therefore add up to the number of requests. In simulations with bursty load, a
+    one-minute moving average had four times the error.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -39,8 +39,7 @@ def position(key: str) -> int:
 class MetricNames:
     """Names of metrics and suites that settings may use.
 
-    A setting may name an existing metric that is not chosen. The setting then has no effect on that
-    metric.
+    A setting may name an existing metric that is not chosen, and then has no effect on this metric.
     """
 
     def __init__(self, chosen: Sequence[Metric], known: Sequence[Metric]) -> None:
@@ -108,7 +107,7 @@ def default_rates(config: RagEvalConfig, names: MetricNames) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class TailRule:
-    """A tail rule. A sample that meets the condition has the inclusion probability `share.rate`."""
+    """A tail rule. For samples that meet the condition, the rates rise to `share.rate`."""
 
     settings: TailSettings
     ids: Sequence[str]

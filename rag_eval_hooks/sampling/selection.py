@@ -55,8 +55,8 @@ class Selection:
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
         """Return a function that samples requests at their start, or None.
 
-        The function takes sampling key, tags and metadata. It returns True to sample out the
-        request. If a rule needs metadata that the request does not have yet, it returns False.
+        The function takes sampling key, tags and metadata, and returns True to sample out the
+        request. It returns False if a rule needs metadata that the request does not have yet.
 
         If all rates are 1, or if a rule needs the finished request, return None.
         """
@@ -112,8 +112,8 @@ class Selection:
         """Return the metrics to evaluate after feedback, or None if there are no such metrics.
 
         The result contains the sample with the reference, the decision, and the ids of the metrics
-        whose inputs exist. If a feedback rule chose a metric, the metric has no probability. A
-        chosen metric that waited only for the reference keeps its probability.
+        whose inputs exist. A metric that a feedback rule chose has no probability. A sampled metric
+        that lacked only the reference keeps its probability.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:

@@ -131,7 +131,7 @@ def test_doctor_reads_otel_variables_as_the_sdk_does(
 
 def test_doctor_names_a_receiver_that_takes_no_span(tmp_path: Path) -> None:
     for variables, words in (
-        ({}, "it is unreachable"),
+        ({}, "the endpoint is unreachable"),
         ({"OTEL_SDK_DISABLED": "true"}, "OTEL_SDK_DISABLED"),
     ):
         given = ("--otlp-endpoint", "http://127.0.0.1:9")
