@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import Context
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rag_eval_hooks.incidents import Incidents, without_exit
@@ -217,7 +218,8 @@ class Worker:
     def _wake(self) -> None:
         if self._loop is not None and not self._woken:
             self._woken = True
-            self._loop.call_soon_threadsafe(self._start_tasks)
+            # Jobs must not run in the context of a host's request.
+            self._loop.call_soon_threadsafe(self._start_tasks, context=Context())
 
     def _run(self) -> None:
         with self._lock:
