@@ -40,7 +40,7 @@ def _match_around(text: str, at: int, earliest: int) -> Match | None:
     if not length or end is None or text[at - 1] == ".":
         return None
     start = at - length
-    # Text between colon and `@` in a URL is a password; the rule for keys finds it.
+    # The rule `key` finds passwords, which stand between colon and `@` in a URL.
     if _FORMS["password_before"].search(text[max(0, start - 72) : start]):
         return None
     return Match(start, end, "EMAIL", text[start:end].casefold())

@@ -40,7 +40,7 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
     functions = [_function(each) for each in chosen if not isinstance(each, str | Rule)]
     key = config.redact_ids_key
     ids_key = b"" if key is None else key.get_secret_value().encode()
-    # Objects are identified by their qualified names, which all processes share.
+    # All processes share the qualified names of objects.
     objects = [getattr(each, "__qualname__", type(each).__qualname__) for each in chosen]
     settings = [sorted(names), sorted(config.redact_regions), objects]
     # The digest depends on the key. With a plain hash, others could guess the key.

@@ -62,7 +62,7 @@ class Phones:
 
     def __init__(self, regions: Sequence[str] = ()) -> None:
         self._regions = tuple(regions)
-        # Lazy loading takes a lock, which a forked child could inherit while held.
+        # Lazy loading takes a lock, and a forked child could inherit the held lock.
         PhoneMetadata.load_all()
 
     def matches(self, text: str) -> Iterator[Match]:

@@ -45,7 +45,7 @@ def _named(text: str) -> Iterator[Match]:
         is_secret = _is_secret(found[1]) and not _is_no_secret_of(found[0], found[1])
         if is_secret:
             yield _first_group(found)
-        # If the value is no secret, it may be the name of a secret, or a URL with a secret.
+        # A value that is no secret may be the name of a secret, or a URL with a secret.
         found = _FORMS["named"].search(text, found.end() if is_secret else found.start(1))
 
 
@@ -62,7 +62,7 @@ def _private_keys(text: str) -> Iterator[Match]:
 
 
 def _is_random(text: str) -> bool:
-    """Return whether a mixture of letters and digits is neither a name, a record id nor a hash."""
+    """Return False if a mixture of letters and digits is a name, a record id or a hash."""
     has_both_cases = not (text.islower() or text.isupper())
     return bool(has_both_cases or _FORMS["one_case"].search(text)) and _turns(text) >= max(
         4, len(text) / 10
@@ -70,19 +70,19 @@ def _is_random(text: str) -> bool:
 
 
 def _turns(text: str) -> int:
-    """Return how often digits and letters alternate. They alternate often only in keys."""
+    """Return the number of changes between digits and letters, which is high only in keys."""
     return len(_FORMS["turn"].findall(text))
 
 
 def _is_no_secret_of(found: str, value: str) -> bool:
-    """Return whether the value is harmless, as in `token: 4096-wide` and `cache_key=user:17`."""
+    """Return True if the value is harmless, as in `token: 4096-wide` and `cache_key=user:17`."""
     if found[:5].lower() == "token":
         return len(value) < 16
     return found[:3].lower() == "key" and _turns(value) < 2
 
 
 def _is_secret(text: str) -> bool:
-    """Return whether a text mixes letters with digits or signs, and is no path or variable."""
+    """Return True for letters with digits or signs, unless the text is a path or variable."""
     text = text.rstrip(".!?:*_")
     is_path = text.startswith(("/", "~/", "./", "${", "$(")) or "://" in text
     is_other = is_path or _FORMS["variable_or_keys"].fullmatch(text)

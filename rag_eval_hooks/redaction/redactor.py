@@ -155,7 +155,7 @@ class Session:
 
     def _nested(self, field: str, value: Any, depth: int) -> Any:
         if depth > _MAX_DEPTH:
-            raise RedactionError("metadata too deep")
+            raise RedactionError(f"The metadata has more than {_MAX_DEPTH} nested levels.")
         if not isinstance(value, Mapping):
             return [self.value(field, item, depth + 1) for item in value]
         return {
@@ -217,7 +217,7 @@ class Redactor:
         return Session(self.rules, self._functions, self._ids_key)
 
     def holds(self, text: str) -> bool:
-        """Return whether redaction would change a text or fail on it."""
+        """Return True if redaction would change the text or fail."""
         try:
             return self.session().text("reference", text) != text
         except RedactionError:
@@ -232,7 +232,7 @@ class Redactor:
         fields = ("question", "answer", "reference", "question_id", "metadata")
         listed = ("reference_ids", "tags", "truncated")
         redacted = {name: by.value(name, getattr(sample, name)) for name in fields + listed}
-        # Chunk ids are redacted in the same way, so they still match `reference_ids`.
+        # Redacted chunk ids still match `reference_ids`, because equal values become equal.
         redacted |= {name: tuple(redacted[name]) for name in listed if redacted[name] is not None}
         return replace(
             sample,
@@ -246,7 +246,7 @@ class Redactor:
         """Redact a sample that other settings have redacted.
 
         Existing placeholders stay, and new placeholders get higher numbers. The user's functions
-        run again on replaced values. Hashed ids are hashed again.
+        run again, and hashed ids are hashed again.
         """
         session = self.session()
         session.reserve_placeholders(str(sample.to_dict()))
