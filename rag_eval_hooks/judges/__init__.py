@@ -1,4 +1,4 @@
-"""Defines interfaces of judges, embedders and token scorers, and creates them from settings."""
+"""Protocols of judges, embedders and token scorers. Factories create instances from settings."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 class Judge(Protocol):
     """Makes findings about samples.
 
-    All calls run in the evaluator's event loop. Scores show `name`, the judge's kind and model.
-    Scores of different `version` are not comparable.
+    All calls run in the evaluator's event loop. Scores show `name`, such as `openai:gpt-4o-mini`.
+    Scores with different values of `version` are not comparable.
 
     Two flags are optional. `screening = True` marks a judge that only suggests samples to review.
     `one_call = True` marks a judge that finds claims and entities without a model call. The
@@ -50,12 +50,12 @@ class Judge(Protocol):
 
         The evaluator calls `make` at most three times per sample. The first call asks for claims,
         entities, and findings that need no other finding. The second call asks for verdicts on the
-        claims and entities in `known`, the findings so far. The third call asks for findings that a
-        metric requests after it read the verdicts.
+        claims and entities in `known`, the findings of the first call. The third call asks for
+        findings that a metric requests after reading the verdicts.
 
         Returns:
             Each requested finding, or a `NotScored` with the cause. A list of verdicts has one
-            verdict per item, in the items' order.
+            verdict per claim, entity or context, in order.
 
         Raises:
             JudgeError: The judge could not make any finding.
@@ -104,7 +104,7 @@ class TokenScorer(Protocol):
 
 
 def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
-    """Create the judge named in `config.judge`. `options` apply to judges with an endpoint."""
+    """Create the judge named in `config.judge`. `options` override settings of its endpoint."""
     name, model = JUDGES.parts(config.judge)
     if name in ("heuristic", "nli"):
         from rag_eval_hooks.judges.heuristic.entailment import Entailer
@@ -126,7 +126,8 @@ def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
 def choose_embedder(config: RagEvalConfig) -> Embedder | None:
     """Create the embedder named in `config.embedder`, or return None.
 
-    `auto` selects OpenAI's embedder for an OpenAI judge, else a model that is already on disk.
+    `auto` selects OpenAI's embedder for an OpenAI judge. For the heuristic judge, `auto` selects
+    MiniLM if MiniLM is on disk.
     """
     name, model = EMBEDDERS.parts(config.embedder)
     if name == "auto":
@@ -147,7 +148,6 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
 
 
 def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
-    """Create the token scorer named in `config.token_scorer`, or return None."""
     name, model = TOKEN_SCORERS.parts(config.token_scorer)
     if name == "none":
         return None
@@ -164,7 +164,7 @@ def _has_minilm() -> bool:
     if isinstance(try_to_load_from_cache(_MINILM, "modules.json"), str):
         return True
     _logger.info(
-        "The model %s is not on disk. To use a model, set `embedder` to its name or path.", _MINILM
+        "No embedder runs, because %s is not on disk. Set `embedder` to a name or path.", _MINILM
     )
     return False
 

@@ -1,4 +1,4 @@
-"""Calibrates a judge's probabilities with human labels, and measures their agreement."""
+"""Calibrates a judge's probabilities, and measures how well they agree with human labels."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
         # A full step can overshoot far from the optimum.
         part = min(1.0, 1.0 / max(math.hypot(*steps), _EDGE))
         slope, intercept = slope - part * steps[0], intercept - part * steps[1]
-    # If the AUROC is below 0.5, the judge is useless. A negative slope would hide this.
+    # A judge with an AUROC below 0.5 is useless. A negative slope would hide such a judge.
     raw = Calibration(slope=max(slope, 0.01), intercept=intercept)
     cut = agreement([raw.apply(p) for p in probabilities], labels).cut
     return replace(raw, cut=cut, labels=len(labels))

@@ -22,7 +22,7 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 
 _logger = logging.getLogger("rag_eval_hooks")
 
-Positions: TypeAlias = dict[Finding, list[int]]  # items for the second judge; None means all items
+Positions: TypeAlias = dict[Finding, list[int]]  # items for the second judge; empty means all
 
 
 class Cascade:
@@ -30,8 +30,8 @@ class Cascade:
 
     The second judge receives unsure verdicts and verdicts with a warning. The second judge also
     receives a random fraction of the sure verdicts, to measure how often the two judges agree. The
-    second judge makes all findings that the first judge cannot make. If the second judge fails,
-    only the items sent to the second judge have no verdict.
+    second judge makes all findings that the first judge cannot make. If the second judge fails, the
+    first judge's findings remain.
 
     `Support.judge` names the judge of each verdict. To estimate the agreement, weight each verdict
     by 1 / `Support.sent_on`, the probability that the cascade asked the second judge.
@@ -45,7 +45,7 @@ class Cascade:
         first: A fast, cheap judge, or its name as in the setting `judge`.
         second: A better judge, or its name. Its verdict replaces the first judge's verdict.
         floor: Probability in [0, 1] of asking the second judge about a sure verdict. A hash of
-            question and item makes the choice, so equal samples get equal verdicts.
+            question and item decides, so the choice is reproducible.
     """
 
     annotator_kind = AnnotatorKind.LLM
@@ -106,7 +106,7 @@ class Cascade:
         return replace(joined, **found, by=by)
 
     def expected_calls(self, _wanted: frozenset[Finding]) -> int:
-        """Return 0. The number of unsure verdicts is unknown in advance."""
+        """Return 0, because the number of unsure verdicts is unknown in advance."""
         return 0
 
     async def warm_up(self) -> None:
@@ -152,7 +152,7 @@ def _lacks(finding: Any) -> bool:
         return finding.cause is Cause.MISSING_INPUT or finding.cause.is_failure
     if isinstance(finding, Verdict):
         return not finding.sure
-    # Send claims and entities to the second judge one by one. Send all chunks together.
+    # The second judge gets single claims and entities, but always all chunks together.
     return isinstance(finding, tuple) and any(
         not isinstance(one, Support | Verdict) and not getattr(one, "sure", True) for one in finding
     )
@@ -166,7 +166,7 @@ async def _tried(
     try:
         return await findings_by(judge, sample, wanted, known)
     except Exception as error:
-        _logger.debug("judge %s failed", judge.name, exc_info=True)
+        _logger.debug("Judge %s failed.", judge.name, exc_info=True)
         return Findings.absent(wanted, absence_of(error))
 
 

@@ -45,8 +45,7 @@ class ModelAdapter:
 
     def __init__(self, caller: Caller, limits: CallLimits, *, scope: str = "") -> None:
         self.name = caller.name
-        # Distinguishes models that have the same name in a memo. The value may contain a key, so no
-        # output shows the value.
+        # A memo distinguishes models with equal names by scope. The scope may contain a key.
         self.memo_scope = hashlib.blake2b(scope.encode("utf-8", "replace")).hexdigest()
         self.threads = DaemonExecutor("rag-eval-hooks-judge", limits.concurrency)
         self.timeout = limits.timeout
@@ -89,7 +88,7 @@ class ChatAdapter(ModelAdapter, ABC):
                 continue
             except ReplyError as error:
                 reply = error
-            # A concurrent call may have removed the mode already.
+            # A concurrent call may already have switched to a later mode.
             self._mode = max(self._mode, mode)
             self._temperature = None if temperature is None else self._temperature
             if isinstance(reply, ReplyError):
@@ -106,7 +105,7 @@ class ChatAdapter(ModelAdapter, ABC):
 def reply_text(
     content: object, calls: Sequence[object] = (), reasons: Iterable[object] = ()
 ) -> str:
-    """Return the reply's content, or a tool call's arguments, which may be text or parsed JSON."""
+    """Return the arguments of the tool call, else the content. Raise `ReplyError` if unusable."""
     ends = {str(reason).lower() for reason in reasons}
     text = calls[0] if calls else content
     is_parsed = bool(calls) and not isinstance(text, str)

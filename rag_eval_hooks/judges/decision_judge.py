@@ -50,12 +50,12 @@ _DECIDED: Final = frozenset(kind for kind, spec in SPECS.items() if spec.is_deci
 _BY_RULES: Final = frozenset(
     {Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.ENTITIES_FOUND}
 )
-_Item: TypeAlias = tuple[Answers, str, list[Question]]  # one item of one request
+_Item: TypeAlias = tuple[Answers, str, list[Question]]  # an item's finding, key and questions
 _VERDICTS: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 _HALF: Final = 0.5
 _NO_ANSWER: Final = "the model rejected a question or gave an invalid answer"
 _NOT_MADE: Final = NotScored(Cause.MISSING_INPUT, "a decision model generates no text")
-_TOO_LONG: Final = "the contexts are rated as a whole but exceed one request"
+_TOO_LONG: Final = "one request must contain all contexts, but the contexts do not fit"
 
 
 class DecisionOptions(ModelKeywords, total=False):
@@ -76,7 +76,7 @@ class DecisionJudge(ModelJudge):
         window: Maximum tokens of contexts per request, at three UTF-8 bytes per token. Longer
             contexts, or more than 400 questions, need several requests.
         memo: Stores answers for reuse, or None.
-        prices: Adds costs to the usage, or None.
+        prices: Price tables for the costs in the usage. None omits the costs.
         **options: Fields of `ClientOptions`, such as `base_url` and `api_key`. Pass options only if
             `model` is a name.
     """

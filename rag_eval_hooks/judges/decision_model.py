@@ -1,4 +1,4 @@
-"""Decision models: answer questions with probabilities, over HTTP or another client."""
+"""Adapters of decision models. A decision model answers questions with probabilities."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DecisionEndpoint(DecisionModel):
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
         body: dict[str, Any]
-        # Uses the client's low-level method, because only openai 3 has `decisions`.
+        # Use the client's low-level method, because only openai 3 has `decisions`.
         if self._is_openai:
             messages = [{"role": "system", "content": system}, {"role": "user", "content": state}]
             asked = [_openai(name, one) for name, one in questions.items()]

@@ -28,12 +28,12 @@ class SentenceEmbedder(LocalModel[str, list[float]]):
 
     Args:
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
-        process: Whether to run the model in a child process. `auto` means yes, where a child
-            process can start.
+        process: Whether to run the model in a child process. `auto` means yes if a child process
+            can start.
 
     Raises:
         ImportError: The extra `embeddings` is not installed.
-        ConfigError: `process` is true, but no process can start here.
+        ConfigError: `process` is true, but no child process can start here.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
         layer: Number of the layer whose embeddings BERTScore compares. Layer 0 is the model's
             input. Required if bert-score does not know the model.
-        process: Whether to run the model in a child process. `auto` means yes, where a child
-            process can start.
+        process: Whether to run the model in a child process. `auto` means yes if a child process
+            can start.
 
     Raises:
         ImportError: The extra `bertscore` is not installed.
-        ConfigError: A value is invalid, or no process can start here.
+        ConfigError: `layer` is invalid, or `process` is true but no child process can start here.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ def _load_scorer(
     from bert_score.utils import model2layers
 
     if layer is None and source not in model2layers:
-        raise JudgeError(f"{source}: the best layer is unknown to bert-score; set `layer`")
+        raise JudgeError(f"{source}: bert-score does not know the best layer; set `layer`")
     scorer = BERTScorer(source, layer, lang="en")
     # Many tokenizers, such as DeBERTa's, state a limit of 1e30 tokens. transformers 5 rejects
     # this limit (https://github.com/Tiiiger/bert_score/issues/205).

@@ -68,12 +68,12 @@ class LLMJudge(ModelJudge):
     Args:
         chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
         attempts: Maximum number of requests for one item.
-        stagger: Whether other calls wait up to five seconds for the first reply. They then profit
-            from the prompt cache.
+        stagger: Whether later calls wait up to five seconds for the first reply, to use the
+            provider's prompt cache.
         verify_tokens: Maximum tokens of contexts per verification, at three UTF-8 bytes per token.
             The judge verifies longer contexts in groups.
         memo: Stores valid replies for reuse, or None.
-        prices: Adds costs to the usage, or None.
+        prices: Price tables for the costs in the usage. None omits the costs.
     """
 
     version = PROMPTS_VERSION
@@ -185,9 +185,10 @@ class CallableJudge(LLMJudge):
         ```
 
     Args:
-        function: Takes a system and a user message, each with `role` and `content`, and returns
-            the reply's text. An async function runs in the evaluator's event loop. Any other
-            function runs on a thread. If the function raises, the findings are `judge_failed`.
+        function: Takes a list of a system and a user message, each with `role` and `content`.
+            Returns the reply's text. An async function runs in the evaluator's event loop. Any
+            other function runs on a thread. If the function raises, the findings are
+            `judge_failed`.
         name: Scores name the judge `callable:<name>`. The default is the function's name. `memo`
             needs a name, because the memo stores replies by name.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`.

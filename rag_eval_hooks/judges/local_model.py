@@ -1,8 +1,8 @@
 """Runs a local model outside the event loop, in a child process or on a thread.
 
-`python -c` starts the child, with a socket pair. With `multiprocessing`, the child would import the
-application's main module, so a script without a main guard would run twice. A daemonic process,
-such as a Celery worker, could not start a `multiprocessing` child.
+The child runs `python -c` and communicates over a socket pair. A `multiprocessing` child would
+import the application's main module and run a script without a main guard twice. A daemonic
+process, such as a Celery worker, cannot start a `multiprocessing` child.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ import os, sys
 from multiprocessing.connection import Connection
 sys.path[:], sys.argv[:] = sys.argv[1:], ["rag-eval-hooks-model"]
 connection = Connection(os.dup(0))
-# No process that this process starts may inherit the socket.
+# Grandchild processes must not inherit the socket.
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 try:
     from rag_eval_hooks.judges.local_model import serve
@@ -87,7 +87,7 @@ def _results(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | Judg
     """Return one result per item. After a failed batch, run each item alone."""
     try:
         return list(model(items)) if items else []
-    except Exception as error:  # noqa: BLE001 - the same
+    except Exception as error:  # noqa: BLE001 - a model library may raise anything
         if len(items) > 1:
             return [result for item in items for result in _results(source, model, [item])]
         # The library's message may quote content, so the error names only the type.
@@ -144,7 +144,7 @@ class LocalModel(Generic[I, R]):
         at_fork(in_child=self._forget)
 
     async def run(self, items: Sequence[I]) -> list[R | JudgeError]:
-        """Return one result per item. An item that crashes the process gets an error."""
+        """Return one result per item. An item that crashes the process gets a `JudgeError`."""
         if self._closed:
             raise self._ended("")
         future: Future[list[R | JudgeError]] = Future()
@@ -180,7 +180,7 @@ class LocalModel(Generic[I, R]):
         self._ends.clear()
         if self._child is not None:
             process, connection = self._child
-            # An open copy would hide the parent's exit from the model process.
+            # An open copy of the socket would hide the parent's exit from the model process.
             connection.close()
             # The process is not our child, so we cannot wait for the process.
             process.returncode = 0
@@ -313,7 +313,7 @@ def _wants_process(process: InProcess) -> bool:
     if obstacle is None or not process:
         return bool(process)
     if process == "auto":
-        _logger.warning("local models run in a thread of this process: %s", obstacle)
+        _logger.warning("Local models run on a thread of this process: %s.", obstacle)
         return False
     wants = f"'auto' or false, because no child process can start here: {obstacle}"
     raise ConfigError("process", process, wants)

@@ -52,7 +52,7 @@ class Memo:
         check_count("disk_size", disk_size)
         self._size = size
         self._disk_size = disk_size
-        # Each step is atomic. A forked child could inherit a locked lock, so the memo has no lock.
+        # Dictionary operations are atomic. A lock could stay locked in a forked child.
         self._texts: OrderedDict[bytes, str] = OrderedDict()
         self._incidents = Incidents()
         self._failures = 0

@@ -96,7 +96,7 @@ class OpenAIEmbedder:
 
     Args:
         model: The endpoint's name for the model.
-        prices: Adds costs to the usage, or None.
+        prices: Price tables for the costs in the usage. None omits the costs.
         **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`.
     """
 

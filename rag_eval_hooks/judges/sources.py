@@ -1,4 +1,4 @@
-"""Asks any judge or embedder, counts its hidden calls, and checks its results."""
+"""Asks judges and embedders, and checks the results. Counts calls of judges that report none."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Prompts of LLM judges, and parsing of their replies.
-
-All functions are pure. The prompts have a version.
-"""
+"""Prompts of LLM judges, and parsers of the replies. All functions are pure."""
 
 from rag_eval_hooks.prompts.ask import TEMPLATES, WITH_CONTEXTS, Ask, Reading
 from rag_eval_hooks.prompts.prompt import Prompt, ReplyError

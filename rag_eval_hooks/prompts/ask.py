@@ -38,12 +38,9 @@ _ROLES: Final = ("answer", "reference")
 """Candidate and standard in the first template for accuracy. The second template swaps the two."""
 _MOST_PROBLEMS: Final = 6
 WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
-"""Findings that share one reply schema.
-
-A provider may place the schema before the system text. A prompt cache needs equal beginnings.
-"""
+"""Findings that share one reply schema, because a cached prefix may start with the schema."""
 _Group: TypeAlias = dict[str, Any]
-"""Values by item, or the `ReplyError` for which the judge asks again."""
+"""Maps an item to its value, or to the `ReplyError` that makes the judge ask again."""
 
 
 class Reading(NamedTuple):
@@ -59,11 +56,11 @@ class Ask:
     """A question to the judge about one finding of one sample.
 
     A prompt may ask about any subset of the finding's items. Keys name the items. Sentences and
-    chunks are numbered from 1. `a1`, `a2` name claims of the answer, `r1` of the reference, and
-    `e1` entities. A text has the name of its field. A list or a rating is one item. A rating by two
+    chunks have numbers from 1. `a1` names a claim of the answer, `r1` a claim of the reference, and
+    `e1` an entity. The key of a text is its field. A list or a rating is one item. A rating by two
     templates has one item per template, and each prompt uses one template.
 
-    The prompt contains only the chunks numbered in `shown`.
+    The prompt contains only the chunks numbered in `shown`. None means all chunks.
     """
 
     kind: Finding
@@ -136,10 +133,10 @@ class Ask:
         )
 
     def read(self, keys: Sequence[str], reply: str) -> Reading:
-        """Return the valid values by item. Invalid items are omitted.
+        """Return the valid values by item.
 
         The last JSON object of a reply is the answer. If an earlier object, such as a draft or a
-        quote, differs in an item, the judge is asked about the item again.
+        quote, differs in an item, the item is invalid.
         """
         objects, cut = reply_json(reply, self.kind.value)
         drafts = [one for one in objects if self.kind in one] or objects[-1:]
@@ -263,6 +260,6 @@ def _reply_model(kinds: tuple[Finding, ...]) -> type[BaseModel]:
     return create_model("Reply", __base__=ReplyElement, **fields)
 
 
-@lru_cache(maxsize=64)  # items, prompt and contents all have one element per sentence
+@lru_cache(maxsize=64)  # `items` and `content` split the same text
 def _sentences_of(text: str) -> Mapping[str, str]:
     return numbered("", sentences(text)) if text.strip() else {}

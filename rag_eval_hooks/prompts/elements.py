@@ -1,4 +1,4 @@
-"""Pydantic models of a reply's elements. They define the JSON schema and parse the reply."""
+"""Pydantic models that define the JSON schema of a reply and parse the reply."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class View:
         return {number: _plain(text) for number, text in self.texts.items()}
 
     def quoted(self, quote: str) -> frozenset[int]:
-        """Return the numbers of texts with a part of the quote, if each part is in some text."""
+        """Return the numbers of texts with a part of the quote, or none if a part is in no text."""
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
         holding = [{n for n, text in self._plain.items() if part in text} for part in parts]
         return frozenset[int]().union(*holding) if all(holding) else frozenset()
@@ -271,7 +271,7 @@ class _Criterion(_Reasoned):
 
 
 class GEvalElement(ReplyElement):
-    """Ratings by three criteria. A total that the model adds is ignored."""
+    """Ratings by three criteria. The parser ignores a total that the model adds."""
 
     model_config = ConfigDict(extra="ignore")
 

@@ -1,4 +1,4 @@
-"""Prompts with sealed data, the schema of a reply, and the JSON objects in a reply."""
+"""Builds prompts with sealed data and reply schemas, and extracts JSON objects from replies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from rag_eval_hooks.encodable import encodable
 
 _DELIMITER: Final = re.compile(r"<(/?)data ([0-9a-f]{12})>")
-# Text that resembles a delimiter, and invisible or order-changing characters. JSON can escape each
-# without changing its meaning.
+# Text that resembles a delimiter, and invisible or order-changing characters. JSON escapes keep the
+# meaning of such characters.
 _FOREIGN: Final = re.compile(
     r"<(?=\s{0,8}/?\s{0,8}data)|[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     r"\U000e0000-\U000e007f]",
@@ -157,8 +157,8 @@ _DIGITS: Final = 300  # digits; no float has more, and Python cannot parse thous
 def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
     """Return the JSON objects in a reply, and whether the last object is truncated.
 
-    Thoughts, prose and fences are ignored. A truncated object keeps its complete elements. No
-    nested object may start with the key `name`.
+    The parser ignores thoughts, prose and code fences. A truncated object keeps its complete
+    elements. A nested object that starts with the key `name` raises `ReplyError`.
     """
     text = _without_thoughts(text)
     objects: list[dict[str, Any]] = []
@@ -182,7 +182,7 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _without_thoughts(text: str) -> str:
-    """Remove the model's thoughts, even if the opening mark is only in the prompt."""
+    """Remove the model's thoughts, even if only the prompt contains the opening tag."""
     end = _THOUGHT.search(text)
     if end is None or _BEGINNING.search(text, 0, end.start()):
         return text

@@ -1,4 +1,4 @@
-"""Definition of each finding in `wording.toml`, for prompts, collector and cascade."""
+"""Loads the definition of each finding from `wording.toml`."""
 
 from __future__ import annotations
 
@@ -54,10 +54,7 @@ class Spec:
     call: PromptKind
     element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
     shows: tuple[Field, ...]
-    """Fields that the judge may see.
-
-    The judge splits the last field into items, or compares it with the other fields.
-    """
+    """Fields that the judge may see. The last field is `text`."""
     optional: frozenset[Field] = frozenset()
     unit: Unit = Unit.WHOLE
     about: Finding | None = None
@@ -66,7 +63,7 @@ class Spec:
     question: str | None = None
     """Question to a decision model about one item. The default is the instruction."""
     levels: tuple[float, ...] = ()
-    """Steps of a rating, lowest first."""
+    """Possible ratings, lowest first."""
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -82,7 +79,7 @@ class Spec:
 
     @property
     def text(self) -> Field:
-        """The field that the finding splits, or compares with the items."""
+        """The field that the judge splits into items, or compares with the items."""
         return self.shows[-1]
 
 

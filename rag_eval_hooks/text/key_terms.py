@@ -16,9 +16,7 @@ Keyword: TypeAlias = str | Number  # a normalized word or phrase, or a number
 
 _CJK = re.compile(f"[{CJK}]")
 _WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
-_GOES_ON = re.compile(
-    r"%|[.,][0-9]"
-)  # matches text that continues a number, such as ".5%" in "118.5%"
+_GOES_ON = re.compile(r"%|[.,][0-9]")  # continues a number, such as ".5%" in "118.5%"
 _MIN_LETTERS = 4
 
 
@@ -91,7 +89,7 @@ class Searched:
 
 
 def entities(text: str) -> list[str]:
-    """Return distinct names, dates, places and numbers of a text as written, grouped by kind.
+    """Return distinct entities of a text as written: first names, then dates, then numbers.
 
     Names start with a capital letter. A capitalized word at the start of a sentence is a name
     unless the text also has the word in lower case. A text of at most three words without an

@@ -1,4 +1,4 @@
-"""Finds numbers and quantities in a text: with units, money, clock times and dates."""
+"""Finds numbers, quantities with units, amounts of money, clock times and dates in a text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from rag_eval_hooks.text.folding import cache_short, compiled, language, matches
 
 
 class Number(NamedTuple):
-    """A number in a text. Numbers are equal if their values are equal."""
-
     value: Decimal
     percent: bool = False
 
@@ -171,7 +169,7 @@ def _numbers(text: str) -> Iterator[Measure]:
 
 
 def agree(said: Measure, stated: Measure) -> bool:
-    """Return whether two quantities are equal, after conversion or rounding if needed."""
+    """Return whether two quantities are equal after unit conversion and rounding."""
     if "date" in (said.unit, stated.unit):
         return _same_date(said, stated)
     if said.unit != stated.unit and said.unit and stated.unit:
@@ -235,7 +233,7 @@ def numbers(text: str) -> list[Number]:
 
 
 def number_spans(text: str) -> list[tuple[int, int, Number]]:
-    """Return each number in order: the start and end of its digits, and its value."""
+    """Return start, end and value of each number, in order."""
     if not text.isascii():
         foreign = (c for c in set(text) if c > "\x7f" and c.isdecimal())
         digits = {ord(c): str(unicodedata.decimal(c)) for c in foreign}
@@ -276,7 +274,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and value of each number that is a word, except a single "one"."""
+    """Yield start, end and value of each number in words, except a single "one"."""
     words = _WORD.findall(text.casefold())
     if _OPENING.isdisjoint(words):
         return  # skips most sentences, because the pattern is slow

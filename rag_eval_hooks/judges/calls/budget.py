@@ -63,7 +63,7 @@ class Budget:
 
     A sample reserves all expected calls before its first call, so a spent budget leaves whole
     samples unscored. Without a sample, a call reserves one call, the prompt's tokens, 256 reply
-    tokens, and their price. The usage in the reply replaces this estimate. The estimate remains if
+    tokens, and the price. The usage in the reply replaces this estimate. The estimate remains if
     the call times out, reports no tokens, or belongs to a killed process.
 
     Limits are named `<unit>_per_<period>`. `rate` limits this process's calls per second. A
@@ -165,7 +165,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Amount reserved for a sample or for one call in flight. Close a reservation at most once."""
+    """Amount reserved for a sample or for one call in flight. Settle a reservation at most once."""
 
     budget: Budget = field(repr=False)
     periods: _Periods
@@ -173,7 +173,7 @@ class Reservation:
     price: Price = _FREE
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
-        """Replace the estimate by the reported amount, unless the token count is unknown."""
+        """Replace the estimate with the usage in the reply, unless the reply has no token count."""
         if input_tokens or output_tokens:
             self.replace(Spend.of(self.price, input_tokens, output_tokens))
 

@@ -1,4 +1,4 @@
-"""Sends calls to models within their limits, and reports the calls to the current evaluation."""
+"""Calls models within the limits, and reports each call to the current evaluation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OUT_OF_TIME: Final = "the evaluation exceeded sample_timeout"
-_UNRELATED: Final = frozenset({401, 403, 408, 429})  # statuses that any content can get
+_UNRELATED: Final = frozenset({401, 403, 408, 429})  # statuses that do not depend on the content
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class Meter:
         id: object = None,
         prices: Prices | None = None,
     ) -> None:
-        """Add the usage that a reply reports. If a value has a wrong type, the usage is unknown."""
+        """Add the usage that a reply reports. A count of a wrong type is 0."""
         call = self.record
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
         if prices is not None and used.input_tokens:
@@ -193,7 +193,7 @@ class ModelCalls:
                     return await _isolated(request(meter))
         except (JudgeError, ReplyError):
             raise
-        except Exception as error:  # noqa: BLE001 - a client of a user's raises anything
+        except Exception as error:  # noqa: BLE001 - the user's client may raise anything
             # A client's exception may quote the request, so we do not chain the exception.
             raise self._translated(error) from None
 

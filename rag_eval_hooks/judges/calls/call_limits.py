@@ -58,7 +58,7 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """Opens after consecutive failures. Then one probe call at a time may close the breaker."""
+    """Opens after consecutive failures. After a pause, a successful probe call closes it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -86,7 +86,7 @@ class Breaker:
         self._probing = self._probing and not probe
         if answered:
             if self._open_until is not None:
-                _logger.warning("a judge answers again")
+                _logger.warning("The judge answers again. Calls resume.")
             self._close()
         elif answered is False:
             self._failures += 1

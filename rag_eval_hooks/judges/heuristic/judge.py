@@ -118,7 +118,7 @@ _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
 
 
 class HeuristicJudge:
-    """Makes findings with rules and a small logistic model. Deterministic, without a download.
+    """Makes findings with rules and a small logistic model, deterministically and offline.
 
     A claim is supported if one sentence states the claim in nearly the same words. A claim is
     refuted if a value or a name contradicts the claim. The judge is unsure about all other claims.
@@ -126,9 +126,10 @@ class HeuristicJudge:
     lists the accuracy on each data set.
 
     Args:
-        entailer: A local model that judges every claim that the rules did not refute.
+        entailer: A local model that judges every English claim that the rules did not refute.
         calibration: A file that `rag-eval-hooks calibrate` wrote from your labels for this judge.
-            The file calibrates the probabilities. If the rules are unsure, the file's cut decides.
+            The file calibrates the probabilities. The file's `cut` is the threshold for support,
+            except for contradicted claims.
 
     Raises:
         ConfigError: The file is not a calibration, or belongs to another judge or version.

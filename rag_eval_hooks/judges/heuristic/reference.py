@@ -32,9 +32,9 @@ from rag_eval_hooks.text.refusals import refusal
 from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 
 _AGREED: Final = 0.55  # minimum fraction of a claim's terms that answer and reference share
-_BARE: Final = 6  # terms; a shorter text is a bare answer
+_BARE: Final = 6  # maximum number of terms of a bare answer
 _STEPS: Final = 4  # number of direct-relevance ratings above 0
-_LONGEST: Final = 6  # words; a reference up to this length is a bare answer
+_LONGEST: Final = 6  # maximum number of words of a bare reference
 _MOST_ALIASES: Final = 200
 _NAMED: Final = 3  # maximum number of words between a family name and its first initial
 _DENIALS: Final = frozenset[str]().union(*(lexicon.denials for lexicon in LEXICONS.values()))

@@ -94,8 +94,7 @@ class _Lacking(NamedTuple):
 
 def _has_name(chunk: SplitText, phrase: str, parts: frozenset[str]) -> bool:
     if PLACEHOLDER.fullmatch(phrase) or ("@" in phrase and "://" not in phrase):
-        # Different addresses share words such as the host, and different placeholders share the
-        # kind.
+        # Different addresses or placeholders may share words, so compare the whole phrase.
         return phrase.casefold() in chunk.casefolded
     return any(map(chunk.has_form, parts))
 
