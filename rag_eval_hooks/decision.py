@@ -43,7 +43,7 @@ class Share(NamedTuple):
     reason: str = RATIO
 
     def includes(self, position: int) -> bool:
-        """Return True if this rate samples the position. A higher rate does so, too."""
+        """Return True if this rate samples the position. Higher rates sample the position, too."""
         return position < round(self.rate * _RANGE)
 
 

@@ -74,5 +74,5 @@ def id_of(value: object) -> str:
 def given_id(value: object) -> str:
     """Return an application's id in normalized form, or raise `InputError`."""
     if isinstance(value, bool) or not isinstance(value, int | str | uuid.UUID):
-        raise wrong_type("the id", "a trace id, or a sample's sample_id", value)
+        raise wrong_type("The id", "a trace id, or a sample's sample_id", value)
     return id_of(value)

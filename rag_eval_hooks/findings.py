@@ -63,7 +63,7 @@ UNREAD: Final = "the judge gave no readable verdict"
 
 
 class ClaimVerdict(StrEnum):
-    """Verdict on one claim: whether the contexts support the claim."""
+    """Whether the contexts support a claim."""
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"

@@ -82,7 +82,7 @@ class Ending:
         causes = [one.cause for one in evaluation.outcomes.values() if isinstance(one, NotScored)]
         if Cause.OVER_BUDGET in causes:
             return cls(Column.DROPPED, BUDGET, evaluation)
-        # Only the metrics that were not sampled out explain the missing scores.
+        # Sampled-out metrics do not explain why the other metrics have no score.
         chosen = [cause for cause in causes if cause is not Cause.SAMPLED_OUT]
         failures = [cause for cause in chosen if cause.is_failure]
         # If there are no outcomes, every metric lacks an input.

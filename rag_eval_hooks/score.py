@@ -31,7 +31,7 @@ class Cause(StrEnum):
     TIMEOUT = "timeout"
     OVER_BUDGET = "over_budget"
     SAMPLED_OUT = "sampled_out"
-    """The sample is evaluated, but this metric's sample rate excludes it."""
+    """The metric's sample rate excluded this sample, but other metrics were evaluated."""
     DROPPED = "dropped"
 
     @property
@@ -239,7 +239,7 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
-    """Return the outcome from the output of `outcome_to_dict`. Ignore unknown keys."""
+    """Convert the output of `outcome_to_dict` to an outcome. Ignore unknown keys."""
     scores, absences = _adapters()
     if "not_scored" in data:
         return absences.validate_python({**data, "cause": data["not_scored"]})

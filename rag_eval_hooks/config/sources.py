@@ -186,7 +186,7 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(
-            "config_file", str(path), f"a readable TOML file. Reading it failed: {error}"
+            "config_file", str(path), f"a readable TOML file. The error is: {error}"
         ) from None
 
 

@@ -38,18 +38,18 @@ def evaluator_metric(
     scale: Scale = UNIT,
     timeout: float = 60.0,
 ) -> AskedMetric:
-    """Return a metric from an evaluator `(inputs, outputs, reference_outputs)`, sync or async.
+    """Return a metric that calls a synchronous or asynchronous evaluator.
 
     Args:
-        evaluator: Receives the keywords that it accepts. `inputs` has `question` and `contexts`.
-            `outputs` has `answer`. `reference_outputs` has the reference as `answer`, or is None.
+        evaluator: Function of `inputs`, `outputs` and `reference_outputs`, or of some of them.
+            `inputs` has `question` and `contexts`. `outputs` has `answer`. `reference_outputs` has
+            the reference as `answer`, or is None.
             The evaluator returns a boolean, a number, or a mapping with `score` (or `value`) and
             optionally `comment`. A synchronous evaluator runs on a thread.
         id: `<suite>.<metric>`. The default is `evaluator.` and the function's name.
         needs: Fields that the sample must have. If a field is missing, the evaluator is not called.
         scale: Scale of the evaluator's numbers.
-        timeout: Timeout in seconds. After the timeout, a synchronous evaluator keeps running, and
-            the result is ignored.
+        timeout: Seconds until the outcome is `timeout`. A synchronous evaluator keeps running.
     """
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
     if not callable(evaluator):

@@ -59,7 +59,7 @@ class Worker:
     """Processes queued jobs concurrently, on a daemon thread with an event loop.
 
     The thread starts with the first job. The worker never holds the lock while a thread starts,
-    because gevent runs other threads then. A signal handler of the application may raise any time.
+    because gevent runs other threads then. The application's signal handlers may raise anytime.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Worker:
             return
         self._start()
         with self._lock:
-            # The application's signal handler may have interrupted the last call.
+            # The application's signal handler may have interrupted the last `_wake`.
             self._woken = False
             self._wake()
 
@@ -218,7 +218,7 @@ class Worker:
     def _wake(self) -> None:
         if self._loop is not None and not self._woken:
             self._woken = True
-            # Jobs must not run in the context of a host's request.
+            # Jobs must not run in the context of an application's request.
             self._loop.call_soon_threadsafe(self._start_tasks, context=Context())
 
     def _run(self) -> None:
@@ -279,7 +279,7 @@ class Worker:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    # Raise here if no file is free. asyncio would print a traceback about an incomplete loop.
+    # Raise here without free descriptors. asyncio would print a traceback of an incomplete loop.
     with selectors.DefaultSelector():
         for end in socket.socketpair():
             end.close()

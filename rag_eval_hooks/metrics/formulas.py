@@ -29,7 +29,7 @@ V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
 _OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scale")
 _DETAILS: Final = {
-    CUT: "the texts were cut (see max_text_chars), and the kept part does not decide {}",
+    CUT: "the texts were cut (see max_text_chars), and the kept part is not enough to decide {}",
     UNREAD: "the judge gave no readable verdict for {}",
     "": "the judge is unsure about {}",
 }
@@ -37,7 +37,7 @@ _DETAILS: Final = {
 
 
 def average_precision(relevant: Sequence[bool]) -> float:
-    """Return the mean of precision@k over the ranks k of relevant items. Without any, return 0."""
+    """Return precision@k, averaged over the ranks k of relevant items. Without these, return 0."""
     ranks = chunk_numbers(relevant)
     return fmean(hits / rank for hits, rank in enumerate(ranks, start=1)) if ranks else 0.0
 
@@ -114,7 +114,7 @@ def chunk_precision(
 def sure_ones(
     verdicts: Sequence[V], explanation: Mapping[str, Any]
 ) -> tuple[list[V], tuple[str, ...]]:
-    """Return the sure verdicts, and warnings about unsure and doubtful verdicts.
+    """Return the sure verdicts, and the warnings for the score.
 
     Raises:
         Unavailable: Fewer than two thirds of the verdicts are sure.

@@ -109,7 +109,7 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
 def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
     """Return hints about missing contexts and a missing answer, by field.
 
-    Only fields that a metric needs or that a metadata key resembles have a hint.
+    Each hint is about a field that a metric needs or that a metadata key resembles.
     """
     needed = {field for metric in metrics for field in metric.needs}
     missing = sorted(Field.lacking(sample) & {Field.CONTEXTS, Field.ANSWER})

@@ -17,7 +17,7 @@ from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 def _metric(name: str, finding: Finding, steps: tuple[int, ...]) -> Metric:
     def score(_sample: Sample, findings: Findings) -> Outcome:
         ratings: Sequence[int | None] = made(getattr(findings, finding))
-        # A rating between the steps is invalid, not rounded.
+        # A rating that the prompt does not offer is invalid.
         valid = [one / max(steps) for one in ratings if one is not None and one in steps]
         if not valid:
             return NotScored(Cause.JUDGE_FAILED, "neither rating is valid")

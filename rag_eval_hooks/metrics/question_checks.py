@@ -193,7 +193,7 @@ def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(file, "text that is not TOML", f"TOML; {error}") from None
+        raise ConfigError(file, "text that is not TOML", f"valid TOML: {error}") from None
     for name, table in tables.items():
         if isinstance(table, dict):
             table["question_id"] = name
@@ -220,7 +220,7 @@ def _listed(line: str) -> list[str]:
 
 
 def _computes(sign: str, answer: str) -> bool:
-    """Return True if a sign stands between numbers, or between words and surrounded by spaces.
+    """Return True if a sign stands between numbers, or with spaces between words.
 
     The letter x in a word and Markdown's asterisks are not signs.
     """

@@ -120,7 +120,7 @@ class Session:
                     raise InputError(f"{told} (field, text).{place_of(function)}")
                 if not isinstance(redacted, str):
                     advice = f"Return the text.{place_of(function)}"
-                    raise wrong_type("the result of a redaction function", "str", redacted, advice)
+                    raise wrong_type("The result of a redaction function", "str", redacted, advice)
         except Exception as error:  # noqa: BLE001 - user code: nothing leaves unredacted
             # A key of metadata may be content.
             part = field.partition("metadata.")[0] or "metadata"
@@ -232,7 +232,7 @@ class Redactor:
         fields = ("question", "answer", "reference", "question_id", "metadata")
         listed = ("reference_ids", "tags", "truncated")
         redacted = {name: by.value(name, getattr(sample, name)) for name in fields + listed}
-        # Redacted chunk ids still match `reference_ids`, because equal values become equal.
+        # Redaction changes chunk ids and `reference_ids` in the same way, so equal ids stay equal.
         redacted |= {name: tuple(redacted[name]) for name in listed if redacted[name] is not None}
         return replace(
             sample,
