@@ -108,6 +108,8 @@ class Dispatch:
         else:
             # Keep only the result in memory, not its text.
             job.encode = job.stored = self.encoder(evaluation)
+            # Another process has counted the sample.
+            job.is_undurable = True
             self.put(job, evaluation)
         return True
 

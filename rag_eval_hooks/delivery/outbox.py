@@ -201,8 +201,7 @@ class Outbox:
         try:
             rows = file.write(changes)
         except Exception as error:  # noqa: BLE001 - any failure must keep the jobs
-            self._failed(file, error, changes)
-            return False
+            return self._failed(file, error, changes)
         self.is_stalled, self._retry_at = False, 0.0
         with self._lock:
             for change, row in zip(changes, rows, strict=True):
@@ -237,23 +236,26 @@ class Outbox:
         if job.written is change.written:
             del self._dirty[job]
 
-    def _failed(self, file: OutboxFile, error: Exception, changes: Sequence[Change] = ()) -> None:
+    def _failed(self, file: OutboxFile, error: Exception, changes: Sequence[Change] = ()) -> bool:
+        """Schedule a retry. If a new file replaced a damaged file, return True to retry now."""
         self._report(error)
-        is_brief = is_busy(error)
+        is_brief, is_new = is_busy(error), False
         if is_damage(error, is_read=not changes):
             file.replace()
-            is_brief = True
+            is_brief, is_new = True, not self._retry_at
             with self._lock:
                 for job in self._stored:
                     job.stored = job.row = None
                     self._dirty.setdefault(job, time.monotonic())
                 self._stored.clear()
-        self._retry_at = time.monotonic() + (_BUSY_PAUSE_S if is_brief else _ERROR_PAUSE_S)
-        if not is_brief:
+        if changes:
+            self._retry_at = time.monotonic() + (_BUSY_PAUSE_S if is_brief else _ERROR_PAUSE_S)
+        if changes and not is_brief:
             # Keep the changes for a retry, but let callers continue, because the disk fails.
             self.is_stalled = True
             for change in changes:
                 _resolve(change.written)
+        return is_new
 
     def _count_undurable(self, job: Job) -> None:
         # Callers hold the lock.
