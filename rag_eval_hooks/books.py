@@ -1,4 +1,4 @@
-"""Request statistics. Each request counts in exactly one column at any moment."""
+"""Request statistics. Each request always counts in exactly one column."""
 
 from __future__ import annotations
 

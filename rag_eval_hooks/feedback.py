@@ -17,7 +17,7 @@ _DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """Feedback on one answer, from a user or an application.
+    """Feedback on one answer. Without score, label and reference, raises `InputError`.
 
     Attributes:
         score: A number on the caller's own scale, such as 0 to 1 or 1 to 5, or None.

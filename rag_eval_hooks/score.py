@@ -168,7 +168,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A metric's range of values, and whether higher values are better."""
+    """A metric's range of values. `low` must be below `high`, else `InputError` is raised."""
 
     low: float
     high: float

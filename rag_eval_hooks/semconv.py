@@ -1,7 +1,7 @@
 """Names of the span attributes and values that we write.
 
-OpenTelemetry's `gen_ai.*` names are still in development and may change, so we define them here
-instead of importing them. We also write OpenInference's names, which Phoenix reads.
+This module defines OpenTelemetry's `gen_ai.*` names, because an import could change the names. We
+also write OpenInference's names, which Phoenix reads.
 """
 
 from __future__ import annotations

@@ -114,7 +114,6 @@ class Sources:
     scorer: TokenScorer | None = None
 
     def of(self, kinds: frozenset[Finding]) -> list[tuple[Source, frozenset[Finding]]]:
-        """Return each source with the findings to request from the source."""
         makers: list[tuple[Source | None, frozenset[Finding]]] = [
             (self.judge, kinds & SPECS.keys()),
             (self.embedder, kinds & EMBEDDED),

@@ -46,7 +46,6 @@ class References:
         )
 
     def equal(self, sample: Sample) -> Sample:
-        """Add the reference of an equal golden question, if any."""
         completed = self.before_redaction(sample)
         is_private = self._holds is not None and self._holds(completed.reference or "")
         return sample if is_private else completed
