@@ -19,6 +19,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 _Methods: TypeAlias = dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]]
 _ERROR_PAUSE_S: Final = 0.25
+_FULL_PAUSE_S: Final = 0.05
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -130,8 +131,9 @@ class DaemonExecutor:
         return future
 
     async def run(self, call: Callable[[], R]) -> R:
-        if self._crew is not None and self._crew.unfinished >= 2 * self._limit:
-            raise TimeoutError("hanging calls occupy every thread")
+        # Hanging calls keep their threads. The caller's timeout limits the wait.
+        while self._crew is not None and self._crew.unfinished >= 2 * self._limit:
+            await asyncio.sleep(_FULL_PAUSE_S)
         return await asyncio.wrap_future(self.submit(copy_context().run, call))
 
     def release(self) -> None:

@@ -223,7 +223,7 @@ def _unless_spread(content: Support, parts: Sequence[Answers]) -> Support:
 
 def without_missing_texts(kinds: frozenset[Finding], sample: Sample) -> frozenset[Finding]:
     lacking = Field.lacking(sample)
-    return frozenset(kind for kind in kinds if not SPECS[kind].needs & lacking)
+    return frozenset(kind for kind in kinds & SPECS.keys() if not SPECS[kind].needs & lacking)
 
 
 async def gathered(parts: Iterable[Awaitable[T]]) -> list[T]:
