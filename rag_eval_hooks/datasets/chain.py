@@ -37,7 +37,7 @@ def named_object(name: str, option: str = "chain") -> Any:
         sys.path.insert(0, "")
     try:
         found = import_module(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the host's edge: code of a module
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an import may raise anything
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raised = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == module
@@ -118,7 +118,7 @@ def _input_names(pipeline: Any) -> list[str]:
     """
     try:
         schema = pipeline.get_input_jsonschema()
-    except Exception:  # noqa: BLE001 - the host's edge: the schema of any runnable
+    except Exception:  # noqa: BLE001 - a runnable may raise anything
         graph = getattr(pipeline, "builder", None)
         state = getattr(graph, "input_schema", None) or getattr(graph, "input", None)
         return list(getattr(state, "__annotations__", ()))

@@ -227,7 +227,7 @@ def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     names = list(reader.fieldnames or ())
     other = next((mark for mark in ";\t|" if mark in "".join(names)), None)
     if other and len(names) == 1:
-        raise ValueError(f"cells need commas between them, but its first line has {other!r}")
+        raise ValueError(f"commas must separate the cells, but the first line has {other!r}")
     while row := _next_row(reader):
         yield row
 

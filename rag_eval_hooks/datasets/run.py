@@ -37,7 +37,7 @@ class DatasetRun(JsonlSink):
     """
 
     is_watched = False
-    """False: no delivery times out, because a busy disk or a stopped process must not lose rows."""
+    """Deliveries have no timeout, because a busy disk or a stopped process must not lose rows."""
 
     def __init__(self, path: Path, *, is_asked: bool = False) -> None:
         super().__init__(path)
@@ -48,12 +48,12 @@ class DatasetRun(JsonlSink):
         self.evaluated = 0  # rows evaluated and written
         self.unreadable = 0  # rows that are not valid samples
         self.failed = 0  # rows that started but will have no result
-        self.partial = 0  # rows with a failed metric; the next run retries them
-        self.unanswered = 0  # rows that the pipeline did not answer; the next run retries them
+        self.partial = 0  # rows with a failed metric; the next run retries these rows
+        self.unanswered = 0  # rows without an answer; the next run retries these rows
         self.returned: set[str] = set()  # types that the pipeline returned
         self.errors: list[str] = []  # the first errors, to show to the user
         self.usage = Usage()
-        self._reasons: dict[str, str] = {}  # for a metric with a score: empty
+        self._reasons: dict[str, str] = {}  # by metric; empty if the metric has a score
         self._done: set[int] = set()  # hashes need less memory than keys of a million rows
         self._changed = threading.Condition()
         if path.exists():

@@ -62,9 +62,9 @@ class Change:
     difference: float  # mean of the new run minus mean of the base run
     low: float | None  # ends of the 95 % interval of `difference`; None for too few samples
     high: float | None
-    gain: float  # the difference, normalized to 0 (worst) to 1 (best)
-    deviation: float | None  # standard error of `gain`, and its degrees of freedom
-    freedom: float
+    gain: float  # difference of the normalized means, from -1 to 1; positive is better
+    deviation: float | None  # standard error of `gain`; None for too few samples
+    freedom: float  # degrees of freedom of `deviation`
     pairs: int  # number of pairs: samples that both runs scored
     trend: Trend  # better or worse only if the interval excludes 0
 
@@ -109,8 +109,8 @@ def compare(
     group.
 
     Raises:
-        ConfigError: The runs used different judges or prompts for a metric and
-            `allow_different_judges` is false, or no sample has the key `by`.
+        ConfigError: No sample has the key `by`, or the runs used different judges or prompts for a
+            metric. Set `allow_different_judges` to compare such runs.
     """
     before, after = (list(map(without_texts, checked_rows(rows))) for rows in (base, new))
     check_key([*before, *after], by)
@@ -144,8 +144,7 @@ def _check_judges(*runs: Iterable[Evaluation]) -> None:
     judges: dict[str, tuple[set[str], set[str]]] = {}
     for at, rows in enumerate(runs):
         for metric, score in (item for row in rows for item in row.scores.items()):
-            # A new version of the prompts counts as another judge. A new version of the package
-            # does not.
+            # Only a new version of the prompts, not of the package, counts as another judge.
             made_by = (score.annotator or "formula", score.version.partition("+")[2])
             judges.setdefault(metric, (set(), set()))[at].add(" ".join(made_by).strip())
     for metric, both in judges.items():

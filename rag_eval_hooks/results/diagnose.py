@@ -18,9 +18,7 @@ from rag_eval_hooks.results.summary import CLASS, DATA, checked_rows, group_key,
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
 
 _MOST_UNDEFINED: Final = 0.1
-"""If more than this fraction of samples has an undefined score, the diagnosis omits positive
-findings.
-"""
+"""Maximum fraction of samples with an undefined score if the diagnosis shows good signs."""
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
 _UNDEFINED: Final = 0.999
 
@@ -122,10 +120,7 @@ class ScoreRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A rule and the samples that match it.
-
-    The fraction counts all samples with the required scores.
-    """
+    """A rule and the matching samples. `share` counts only samples with the required scores."""
 
     rule: ScoreRule
     share: Estimate

@@ -1,4 +1,4 @@
-"""Tests conditions on means statistically: gates for builds, and alerts on live requests."""
+"""Statistical tests of means: gates for builds, and alerts on live requests."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
     """Return the significant drops of normalized means that exceed `margin`.
 
-    Holm's method tests all differences together. If nothing really changed, at most one build in
-    twenty fails.
+    Holm's method tests all differences together. If no mean changed, at most one build in twenty
+    fails.
     """
     tests = [
         (-one.gain / one.deviation, one.freedom, one) for one in comparison.changes if one.deviation
@@ -52,7 +52,7 @@ def _shown(tests: Sequence[tuple[float, float, T]], alpha: float) -> Iterator[T]
 
 @dataclass(frozen=True, slots=True)
 class FailCondition:
-    """A condition on a mean that should fail a build, such as `ragas.faithfulness<0.8`."""
+    """A condition on the mean of a metric. A build fails if its results meet the condition."""
 
     text: str
     metric: str
@@ -146,20 +146,20 @@ class AlertSink:
     RagEval(sinks=[AlertSink(url, "ragas.faithfulness<0.8", by="workflow")])
     ```
 
-    The mean covers a time window, and its entire confidence interval must cross the threshold. The
-    body is JSON; Slack and Mattermost show its `text`. A failed post is repeated at the next
-    evaluation. Each process watches only its own requests.
+    The mean covers a time window. The entire confidence interval must cross the threshold. The body
+    is JSON. Slack and Mattermost show the field `text`. The sink retries a failed post at the next
+    check. Each process watches only its own requests.
 
     Args:
         url: URL of the webhook.
         *conditions: Conditions on means, on the metrics' own scales.
-        by: Key that divides requests into groups, as in `summarise`. Each of the latest hundred
-            groups is watched separately.
+        by: Key that divides requests into groups, as in `summarise`. The sink watches the latest
+            hundred groups separately.
         window: Length of the window in seconds. A group keeps at most its latest 2,000 evaluations.
         cooldown: Minimum number of seconds between two alerts of a group.
         samples: Minimum number of evaluations for an alert.
-        confidence: Confidence level of the intervals, below 1. A window is tested many times, so 95
-            % would raise false alerts.
+        confidence: Confidence level of the intervals, below 1. The sink tests a window many times,
+            so a level of 0.95 would raise false alerts.
 
     Raises:
         ConfigError: The URL or a condition is invalid.
@@ -176,7 +176,7 @@ class AlertSink:
         confidence: float = 0.999,
     ) -> None:
         if urlsplit(url).scheme not in ("http", "https"):
-            raise ConfigError("url", url, "an address that starts with http:// or https://")
+            raise ConfigError("url", url, "a URL that starts with http:// or https://")
         if not conditions:
             raise ConfigError("conditions", (), "conditions such as 'ragas.faithfulness<0.8'")
         self._url, self._by, self._samples = url, by, samples

@@ -190,7 +190,7 @@ def read_labels(path: Path) -> Labels:
 
     A line has a sample's id, a metric and a value on the metric's scale. A line may also be a
     result, for example from a better judge. A result matches a sample by `question_id` or by
-    question. Labels of single claims are skipped.
+    question. `read_labels` skips labels of single claims.
 
     Raises:
         ConfigError: A line is not a label.

@@ -102,7 +102,7 @@ def _keys(rows: Sequence[Evaluation]) -> Iterator[str]:
     own = {key: None for key, value in items if isinstance(value, str | int | bool)}
     for key in {**own, **dict.fromkeys(_BUILT_IN_KEYS)}:
         groups = {group_key(row, key) for row in rows}
-        # Rows without a metadata value are no group that a reader chose.
+        # Rows without a metadata value do not count as a group.
         least = 2 if key in _BUILT_IN_KEYS else 2 + (None in groups)
         if key != ROW_KEY and least <= len(groups) <= _MOST_GROUPS + 1:
             yield key

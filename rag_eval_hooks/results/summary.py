@@ -1,7 +1,4 @@
-"""Summarizes results by metric and group: means, labels, and causes of missing scores.
-
-The tables have the layout of the document "GraphRAG Evaluation Metrics".
-"""
+"""Summarizes results by metric and group: means, labels, and causes of missing scores."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ _OF_RESULT: Final[Mapping[str | None, Callable[[Evaluation], object]]] = {
     **{name: attrgetter(f"sample.{name}") for name in ("workflow", "user_id", "session_id")},
 }
 Labels: TypeAlias = Mapping[tuple[str, str], float]
-"""Normalized labels by sample and metric. The key of a sample is its id or `identity_of`."""
+"""Normalized labels by sample and metric. The key of a sample is the id or `identity_of`."""
 By: TypeAlias = str | Callable[[Evaluation], object] | None
 
 
@@ -45,7 +42,7 @@ class MetricSummary:
     estimate: Estimate | None  # mean over all traffic in the metric's scale; None without a score
     normalized: Estimate | None  # mean from 0 (worst) to 1 (best)
     scale: tuple[float, float]  # slope and offset from normalized values to the metric's scale
-    best: float | None  # best score of the scale, which is the lowest if lower is better
+    best: float | None  # best score; the lowest score if lower is better
     worst: float | None
     labels: Mapping[str, int]  # scores by label
     shares: Mapping[str, Estimate | None]  # fraction of each label over all traffic
@@ -83,7 +80,7 @@ class ResultGroup:
 
     @property
     def passed(self) -> Estimate | None:
-        """Fraction of the traffic that passes its thresholds, or None without thresholds."""
+        """Fraction of the traffic that passes all thresholds, or None without thresholds."""
         known = [row for row in self.rows if row.passed is not None]
         return mean_over([(row, row) for row in known], [float(bool(row.passed)) for row in known])
 
@@ -192,7 +189,7 @@ def mean_over(
 ) -> Estimate | None:
     """Return the mean, weighted by inverse inclusion probability, with sessions as clusters.
 
-    Each value has a result and the object with its probability, the result itself or a score.
+    Each value has a pair: a result, and the result or score with the inclusion probability.
     """
     weights, rows = [weight_of(one) for _, one in drawn], [row for row, _ in drawn]
     return mean_of(values, weights, sessions_of(rows))

@@ -36,7 +36,7 @@ def attribute_room(span: object) -> int | None:
 
 
 def longest_text(span: object) -> int | None:
-    """Return the length to which the SDK cuts an attribute's text, or None without a limit."""
+    """Return the SDK's maximum length of an attribute's text, or None without a limit."""
     limit = getattr(getattr(span, "_limits", None), "max_span_attribute_length", None)
     return None if limit is None else int(limit)
 

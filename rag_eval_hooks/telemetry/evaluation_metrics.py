@@ -110,7 +110,7 @@ class MetricRecorder:
     def called(self, call: Call) -> None:
         attributes = {**self._about(call.caller), semconv.EVAL_JUDGE_OUTCOME: call.outcome.value}
         try:
-            # Several samples may share the call, so it has no RAG span.
+            # Several samples may share the call, so the call has no RAG span.
             self._counters["rag.eval.judge.calls"].add(1, attributes, Context())
             durations = self._histograms["rag.eval.judge.duration"]
             durations.record(call.seconds, attributes, Context())

@@ -61,7 +61,7 @@ class OtherSpan:
                 self._links.append(context)
 
     def keep(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return what to add to the finished span, or None if the span is held until `end`."""
+        """Return the additions to the finished span, or None if the span is held until `end`."""
         with self._lock:
             if self._done:
                 return self._attributes, self._links
@@ -83,7 +83,7 @@ class OtherSpan:
             self._waits = bool  # drops the reference to the request
         if not self._processed and span is not None and span.is_recording():
             complete(span, self._attributes, self._links)
-        # Every span is passed on, even after a processor raised.
+        # Export every span, even after a processor raised.
         with ExitStack() as calls:
             calls.callback(self._spans.passed_on, self)
             for ended, export in reversed(kept):
@@ -93,8 +93,8 @@ class OtherSpan:
 class OtherSpans:
     """Spans of other instrumentors that may receive scores, by id. Thread-safe.
 
-    Calls `hold` with each finished span whose export must wait. If there are more than
-    `limits.HELD_SPANS` spans, drops the oldest span.
+    Calls `hold` with each finished span whose export must wait. With more than `limits.HELD_SPANS`
+    spans, `add` ends the oldest span.
     """
 
     def __init__(self, hold: Callable[[HeldSpan], None]) -> None:
@@ -114,7 +114,7 @@ class OtherSpans:
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
         """Add an open span that will receive scores.
 
-        When the span ends, `waits` returns whether its scores are still expected.
+        When the span ends, `waits` returns whether scores are still expected.
         """
         other = OtherSpan(span, waits, self, processed=self.processors > 0)
         if self.processors:
@@ -128,7 +128,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return what to add to a finished span, or None if the span is exported later."""
+        """Return the additions to a finished span, or None if the export waits."""
         key = _key(span.get_span_context())
         with self._lock:
             other, processors = self._spans.pop(key, (None, 0))

@@ -21,7 +21,7 @@ _REASON_CHARS: Final = 300
 _GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_groundedness")
 _STYLE: Final = ("lexical.source_citation",)
 _FIELDS: Final = ("score", "pass", "label", "screening", "normalized", "sample_rate", "reason")
-"""Fields of each score on a span. At the span's attribute limit, the last fields are omitted."""
+"""Fields of each score on a span. At its attribute limit, a span omits the last fields."""
 
 
 class Thresholds:
@@ -43,7 +43,7 @@ class Thresholds:
         return f"{words or metric_id} ({value})"
 
     def missed_by(self, metric_id: str, score: Score) -> float:
-        """Return by how much of its scale a score misses its threshold. 0 or less is a pass."""
+        """Return how far a score misses the threshold, as a fraction of the scale. 0 passes."""
         scale = self.scales[metric_id]
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance
@@ -51,8 +51,8 @@ class Thresholds:
     def judged(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation with its verdicts.
 
-        A sample fails if one metric fails. It passes if every metric with a threshold passes. The
-        result is unknown if such a metric lacks a possible score, or if there is no such score.
+        `passed` is False if a score misses its threshold. Otherwise, `passed` is None if no metric
+        with a threshold has a score, or if the judge could not make one of these scores.
         """
         outcomes = {name: evaluation.outcomes.get(name) for name in self._limits}
         verdicts = {

@@ -26,7 +26,7 @@ from rag_eval_hooks.config.sources import traces_at
 
 _logger = logging.getLogger("rag_eval_hooks")
 _NOT_TAKEN = (404, 405, 501)
-"""Statuses of a receiver that rejects a signal. Most trace viewers reject metrics and logs."""
+"""HTTP statuses of a receiver that rejects a signal. Most trace viewers reject metrics and logs."""
 
 
 def set_providers(
@@ -47,7 +47,7 @@ def set_providers(
     trace.set_tracer_provider(provider)
     if trace.get_tracer_provider() is not provider:
         provider.shutdown()
-        raise RuntimeError("a tracer provider is already set; add span processors to that provider")
+        raise RuntimeError("A tracer provider is already set. Add span processors to the provider.")
     return provider, _set_further(resource, endpoint) if exports else []
 
 
@@ -76,6 +76,6 @@ def _url(endpoint: str | None, signal: str) -> str | None:
 def _accept(response: Any, *_: Any, **__: Any) -> Any:
     """Treat a response as success if the receiver does not accept this signal."""
     if response.status_code in _NOT_TAKEN:
-        _logger.debug("%s accepts no such telemetry (HTTP %d)", response.url, response.status_code)
+        _logger.debug("%s rejects this signal (HTTP %d).", response.url, response.status_code)
         response.status_code = 200
     return response

@@ -42,7 +42,7 @@ _KINDS: Final = {
     Operation.EMBEDDINGS: "EMBEDDING",
 }
 _DECISION_SYSTEMS: Final = {"openai-decisions": "openai", "systemone": "typesafe"}
-"""GenAI system names of decision models, by kind of judge."""
+"""GenAI system names of decision models, by prefix of the judge's name."""
 _USER_FEEDBACK: Final = "user_feedback"
 """Evaluation name of feedback in spans and log events."""
 
@@ -50,10 +50,9 @@ _USER_FEEDBACK: Final = "user_feedback"
 class EvaluationSpans:
     """Writes spans `evaluation <workflow>`, each with one link to the RAG span.
 
-    If no RAG span was recorded, or in the mode `off`, no evaluation span is written. In the mode
-    `trace`, the spans form separate traces. In the modes `late` and `child`, the spans are below
-    the RAG span. They have the request's end time, so that the trace is not longer than its
-    request.
+    Without a recorded RAG span, and in the mode `off`, there are no evaluation spans. In the mode
+    `trace`, the spans form separate traces. In the modes `late` and `child`, the spans are children
+    of the RAG span and have the request's end time. The trace is thus not longer than the request.
     """
 
     def __init__(self, provider: TracerProvider | None, *, mode: str, content: bool) -> None:
@@ -230,7 +229,7 @@ class FeedbackSpanSink:
     """Records feedback as a span and a log event, if the request's RAG span was recorded.
 
     The span `evaluation user_feedback` starts a separate trace, because the RAG span has ended.
-    Span and event omit the feedback's reference, because it is text of the application.
+    Span and event omit the feedback's reference, because the reference is the application's text.
     """
 
     def __init__(self, tracer: TracerProvider | None, logger: _logs.LoggerProvider | None) -> None:

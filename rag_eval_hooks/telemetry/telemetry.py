@@ -1,4 +1,4 @@
-"""Sends all OpenTelemetry signals of a request and its evaluation, in the right order."""
+"""Sends all OpenTelemetry signals of requests and evaluations, in the required order."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ R = TypeVar("R")
 class Telemetry(Observer):
     """Holds RAG spans, and publishes evaluations as spans, log events and metrics.
 
-    If one signal fails, `Telemetry` counts the exception and sends the other signals. If a provider
-    is None, `Telemetry` uses the global provider, even if set later.
+    If one signal fails, `Telemetry` counts the exception and sends the other signals. None as a
+    provider means the global provider, even if the application sets the global provider later.
     """
 
     def __init__(
@@ -139,8 +139,8 @@ def _warn_without_providers() -> None:
     names = (type(one).__name__.lstrip("_") for one in global_providers())
     if all(name.startswith(("Proxy", "NoOp")) for name in names):
         warn_once(
-            "The scores go nowhere: there is no sink and no tracer provider. Write: "
-            "RagEval(sinks=['console']), or call setup_tracing() at the start"
+            "The scores go nowhere, because no sink and no tracer provider is set. Pass "
+            "sinks=['console'] to RagEval, or call setup_tracing() at startup."
         )
 
 

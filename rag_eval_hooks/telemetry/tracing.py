@@ -33,11 +33,11 @@ def setup_tracing(
 
     Args:
         endpoint: Base URL of an OTLP/HTTP receiver. The default comes from the
-            `OTEL_EXPORTER_OTLP_*` variables. Without them, it is `http://localhost:4318`. With
+            `OTEL_EXPORTER_OTLP_*` variables, else the default is `http://localhost:4318`. With
             `console=True` and no endpoint, there is no OTLP exporter.
         console: Whether to print spans.
-        service_name: Default service name if neither `OTEL_SERVICE_NAME` nor
-            `OTEL_RESOURCE_ATTRIBUTES` sets one.
+        service_name: Service name if neither `OTEL_SERVICE_NAME` nor `OTEL_RESOURCE_ATTRIBUTES`
+            names the service.
 
     Returns:
         The tracer provider. `RagEval.flush` and `shutdown` flush all providers. The providers shut
@@ -72,7 +72,7 @@ def flush_providers(timeout: float, providers: Iterable[Any] | None = None) -> b
     """Flush providers in parallel. Skip providers without the method `force_flush`.
 
     Exporters may exceed their timeout, so the wait has its own limit. By default, flush the
-    providers that `setup_tracing` set. Returns whether all finished in time.
+    providers that `setup_tracing` set. Return whether all providers finished in time.
     """
     deadline = time.monotonic() + timeout
     if providers is None:
