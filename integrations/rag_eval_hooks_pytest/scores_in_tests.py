@@ -11,6 +11,7 @@ from rag_eval_hooks.delivery.jsonl import JsonlSink
 from rag_eval_hooks.errors import ConfigError, InputError, check_number
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.explanation import prose
+from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.summary import scale_of_metric, slope_of
 from rag_eval_hooks.sample import Sample
@@ -50,7 +51,7 @@ class ScoresInTests:
 
         Raises:
             AssertionError: A score is missing or does not reach its limit. The message lists each
-                claim with its verdict and reason.
+                claim with its verdict and quote.
             ConfigError: A name matches no metric or several metrics, or a limit is outside the
                 scale.
             InputError: A limit is missing or not a number.
@@ -63,7 +64,7 @@ class ScoresInTests:
             check_number(name, limit, "a number")
         known = Sample.of(sample)
         outcomes = self.evaluate(known)
-        named = {_metric(name, outcomes): limit for name, limit in limits.items()}
+        named = {_metric(name, outcomes, known): limit for name, limit in limits.items()}
         failures = [_failure(name, outcomes[name], limit) for name, limit in named.items()]
         if told := list(filter(None, failures)):
             head = (f"question: {known.question}", f"answer: {known.answer}")
@@ -74,13 +75,17 @@ class ScoresInTests:
         self._evals.shutdown()
 
 
-def _metric(name: str, outcomes: Outcomes) -> str:
+def _metric(name: str, outcomes: Outcomes, sample: Sample) -> str:
     found = [one for one in outcomes if name in (one, one.partition(".")[2])]
     # Several suites may have a metric of this name. The name alone means the RAGAS metric.
     found = [one for one in found if one in (name, f"ragas.{name}")] or found
-    if len(found) != 1:
-        raise ConfigError.unknown("assert_scores", name, found or outcomes)
-    return found[0]
+    if len(found) == 1:
+        return found[0]
+    for metric in ALL_METRICS:
+        if name in (metric.id, metric.id.partition(".")[2]) and (lacks := metric.missing(sample)):
+            wants = f"a metric whose inputs the sample has. The sample has no {', '.join(lacks)}"
+            raise ConfigError("assert_scores", name, wants)
+    raise ConfigError.unknown("assert_scores", name, found or outcomes)
 
 
 def _failure(metric: str, outcome: Outcome, limit: float) -> str:
@@ -95,4 +100,6 @@ def _failure(metric: str, outcome: Outcome, limit: float) -> str:
     least = "at most" if is_less_better else "at least"
     lines = (prose(outcome.explanation, _MOST_TEXT, content=True) or "").splitlines()
     told = f"{metric} is {outcome.value:.3g}, but must be {least} {limit:g}"
-    return "\n  ".join([told, *lines])
+    rows = [row for rows in outcome.explanation.values() if isinstance(rows, list) for row in rows]
+    quotes = [row.get("quote") for row in rows if isinstance(row, Mapping)]
+    return "\n  ".join([told, *lines, *(f"  quote: {quote}" for quote in quotes if quote)])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 
+_logger = logging.getLogger("rag_eval_hooks")
 MATCH: Final = "reference_match"
 """Metadata key with the value `exact` if the reference comes from a golden question."""
 
@@ -66,7 +68,18 @@ def read_golden(path: str) -> tuple[Sample, ...]:
         raise ConfigError("references", path, error.wants) from None
     if not golden:
         raise ConfigError("references", path, "a file with at least one question")
+    _warn_of_two_references(path, golden)
     return golden
+
+
+def _warn_of_two_references(path: str, golden: Sequence[Sample]) -> None:
+    first: dict[str, int] = {}
+    for row, one in enumerate(golden, start=1):
+        used = first.setdefault(_folded(one.question), row)
+        if golden[used - 1].reference != one.reference:
+            told = f"rows {used} and {row} have the same question but different references"
+            _logger.warning("%s: %s. Row %d is used.", path, told, used)
+            return
 
 
 def _golden(row: DataRow, path: str) -> Sample:
