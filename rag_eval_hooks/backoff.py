@@ -12,7 +12,7 @@ def pause_after(failures: int) -> float:
     """Return the seconds to wait before the next attempt.
 
     The maximum is 0.5 s after one failure. Each further failure doubles the maximum, up to 15 s.
-    The result is random, from half of the maximum to the maximum, so that processes retry at
+    The result is random between half of the maximum and the maximum, so that processes retry at
     different times.
     """
     longest = min(_FIRST * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), _LONGEST)

@@ -133,7 +133,7 @@ def way_to_text(value: object, verb: str = "Pass") -> str:
 
 
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
-    """Return the error for a wrong type. The log-safe part does not contain the value."""
+    """Return the error for a wrong type. `InputError.stated` does not contain the value."""
     if inspect.isawaitable(value):
         advice = "Await it first."
     kind = "str" if isinstance(value, str) else kind_of(value)

@@ -118,7 +118,7 @@ class RagEval(OnePerProcess):
         self._pipeline = Pipeline(parts)
         self.recorder = self._pipeline.recorder
         self.instrumentors = self._pipeline.instrumentors
-        # No finalizer runs at exit, because the exit hooks close the pipeline.
+        # Skip the finalizer at exit, because the exit hooks close the pipeline.
         weakref.finalize(self, close_abandoned, self._pipeline).atexit = False
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -147,15 +147,15 @@ class RagEval(OnePerProcess):
             it.answer(text)
         ```
 
-        Framework calls with our handler in the block become part of the request. If the block does
-        not call `it.contexts` or `it.answer`, these calls supply the contexts or the answer. If the
+        Framework calls with our handler in the block become part of the request. Without a call of
+        `it.contexts` or `it.answer`, the framework calls supply the contexts or the answer. If the
         block raises, the request's status is `error` or `cancelled`, and the exception propagates.
         If the block runs inside a framework's run or inside a block with an equal question, no new
         request starts.
 
         `metadata` accepts `session_id`, `user_id`, `question_id`, `reference` and any other keys.
-        `name` is the workflow's name on the span. `options` are options of the handler, and apply
-        to the block's calls.
+        `name` is the workflow's name on the span. `options` are the handler's options for the
+        framework calls in the block.
         """
         from rag_eval_hooks.capture import ManualInteraction
 
@@ -195,8 +195,8 @@ class RagEval(OnePerProcess):
         """Record feedback on an answer, from a user or the application. Never blocks or raises.
 
         Sinks receive the feedback, and the answer's trace shows the feedback. If a tail rule
-        matches the feedback, an evaluation may start. If the feedback has a reference, the metrics
-        that need a reference start.
+        matches the feedback, an evaluation may start. If the feedback has a reference, the
+        evaluator runs the metrics that need a reference.
 
         The id is a trace id, a sample id, or the framework's root run id. If a trace has several
         answers, the feedback goes to the latest answer. Returns True if the feedback is queued.
@@ -276,8 +276,7 @@ class RagEval(OnePerProcess):
         """Explain the outcome of recent requests. `str(explanation)` is one line.
 
         The id is any id that `feedback` accepts. The evaluator remembers the last 10,000 requests
-        with retrieved text and the last 10,000 requests without. The result has at most eight
-        requests.
+        with retrieved text, and the last 10,000 without. The result has at most eight requests.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
@@ -302,7 +301,7 @@ class RagEval(OnePerProcess):
 
         Unfinished samples stay in the spool. Without a spool, unfinished samples are dropped as
         `shutdown`. Later samples are dropped, too. The call then flushes the providers of
-        `setup_tracing`. Returns False if a pending sample is unfinished.
+        `setup_tracing`. Returns False if a sample is unfinished after `timeout`.
         """
         from rag_eval_hooks.runtime.lifecycle import shutdown
 

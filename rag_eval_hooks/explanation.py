@@ -59,7 +59,7 @@ class Explanation:
 
 
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as JSON of at most `limit` characters, or None if empty.
+    """Return an explanation as JSON of at most `limit` characters, or None if nothing is left.
 
     A shortened explanation contains `"cut": true`. If `content` is False, the JSON contains only
     numbers and booleans.
@@ -94,9 +94,10 @@ def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
 
 
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as lines of text, failed verdicts first, or None if empty.
+    """Return an explanation as lines of text, or None if nothing is left.
 
-    `[...]` replaces text beyond `limit` characters. If `content` is False, the result is JSON.
+    Failed verdicts come first. `[...]` replaces text beyond `limit` characters. If `content` is
+    False, the result is JSON.
     """
     if not content:
         return explain(explanation, limit, content=False)
@@ -193,7 +194,7 @@ class OutcomeTable(dict[str, Outcome]):
 def outcome_lines(
     outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield a text and the outcome per metric, `failed` metrics and low scores first."""
+    """Yield a text and the outcome of each metric, first for `failed` metrics and low scores."""
     ranked = sorted(outcomes.items(), key=lambda item: (item[0] not in failed, _rank(item[1])))
     for name, outcome in ranked:
         value, label, reason = _columns(outcome)

@@ -82,7 +82,7 @@ class Incidents:
         quote a request.
         """
         if times and self._is_first(kind, times):
-            # Capitalize a word, but no value such as `judge_failed`.
+            # Capitalize the first word, unless the word is a value such as `judge_failed`.
             told = re.sub(r"^[a-z](?=[a-z]*[ :])", lambda first: first[0].upper(), detail)
             _warn(f"{_ended(kind)} {told}" if told else kind)
 
@@ -93,7 +93,7 @@ class Incidents:
 
     def waits_for_itself(self, call: str) -> bool:
         if is_inside := is_work_of(self):
-            self.mistake(f"{call} inside a sink or metric waits for itself", "remove it")
+            self.mistake(f"{call} inside a sink or metric waits for itself", "remove the call")
         return is_inside
 
     def blocks_loop(self, call: str, instead: str) -> None:
@@ -165,7 +165,7 @@ def is_ours(error: BaseException) -> bool:
 
 
 def stated_in(error: BaseException) -> str:
-    """Return the log-safe part of our own error's message, or empty text."""
+    """Return the log-safe part of our own error's message, or an empty string."""
     if not isinstance(error, InputError | RedactionError) or not is_ours(error):
         return ""
     return error.stated if isinstance(error, InputError) else str(error)
@@ -217,7 +217,7 @@ def _safe_name(error: KeyError | AttributeError | NameError) -> str:
 
 
 def place_in_application(error: BaseException) -> str:
-    """Return file and line of the application's function, or empty text."""
+    """Return file and line of the application's function, or an empty string."""
     file = place = ""
     for frame, line in _frames(error):
         name = frame.f_code.co_filename
@@ -229,7 +229,7 @@ def place_in_application(error: BaseException) -> str:
 
 
 def place_of_caller() -> str:
-    """Return file and line of the application's call, or empty text on our own threads."""
+    """Return file and line of the application's call, or an empty string on our threads."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
         if not (_is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):
@@ -251,7 +251,7 @@ def _is_stdlib(file: str) -> bool:
 
 
 def host_edge(method: F) -> F:
-    """Wrap a framework's callback. Count exceptions in `_incidents` instead of raising."""
+    """Wrap a framework's callback. Report exceptions to the object's `_incidents`."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -50,10 +50,10 @@ def at_fork(
 
 
 def _call(methods: _Methods, *, last_first: bool = False) -> None:
-    # Copy the list, because other threads may add objects meanwhile. Use no lock, because a lock
-    # could stay locked in a forked child.
+    # Copy the values, because other threads may add objects. Use no lock, because a forked child
+    # could inherit a held lock.
     current = tuple(methods.values())
-    # The stack calls every hook in reverse order, even if a hook raises.
+    # `ExitStack` calls all hooks in reverse order, even if a hook raises.
     with contextlib.ExitStack() as calls:
         for reference, function in current if last_first else reversed(current):
             if (owner := reference()) is not None:
@@ -163,8 +163,7 @@ class Loop:
         self, name: str, step: Callable[[], float | None], on_error: Callable[[Exception], None]
     ) -> None:
         self._name, self._step, self._on_error = name, step, on_error
-        # A thread that runs the loop holds `_owned`. `_sleep` and `_over` are held until a wake-up
-        # and until the end.
+        # The thread holds `_owned`. `wake` releases `_sleep`, and the loop's end releases `_over`.
         self._owned, self._sleep, self._over = (threading.Lock() for _ in range(3))
         self._sleep.acquire()
         self._over.acquire()
@@ -200,9 +199,9 @@ class Loop:
             self._sleep.release()
 
     def ask(self, timeout: float | None) -> bool:
-        """Start the next step at once, and wait for its end. Return False on timeout.
+        """Run the next step at once, and wait until the step ends. Return False on timeout.
 
-        If the loop has ended, return immediately.
+        If the loop has ended, return True immediately.
         """
         turn = threading.Lock()
         turn.acquire()

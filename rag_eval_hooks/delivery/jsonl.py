@@ -33,11 +33,10 @@ class JsonlSink:
 
     Several processes may append to the same file. Each write sets the file's mode to 0600. After a
     crash, a process with a spool may write a result again, with an equal `result_id`. The reader
-    drops duplicates.
-    `deliver` and `feedback` raise `OSError` if the file cannot be written.
+    drops duplicates. `deliver` and `feedback` raise `OSError` if the file cannot be written.
 
     Args:
-        path: File to append to. The parent folder must exist. A relative path is resolved once.
+        path: File to append to. The parent folder must exist. The sink resolves the path only once.
         content: Whether to write question, contexts, answer, reference and explanations.
 
     Raises:

@@ -33,11 +33,11 @@ from rag_eval_hooks.threads import Loop
 
 T = TypeVar("T")
 
-PATIENCE_S: Final = 2.0  # seconds to wait for a write; then the sample counts as undurable
+PATIENCE_S: Final = 2.0  # seconds to wait for a write; then the sample counts as unstored
 _GATHER_S: Final = 0.01  # seconds in which changes join one transaction
 _MOST_JOBS: Final = 256  # maximum number of jobs per transaction
 _POLL_S: Final = 1.0  # seconds between two searches for jobs of dead processes
-_FIRST_POLL_S: Final = 2.0  # seconds; longer, so that forked children claim the jobs
+_FIRST_POLL_S: Final = 2.0  # seconds before the first search, so that forked children search first
 _BUSY_PAUSE_S: Final = 0.1
 _ERROR_PAUSE_S: Final = 2.0  # seconds to wait after a write fails
 _NO_SINK: Final = "spool: results are lost, because their sink is not configured"
@@ -73,7 +73,7 @@ class Outbox:
     def consume(self, name: str, capacity: Callable[[], int], take: Callable[[Job], bool]) -> None:
         """Pass jobs of dead processes to `take`, which runs on the outbox's thread.
 
-        If `take` returns False, release the job.
+        If `take` returns False, the outbox releases the job.
         """
         self._consumers[name] = capacity, take
 
@@ -84,7 +84,7 @@ class Outbox:
             self.start()
 
     def start(self) -> bool:
-        """Start the thread. Return False if the system cannot start a thread."""
+        """Return False if the system cannot start a thread."""
         return self._file is None or self._is_closing or self._loop.start()
 
     def put(self, job: Job) -> Future[bool]:
@@ -99,9 +99,9 @@ class Outbox:
         then: Iterable[str] = (),
         encode: Callable[[], str] | None = None,
     ) -> Future[bool]:
-        """Finish a consumer's part, count an outcome and pass a new payload to other consumers.
+        """Remove a finished consumer, count an outcome, and store a payload for the `then` sinks.
 
-        One transaction writes all this. The future is False if another process claimed the job.
+        All changes share a transaction. The result is False if another process claimed the job.
         """
         with self._lock:
             job.consumers = {*then, *job.consumers} - {consumer}

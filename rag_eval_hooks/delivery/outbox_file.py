@@ -62,7 +62,7 @@ class Change(NamedTuple):
     outcome: str  # to count
     encode: Callable[[], str]
     written: Future[bool] | None
-    text: str | None = None  # None if the row has this payload
+    text: str | None = None  # payload to write, or None to keep the row's payload
 
     @classmethod
     def of(cls, job: Job) -> Change:
@@ -94,7 +94,7 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Sequence[Change]) -> list[int | None]:
-        """Return each job's row, `LOST`, or None if the file has no row or no room."""
+        """Return each job's row number, `LOST`, or None if the file has no row for the job."""
         with self._transaction() as db:
             return [self._write(db, change) for change in changes]
 

@@ -30,8 +30,8 @@ class Sink(Protocol):
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
         """Store or send one evaluation.
 
-        If this method returns an awaitable, the sink's thread awaits the awaitable. The thread's
-        event loop does not run between calls.
+        The sink's thread awaits a returned awaitable. The thread's event loop does not run between
+        calls.
         """
         ...
 
@@ -135,7 +135,7 @@ class UserSink(Destination):
         self._sink = own = cast("Any", sink)
         is_function = not isinstance(sink, Sink | FeedbackSink)
         kind = "CallableSink" if is_function else type(sink).__name__
-        # The next process must compute an equal key, even if the order of the sinks changes.
+        # The next process must compute an equal key, even if the application reorders the sinks.
         place = str(getattr(sink, "place", kind)).encode("utf-8", "backslashreplace").decode()
         # The spool separates keys by line breaks.
         super().__init__(getattr(sink, "__name__", kind), place.replace("\n", " "))

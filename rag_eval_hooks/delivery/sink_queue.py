@@ -31,7 +31,7 @@ from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.threads import Loop
 
 _FULL: Final = "outbox full"
-_LONGEST_ASKED: Final = 60.0  # maximum seconds to wait for a `Retry-After` header
+_LONGEST_ASKED: Final = 60.0  # maximum seconds that a `Retry-After` header can request
 _LONGEST_LOOK: Final = 5.0  # maximum seconds between two attempts if the span is missing
 _DOWN: Final = 5  # number of consecutive failures after which the sink counts as down
 _GRACE: Final = 0.1  # seconds in which a cancelled awaitable can finish
@@ -119,7 +119,7 @@ class SinkQueue:
             return _RECOVERED
 
     def check(self) -> None:
-        """Drop results behind a hanging call, unless the spool has them, and expired results."""
+        """Drop expired results, and results outside the spool that a hanging call delays."""
         now, longest = time.monotonic(), self._timeout + _GRACE
         with self._lock:
             if self._flying and self.sink.is_watched and now - self._called_at > longest:
@@ -165,7 +165,7 @@ class SinkQueue:
             self._close_sink()
 
     def end_close(self) -> None:
-        """Wait for the last retries. Results without a success stay in the spool or are lost."""
+        """Wait for the last retries. Undelivered results stay in the spool or are lost."""
         self._loop.join((self._closing or 0.0) - time.monotonic())
         with self._lock:
             if self._loop.is_running and self.sink.is_watched:

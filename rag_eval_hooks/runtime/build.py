@@ -161,7 +161,7 @@ def parts_of(
     sources = models.sources(config, incidents, embeds=embeds)
     scales = {metric.id: metric.scale for metric in measured}
     for sink in all_sinks:
-        # Reject an alert if no score can meet its condition.
+        # Reject an alert whose condition no score can meet.
         for setting, name, limit in getattr(sink, "__dict__", {}).get("metric_limits", ()):
             check_limit(setting, name, limit, scales)
     tracer, meter, logger = providers
@@ -211,7 +211,7 @@ def _chosen_metrics(
     config: RagEvalConfig,
     available: Sequence[Metric],
 ) -> tuple[Metric, ...] | None:
-    """Return the chosen metrics. None means: the `ragas` metrics whose inputs a sample has."""
+    """Return the metrics that the application chose, or None without a choice."""
     if metrics is None:
         return choose(config.metrics, available) if config.metrics else None
     asked = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics
@@ -260,6 +260,6 @@ def settings_of(
         raise ConfigError("config", type(config).__name__, wants)
     explicit |= given | models.names()
     if run_on is not None:
-        # Any object that is not a str is a Celery application.
+        # An object that is not a name is a Celery application.
         explicit["run_on"] = run_on if isinstance(run_on, str) else "celery"
     return RagEvalConfig(**explicit)

@@ -30,7 +30,7 @@ _UNREADABLE: Final = ("capture_failed", "redaction_failed")
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CAPACITY: Final = 64
 _PAUSE_S: Final = 1.0  # seconds until this process looks for feedback again
-_PATIENCE_S: Final = 60.0  # seconds in which the process with the request can claim the feedback
+_PATIENCE_S: Final = 60.0  # seconds for which the request's process can claim the feedback
 _MOST_WAITING: Final = 1000  # per minute, so that feedback for invalid ids cannot fill the spool
 
 
@@ -43,10 +43,10 @@ class _Item:
 
 
 class FeedbackDesk(Observer):
-    """Adds the ids of requests to feedback, and evaluates metrics that feedback asks for.
+    """Adds a request's ids to feedback, and runs the metrics that the feedback needs.
 
     Feedback on another process's request goes through the spool. If there is no spool, or if no
-    process claims the feedback within a minute, sinks receive the feedback alone.
+    process claims the feedback within a minute, sinks receive the feedback without the ids.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:

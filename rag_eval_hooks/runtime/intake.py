@@ -161,7 +161,7 @@ class Intake:
         trace_id, span_id = span.trace_id, span.span_id
 
         def build() -> Sample:
-            # Write the spans first, because they number the placeholders that the sample also uses.
+            # Write the spans first, because the spans number the placeholders of the sample.
             span.complete()
             return self._assembler.sample(interaction, session, trace_id, span_id)
 

@@ -22,7 +22,7 @@ class ExitHook:
 
     The first hook flushes when the main thread ends, because judges can still start threads then.
     The second hook shuts the pipeline down when the interpreter exits. `os._exit` ends children of
-    `multiprocessing` without these hooks, so a third hook flushes there.
+    `multiprocessing` without these hooks, so a third hook flushes in such a child.
     """
 
     def __init__(self, pipeline: Pipeline, timeout: float) -> None:

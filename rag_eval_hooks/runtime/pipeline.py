@@ -41,8 +41,8 @@ _ADVICE: Final = "The request is not evaluated. Call shutdown() only at the end 
 class Pipeline:
     """The implementation of `RagEval`. Thread-safe.
 
-    A forked child creates its threads, locks and queues only on first use. After a fork, gevent may
-    replace the classes of threads, locks and queues.
+    A forked child creates its threads, locks and queues on first use, because gevent may replace
+    their classes after the fork.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -165,7 +165,7 @@ class Pipeline:
         return None if selection.is_open(request) else self.admit(request, decision)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
-        """Return None if sampling and rate limit admit the request, or else its ending."""
+        """Return the request's ending, or None if sampling and rate limit admit the request."""
         request.decision = decision
         self.books.note("decisions", decision.reason)
         if not decision.sampled:
@@ -210,7 +210,7 @@ class Pipeline:
         try:
             self._settle(request, ending)
         except BaseException:
-            # A signal handler raised during the calls. Repeat them, which observers allow.
+            # A signal handler raised during the calls. Observers accept repeated calls.
             self._settle(request, ending)
             raise
 

@@ -101,7 +101,7 @@ class Processor:
             stored, decision = sample_of(data)
             is_outdated = is_redacted_differently(redactor, data)
             request = Request.of(stored, lambda: redactor.again(stored) if is_outdated else stored)
-            # The decision may lack metrics of a newer version. They get its highest rate.
+            # Metrics that the stored decision lacks get the decision's highest rate.
             ids, others = self._parts.scorer.metric_ids, highest(decision.shares)
             request.decision = decision.limited_to(ids, others)
         except Exception as error:  # noqa: BLE001 - another program may have changed the file

@@ -44,7 +44,7 @@ class OtherSpan:
         self._links: list[SpanContext] = []
 
     def is_recording(self) -> bool:
-        """Return whether the span still accepts attributes, because it is open or held."""
+        """Return True if the span accepts attributes, because the span is open or held."""
         with self._lock:
             if self._done or self._span is None:
                 return False
@@ -73,7 +73,7 @@ class OtherSpan:
             return None
 
     def end(self, end_time: int | None = None) -> None:
-        """Accept no more attributes or links, and export the held spans. Idempotent."""
+        """Reject further attributes and links, and export the held spans. Idempotent."""
         with self._lock:
             if self._done:
                 return

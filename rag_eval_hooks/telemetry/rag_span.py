@@ -61,7 +61,6 @@ class SpanHolder:
         return takes
 
     def expire(self) -> None:
-        """End the spans that exceeded `hold_timeout`, with the status `timeout`."""
         self.release_all(EvalStatus.TIMEOUT, time.monotonic())
 
     def release_all(self, status: EvalStatus, until: float = math.inf) -> None:

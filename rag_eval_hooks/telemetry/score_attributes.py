@@ -68,7 +68,7 @@ class Thresholds:
 
 
 def check_limit(setting: str, metric_id: str, limit: float, scales: Mapping[str, Scale]) -> None:
-    """Reject a limit on a metric that is not evaluated, or outside the metric's scale."""
+    """Raise `ConfigError` if a metric is not evaluated, or if the limit is outside its scale."""
     if metric_id not in scales:
         measured = f"`metrics`: {', '.join(sorted(scales))}"
         raise ConfigError.unknown(setting, metric_id, scales, listed=measured)

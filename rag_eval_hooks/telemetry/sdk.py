@@ -32,7 +32,7 @@ _NOT_TAKEN = (404, 405, 501)
 def set_providers(
     endpoint: str | None, console: bool, service_name: str | None
 ) -> tuple[TracerProvider, list[Any]]:
-    """Set the global tracer provider and, with OTLP, the missing metric and log providers."""
+    """Set the global tracer provider. With OTLP, also set missing metric and log providers."""
     resource = Resource.create()
     is_unnamed = str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service")
     if service_name is not None and is_unnamed:
@@ -69,7 +69,7 @@ def _set_further(resource: Resource, endpoint: str | None) -> list[Any]:
 
 
 def _url(endpoint: str | None, signal: str) -> str | None:
-    """Return the URL of a signal, or None if the environment names the URL."""
+    """Return a signal's URL, or None if the exporter takes the URL from the environment."""
     return None if endpoint is None else traces_at(endpoint).removesuffix("traces") + signal
 
 

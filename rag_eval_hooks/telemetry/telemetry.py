@@ -115,7 +115,7 @@ class Telemetry(Observer):
             self._end_span(request.span, attributes)
 
     def _end_span(self, span: HeldSpan, attributes: Attributes) -> None:
-        # Another instrumentor's span may be held after its end.
+        # The holder may hold another instrumentor's span after the span's end.
         if not self.holder.finish(span, attributes):
             self.holder.end(span, attributes)
 

@@ -488,7 +488,7 @@ SINKS: dict[str, str] = {
     "evaluation.scores['hafl']": "no score of 'hafl'; did you mean 'own.half'?) raised at",
     "evaluation.scores[evaluation.sample.answer]": "sink store: NoOutcome raised at",
     "setattr(evaluation, evaluation.sample.answer, 1)": "sink store: FrozenInstanceError raised at",
-    "evals.flush()": "flush() inside a sink or metric waits for itself. Remove it. Called at",
+    "evals.flush()": "flush() inside a sink or metric waits for itself. Remove the call. Called at",
 }
 
 

@@ -24,8 +24,8 @@ _CONNECTIONS: Final = 96
 class PlatformSink(Destination):
     """Sends scores to a platform's JSON API, in the background. A subclass implements `send`.
 
-    The spool stores a hash of the URL. A sink with another URL does not send these scores. If the
-    URL has a user and password, the sink sends both in a header. `key` is a bearer key.
+    A score in the spool has a hash of the sink's URL, so only a sink with this URL sends the score.
+    If the URL has a user and password, the sink sends both in a header. `key` is a bearer key.
     """
 
     batch_size = 64
@@ -141,7 +141,7 @@ def _limit_reply(response: Any) -> None:
     own_requests.check_encoding(response)
     for piece in response.iter_bytes():
         own_requests.append(body, piece)
-    # The client reads no stream if the response has this content.
+    # The client does not read a response that already has `_content`.
     response._content = bytes(body)
 
 
