@@ -15,6 +15,7 @@ _MAX_CALLS = 200
 """Maximum number of model calls per request whose replies we look for in prompts."""
 _MIN_OUTPUT = 3
 _MAX_QUERIES = 8
+_LABEL_ENDS = (":", "\uff1a", ">", "\n")
 
 
 class AnsweringCalls:
@@ -136,12 +137,16 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
     if whole:
         return ([call for call in whole if outputs[call] == answer] or whole)[-1:]
     parts: dict[str, list[Run]] = {}
+    said = {output for output in outputs.values() if is_distinctive(output) and output in answer}
+    if not said:
+        short = {one for one in outputs.values() if one and contains_word(answer, one) >= 0}
+        said = short if 2 * sum(map(len, short)) >= len(answer) else said
     for call, output in outputs.items():
-        if is_distinctive(output) and output in answer:
+        if output in said:
             parts.setdefault(output, []).append(call)
     if parts:
-        said = sorted(parts, key=answer.find)
-        return [call for output in said for call in parts[output][-answer.count(output) :]]
+        listed = sorted(parts, key=answer.find)
+        return [call for output in listed for call in parts[output][-answer.count(output) :]]
     return ([call for call in prompts if call.text] or list(prompts))[-1:]
 
 
@@ -229,7 +234,14 @@ def _said(interaction: Interaction) -> str | None:
     if len(said) > 1:
         said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
-    return said[0][1] if said else None
+    answer = said[0][1] if said else None
+    # The root may return a reply twice: with a label and without the label.
+    return next((text for text in texts if answer and _is_labeled(text, answer)), answer)
+
+
+def _is_labeled(text: str, reply: str) -> bool:
+    before, found, after = reply.rpartition(text)
+    return bool(found) and not after.strip() and before.rstrip(" *_").endswith(_LABEL_ENDS)
 
 
 def holds_reply(text: str, call: Run) -> bool:

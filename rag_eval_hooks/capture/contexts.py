@@ -146,10 +146,10 @@ class _Search:
             prompts = self._prompts_of(self._calls.prompts)
         both = prompts.place(self._with_wider_texts(prompts, [*lower, *passages])) if lower else {}
         placed = both if any(p in both for p in lower) else placed
-        source = self._source(placed, passages if rank > 1 else lower)
+        source = self._source(placed, placed if rank > 1 else lower)
         return Found(self._with_sources(tuple(at.context for at in placed.values())), source)
 
-    def _source(self, placed: Placed, guesses: Sequence[Passage]) -> ContextSource:
+    def _source(self, placed: Placed, guesses: Iterable[Passage]) -> ContextSource:
         origins = {p.found.origin for p in guesses if p in placed}
         if Origin.EARLIER in origins:
             return ContextSource.EARLIER_TURN

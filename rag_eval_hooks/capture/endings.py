@@ -43,8 +43,9 @@ _NO_CONTEXTS = (
 )
 _UNRETRIEVED = (
     "A request was not evaluated, because capture saw an answer but no retrieved text. If the "
-    "request did retrieve, pass the handler to the outermost call, not to the model. "
-    "For a vector store, use enable(evals). For search tools, set retrieval_tools=. "
+    "request did retrieve, pass the handler in the config of the outermost call, not to a "
+    "constructor or to the model. For a vector store, use enable(evals). For search tools, set "
+    "retrieval_tools=. "
     "For other searches, call record_contexts(documents). stats().without_retrieval counts "
     "requests without retrieved text; see docs/capture.md, 'I see no sample'."
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from opentelemetry import context as otel_context
 
+from rag_eval_hooks.capture.bounded import remember
 from rag_eval_hooks.capture.records import SAME_LINE, Interaction, Run, RunKind
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
@@ -33,7 +34,9 @@ _ADVICE = (
 
 
 def answers(interaction: Interaction) -> bool:
-    spoke = any(run.text for run in interaction.models)
+    is_alone = interaction.passed and len(interaction.runs) == 1 and interaction.root.query
+    # LangChain does not pass a constructor's handler to the chain's steps.
+    spoke = any(run.text for run in (interaction.runs if is_alone else interaction.models))
     return spoke and interaction.status is Status.OK and not is_step(interaction)
 
 
@@ -170,7 +173,7 @@ class ManualCalls:
         """Keep a finished root run. Return whether its prompt shows a separate retrieval."""
         if is_step(interaction):
             if interaction.retrieves is not False:
-                self._retrievals[interaction] = _documents(interaction)
+                remember(self._retrievals, interaction, _documents(interaction), _MOST)
             return False
         retrievals = self.shown_to(interaction)
         request = next((one for one in self._requests if one.takes(interaction, retrievals)), None)
@@ -203,9 +206,9 @@ class ManualCalls:
             if request.is_over(opened, at_once=at_once):
                 self._finish(request)
         oldest, left = time.time_ns() - _REMEMBERED_NS, _MOST_CHARS
-        for number, one in enumerate(reversed(list(self._retrievals))):
+        for one in reversed(list(self._retrievals)):
             left -= one.chars
-            if (one.root.end or 0) < oldest or left < 0 or number >= _MOST:
+            if (one.root.end or 0) < oldest or left < 0:
                 del self._retrievals[one]
 
     def _finish(self, request: _Request) -> None:

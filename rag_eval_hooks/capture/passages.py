@@ -100,7 +100,9 @@ class Prompts:
         if first < 0 or first >= end:
             return first
         behind = self.texts[number].find(text, end)
-        return first if behind < 0 and first + len(text) <= asked else behind
+        # A document may contain the question.
+        is_within = asked <= first and first + len(text) <= end
+        return first if behind < 0 and not is_within else behind
 
     def _first(self, number: int, text: str) -> int:
         prompt, words = self.texts[number], text.split(" ", _KEY_WORDS + 1)

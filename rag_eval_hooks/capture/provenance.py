@@ -21,6 +21,11 @@ _FAILURE: Final = re.compile(
     r"|\A\w*(?:Error|Exception)\b\s*[:(]",
     re.IGNORECASE,
 )
+_RECEIPT: Final = re.compile(
+    r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!\w)/[\w./-]+"
+    r"|\d{4}-\d\d-\d\d[T\d:.+Z-]*"
+)
+_RECEIPT_WORDS: Final = 4
 _MAX_WORDS: Final = 30
 _WRITTEN: Final = (Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
@@ -143,7 +148,8 @@ def _is_empty(p: Passage) -> bool:
     if arguments.issuperset(content_words(p.context.text)):
         return True
     text, said = p.context.text, set(words(p.folded))
-    if _FAILURE.match(text):
+    rest, ids = _RECEIPT.subn(" ", text)
+    if _FAILURE.match(text) or (ids and len(words(rest)) <= _RECEIPT_WORDS):
         return True
     if len(said) > _MAX_WORDS:
         return False

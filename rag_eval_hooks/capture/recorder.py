@@ -223,7 +223,10 @@ class Recorder(RunTable, Notes):
             root = LeftOut(run_id, key, trace_id_of(otel), tags, metadata, now, [run_id])
             if self._is_left_out(root):
                 return None
-        while len(self._open) >= self._max_open and (first := oldest(self._open)) is not None:
+        # Without a background thread, no sweep runs.
+        while (first := oldest(self._open)) is not None and (
+            len(self._open) >= self._max_open or first.opened <= now - self._ttl_ns
+        ):
             self._finish(first.root, Status.ABANDONED)
         task = current_task()
         interaction = Interaction(otel, tags=tags, sampling_key=key, task=task, opened=now)
