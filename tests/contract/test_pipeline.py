@@ -7,6 +7,7 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,9 @@ def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
 
 
 def test_background_and_inline_scores_are_the_same(make: Make) -> None:
-    memory = MemorySink()
-    evals = make("heuristic", metrics=["ragas", "lexical"], sinks=[memory])
+    memory, host = MemorySink(), ContextVar("host", default=1.0)
+    host.set(0.0)  # No job runs in the context of a host's request.
+    evals = make("heuristic", metrics=["ragas", "lexical", lambda _: host.get()], sinks=[memory])
     subject = sample(
         contexts=("The quay opened in 1931. It has two berths.",),
         answer="The quay opened in 1931. It has nine berths.",
