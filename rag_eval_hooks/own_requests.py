@@ -48,7 +48,7 @@ def check_encoding(response: Any) -> None:
 
 
 def append(body: bytearray, piece: bytes) -> None:
-    """Append a chunk to the body, or raise `ReplyTooLongError`."""
+    """Append a chunk. Raise `ReplyTooLongError` if the body exceeds `LONGEST_REPLY`."""
     body += piece
     if len(body) > LONGEST_REPLY:
         raise ReplyTooLongError(f"the reply is longer than {LONGEST_REPLY:,} bytes")

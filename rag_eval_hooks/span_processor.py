@@ -38,7 +38,7 @@ class RagEvalSpanProcessor(SpanProcessor):
 
     def __init__(self, inner: SpanProcessor, evals: RagEval) -> None:
         self._inner = inner
-        # After garbage collection, the evaluator is closed.
+        # Keep a reference, because a garbage-collected evaluator is closed.
         self._evals = checked(evals)
         self._others = evals._pipeline.others
         self._incidents = evals.incidents

@@ -46,6 +46,6 @@ def paused() -> AbstractContextManager[None]:
 
 
 def is_suppressed() -> bool:
-    """Return True inside an evaluation, or while capture is paused."""
+    """Return True while instrumentation is suppressed, as in evaluations, or capture is paused."""
     current = context.get_current()
     return bool(current.get(_INSTRUMENTATION) or current.get(_PAUSED))

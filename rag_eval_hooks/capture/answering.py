@@ -10,18 +10,18 @@ from rag_eval_hooks.capture.rows import texts_in
 from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctive
 
 _PREFIX = 160
-"""Number of characters. A prompt with this prefix of an output quotes the output."""
+"""A prompt quotes an output if the prompt contains this many leading characters of the output."""
 _MAX_CALLS = 200
-"""Maximum number of model calls per request whose replies we look for in prompts."""
+"""Number of last model calls per request whose replies capture looks for in prompts."""
 _MIN_OUTPUT = 3
 _MAX_QUERIES = 8
 _LABEL_ENDS = (":", "\uff1a", ">", "\n")
 
 
 class AnsweringCalls:
-    """The calls whose replies form the answer, then the calls that their prompts quote.
+    """Finds the calls whose replies form the answer, and the calls that these calls' prompts quote.
 
-    Calls inside retrievers and rerankers do not count.
+    Calls inside retrievers and rerankers are ignored.
     """
 
     def __init__(self, interaction: Interaction, answer: str, retrieved: Sequence[str]) -> None:
@@ -44,7 +44,7 @@ class AnsweringCalls:
         ]
 
     def fresh_prompts(self) -> list[str]:
-        """Return the answering prompts without the model's texts from earlier turns."""
+        """Return the prompts of `calls`, without the model's replies of earlier turns."""
         return [
             self._joined([text for n, text in enumerate(run.prompt) if n not in run.earlier])
             for run in self.calls
@@ -60,7 +60,7 @@ class AnsweringCalls:
             call = waiting.pop(0)
             for one in self._with_siblings(self._quoted_by(call)):
                 if one not in made:
-                    # A refined answer comes before the call that refined the answer.
+                    # A draft comes before the call that refines the draft.
                     made.insert(made.index(call) if _are_alike(one, call) else len(made), one)
                     waiting.append(one)
         return made
@@ -82,7 +82,7 @@ class AnsweringCalls:
         return sorted(places, key=places.__getitem__)
 
     def _place(self, said: str, call: Run, reader: Run) -> int:
-        """Return the position at which the reader's prompt quotes the call's output, or -1."""
+        """Return where the reader's prompt quotes the call's output `said`, or -1."""
         prompt = self._prompts[reader]
         if is_distinctive(said):
             said = said[:_PREFIX]
@@ -127,7 +127,7 @@ def _outputs(call: Run) -> list[str]:
 
 
 def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
-    """Return the calls whose replies form the answer, or else the last call.
+    """Return the calls whose replies form the answer. If there are none, return the last call.
 
     Failed attempts may have returned equal replies. If the answer contains a reply n times, return
     only the last n calls with this reply.
@@ -182,7 +182,7 @@ def _outer_retrievers(interaction: Interaction) -> list[Run]:
 
 
 def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Return the texts that a retriever was asked or, if there are none, that a prompt shows."""
+    """Return the texts in retriever queries. Without a match, return the texts in prompts."""
     prompts = ["\n".join(run.prompt) for run in interaction.runs if run.prompt]
     for places in (asked, prompts):
         folded = list(map(fold, places))

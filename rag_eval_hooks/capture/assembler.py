@@ -60,8 +60,7 @@ class Assembler:
         # If redaction is active, redact the reference together with its sample.
         self._with_golden = with_golden if redactor.active else None
         self.redacts = redactor.active
-        # Redaction reads more of each text than the sample keeps. Redaction can then recognize a
-        # value that crosses the limit.
+        # Like `SampleTexts`, read beyond the limit.
         self.text_chars = config.max_text_chars + MARGIN * redactor.active
 
     def session(self) -> Session:
@@ -115,10 +114,10 @@ class Assembler:
         return self._redactor.sample(self._golden(sample), session)
 
     def reference(self, text: str | None) -> str | None:
-        """Redact and cut a reference that arrives after its sample.
+        """Cut a reference that arrives after its sample.
 
         Raises:
-            RedactionError: Redaction failed.
+            RedactionError: The reference contains text to redact.
         """
         if isinstance(text, str) and self._redactor.holds(text[: self.text_chars]):
             raise RedactionError("the reference contains text to redact")
@@ -230,8 +229,7 @@ def interaction_of(sample: Sample) -> Interaction:
 class SampleTexts:
     """Builds the values of a sample's fields, and records the names of cut fields.
 
-    Redaction reads `MARGIN` characters beyond the limit. It can then recognize a value that crosses
-    the limit.
+    Redaction reads `MARGIN` characters beyond the limit, and so recognizes values that cross it.
     """
 
     def __init__(self, limit: int, session: Session, *, redacts: bool) -> None:

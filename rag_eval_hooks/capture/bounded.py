@@ -62,9 +62,9 @@ class LeftOut:
 
 
 class RunTable:
-    """Knows the runs of open requests, and the ids of finished and sampled-out runs. Lock-free.
+    """Knows the runs of open requests, and the ids of finished and sampled-out runs.
 
-    Single operations on dictionaries are atomic.
+    The table needs no lock, because single operations on dictionaries are atomic.
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,10 @@
 """Finds the contexts of an answer: the retrieved texts that the answering model saw.
 
 A candidate's rank depends on its origin: documents, then texts of tools, of steps, and of earlier
-turns. Texts that a model or the user wrote are no candidates. The contexts are the candidates of
-the highest rank that has a text in an answering prompt, in prompt order. If the answer uses facts
-that only lower ranks have, the candidates with these facts join the contexts. If no prompt
-contains a candidate, the structure of the run decides.
+turns. Texts that a model or the user wrote are no candidates. Capture takes the highest rank with
+a text in the answering call's prompt. The contexts are this rank's texts in the prompt, in prompt
+order. If the answer uses facts that only lower ranks have, the candidates with these facts join
+the contexts. If no prompt contains a candidate, the structure of the run decides.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ def documents_in(
 ) -> Lists:
     """Return the lists of documents in a value, in order.
 
-    Skip documents that the input `given` already contains. Under `keys`, a list may also be empty
-    or contain texts or mappings. If `artifacts` is true, include artifacts of new tool messages.
+    Skip documents that the input `given` already contains. A list under one of the `keys` may also
+    be empty, or contain texts or mappings. With `artifacts`, include artifacts of tool messages.
     """
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LEVELS))
 
@@ -86,7 +86,7 @@ class _ListSearch(NamedTuple):
             if list(map(id, items)) != ids:
                 yield tuple(filter(None, map(_document, items)))
         elif not (isinstance(first, Message) and depth == _LEVELS):
-            # Skip a bare list of messages: a prompt repeats artifacts of earlier turns.
+            # Skip a bare list of messages, because prompts repeat artifacts of earlier turns.
             known = set(ids)
             for item in items:
                 if id(item) not in known:
@@ -103,7 +103,7 @@ def _under_key(value: Any) -> tuple[Context, ...] | None:
     if not isinstance(items, list | tuple):
         return None
     kept = [one for one in items if one is not None]
-    # The first item of another pair, such as (title, text), is no document.
+    # A pair such as (title, text) contains no document.
     are_known = all(isinstance(one, str | dict) or _document(one) is not None for one in kept)
     return _contexts(kept) if are_known and (kept or not items) else None
 

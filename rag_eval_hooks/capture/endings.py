@@ -27,9 +27,9 @@ from rag_eval_hooks.sample import Context, Status
 
 _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
-"""Maximum number of requests without retrieved text to remember for `explain`."""
+"""Maximum number of stored ids of requests without retrieved text, for `explain`."""
 _MANY = 1000
-"""Maximum number of queued roots. Beyond it, application threads process the queue."""
+"""Number of queued roots above which application threads help to process the queue."""
 _PATIENCE_S = 2.0
 """Maximum number of seconds to wait for another thread's sweep."""
 _POLL_S = 0.001
@@ -101,7 +101,7 @@ class Endings:
     def add(self, interaction: Interaction) -> None:
         self._ended.append(interaction)
         is_awaited, others = self._on_wait(), interaction.others
-        # Decide now, because another instrumentor's span waits for the decision.
+        # Decide now if no thread will sweep, or if another instrumentor's span waits.
         if not is_awaited or (others is not None and others.span is not None):
             with self._lock:
                 self.decide()
@@ -117,7 +117,7 @@ class Endings:
                 yield False
                 return
             time.sleep(_POLL_S)
-        # Not `acquire`: a signal handler could raise before `try` starts.
+        # Use `with`, because a signal handler could raise between `acquire` and `try`.
         with self._lock:
             outer, self._sweeper = self._sweeper, threading.get_ident()
             try:
@@ -179,7 +179,7 @@ class Endings:
             return False
         if interaction.retrieves is not None:
             return interaction.retrieves
-        # If a separate retrieval matches, join it, because its documents have metadata.
+        # Prefer to join a matching separate retrieval, because its documents have metadata.
         is_joined = interaction.is_joinable and self._by_hand.shown_to(interaction)
         return not is_joined and has_retrieved(interaction, answer_of(interaction))
 
@@ -271,7 +271,7 @@ def _replace(
         interaction.lists[number] = replace(one, contexts=tuple(contexts))
     for model in interaction.models if found.run.kind is RunKind.RERANKER else ():
         if found.run in model.ancestors():
-            # The reranker's own model read the earlier texts.
+            # Remove the texts of the reranker's own model, which read the replaced texts.
             model.prompt, model.roles, model.text = (), (), None
     for name, text in replaced.items():
         interaction.rewritten.setdefault(name, set()).add(text)

@@ -48,8 +48,8 @@ class ManualInteraction:
     The block adds the outermost runs of frameworks to this request.
 
     If the block is inside a framework's run, the block adds its contexts and metadata to the run's
-    request. If that request has no answer, the block also adds its answer. A block inside another
-    block with an equal question does the same. If the questions differ, the inner block is a
+    request. If that request has no answer, the block also adds its answer. Likewise, a block
+    adds to the request of an outer block with an equal question. A block with another question is a
     separate request, because a suspended generator may have left the outer block open.
 
     If no span is current when the block opens, the request joins the trace in which the object was
@@ -120,7 +120,7 @@ class ManualInteraction:
                 nothing.
         """
         if not documents:
-            raise InputError("it.contexts() takes the documents, or [] if retrieval found none.")
+            raise InputError("it.contexts() received no documents. If there are none, pass [].")
         if (run := self._opened("contexts")) is not None:
             given = documents[0] if len(documents) == 1 else documents
             read = contexts_of if self._options is None else self._options.contexts_of
@@ -243,7 +243,7 @@ def _around(recorder: object) -> list[ManualInteraction]:
     """
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):
-        # The stack has the running block first.
+        # The first block on the stack is the running block.
         on_stack = (n for frame in _stack() for n, b in enumerate(blocks) if b._frame is frame)
         return blocks[next(on_stack, len(blocks)) :]
     return blocks
@@ -304,7 +304,7 @@ def _text(name: str, value: Any) -> str | None:
 
 def _options_of(_: str, given: Mapping[str, Any]) -> CaptureOptions:
     for name in given.keys() & set(OWN_KEYS):
-        raise InputError(f"interaction() has no option {name!r}; pass metadata={{{name!r}: ...}}.")
+        raise InputError(f"interaction() has no option {name!r}. Pass metadata={{{name!r}: ...}}.")
     try:
         return CaptureOptions.of("interaction()", given)
     except ConfigError as error:

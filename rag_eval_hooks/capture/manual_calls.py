@@ -1,4 +1,4 @@
-"""Joins retrievers and models that the application calls separately into requests."""
+"""Joins the application's separate calls of retrievers and models into requests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MOST = 1000
 """Maximum number of waiting retrievals, and of waiting requests."""
 _MOST_CHARS = 10_000_000
 _REMEMBERED_NS = 60 * 10**9
-"""Time in which a later model call may be matched to a retrieval by the documents in its prompt."""
+"""Time after a retrieval in which a model call with its documents can join the retrieval."""
 _PAUSE_NS = 5 * 10**9
-"""Time after the last call until a request is complete."""
+"""A request is complete when this time has passed since the request's last call."""
 _BEGINNING = 240
 """Number of leading characters of a document that a prompt must contain."""
 _MOST_ADDED = 0.2
@@ -153,7 +153,7 @@ class ManualCalls:
     """Joins retrievals and model calls of one request. Not thread-safe.
 
     `everywhere` names the frameworks whose calls are captured in the whole process. Calls of other
-    frameworks are not joined, because capture may have missed a call between them.
+    frameworks are not joined, because capture may have missed some of these calls.
     """
 
     joined = 0
@@ -170,7 +170,7 @@ class ManualCalls:
         self._requests: list[_Request] = []
 
     def add(self, interaction: Interaction) -> bool:
-        """Keep a finished root run. Return whether its prompt shows a separate retrieval."""
+        """Keep a finished root run. Return whether its prompt shows a retrieval's documents."""
         if is_step(interaction):
             if interaction.retrieves is not False:
                 remember(self._retrievals, interaction, _documents(interaction), _MOST)
@@ -191,7 +191,7 @@ class ManualCalls:
         models = _models(interaction)
         if not (models and self._retrievals):
             return {}
-        # A chain may not report its retriever's call.
+        # Use the last model's start, because a chain may not report its retriever's call.
         began, prompt = max(run.start for run in models), _prompt(interaction)
         givers: dict[str, list[Interaction]] = {}
         for one, texts in self._retrievals.items():

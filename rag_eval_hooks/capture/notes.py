@@ -11,7 +11,7 @@ from rag_eval_hooks.redaction.redactor import CutText
 from rag_eval_hooks.sample import Context, Status
 
 _WAITING = 10
-"""Factor of the limit for unread events, because several events may share a text."""
+"""Unread events may hold this multiple of `max_chars`, because events may share texts."""
 _REPEATED_SHARE = 8
 
 
@@ -29,7 +29,7 @@ class Notes:
         self.longest = max_text_chars + 1
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Store a run's event, which another thread later passes to `read`.
+        """Queue an event of a run. Another thread later calls `read` with the values.
 
         The values must not change. If `read` fails, mark the request as incomplete.
         """
@@ -44,7 +44,7 @@ class Notes:
         run.interaction.pending.append(guarded)
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """Cut a text to the request's remaining limit. The limit ignores outermost runs."""
+        """Cut an outermost run's text to `longest`, and other texts to the request's limit."""
         if text is None:
             return None
         if run.outermost:

@@ -49,7 +49,7 @@ class OtherInstrumentors:
             interaction.others = others or Others()
 
     def _found(self, interaction: Interaction, active: bool, span: Span | None, top: Run) -> Others:
-        # In a manual interaction, the other instrumentor's span covers only a part.
+        # In a manual interaction, the other instrumentor's span covers only a part of the request.
         if span is None or top is not interaction.root or not self.can_wait:
             return Others(active)
         if not span.is_recording():

@@ -46,7 +46,7 @@ class Passage:
 
     @cached_property
     def forms(self) -> list[tuple[Context, str]]:
-        """Texts that may represent the passage in a prompt. Texts that contain it come first."""
+        """Forms of the passage's text in prompts. Forms that contain the whole text come first."""
         values = self.context.metadata.values()
         others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
         others[:0] = [] if self._form is None else [self._form]
@@ -146,7 +146,7 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rests(self, placed: Placed) -> list[str]:
-        """Replace each whole text by one filler word, so that no word sequence spans the text."""
+        """Replace each fully quoted text by a filler word that no word sequence spans."""
         rests = list(map(list, self.texts))
         for at in placed.values():
             if at.whole:
@@ -182,7 +182,7 @@ def _outermost(placed: Placed) -> Placed:
 
 
 def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
-    """Return each text once. Prefer the last entry that has an id, a score or metadata."""
+    """Return each text once. Of equal texts, prefer the last with an id, a score or metadata."""
     found: dict[str, Passage] = {}
     for one in lists:
         for index, context in enumerate(one.contexts):

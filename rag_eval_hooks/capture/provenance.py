@@ -1,4 +1,4 @@
-"""Distinguishes retrieved texts from texts that a model, the user or an acting tool wrote."""
+"""Separates retrieved texts from texts of models, of users and of tools that do not search."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Provenance:
         self._written = [p for p in written if p.is_distinctive]
 
     def tool_texts(self) -> tuple[list[Passage], list[Passage]]:
-        """Return the texts of tools that look something up, and of tools of unknown kind."""
+        """Return the texts of search tools, and the texts of tools whose purpose is unknown."""
         sure: list[Passage] = []
         unsure: list[Passage] = []
         for p in filter(self._is_own, self._tools):
@@ -91,7 +91,7 @@ class Provenance:
         )
 
     def _wrote(self, p: Passage) -> bool:
-        """Return whether models wrote the text, or half of its word sequences, before."""
+        """Return True if models wrote the text before, or at least half of its word sequences."""
         is_step = p.found.run.kind is not RunKind.TOOL
         said = set(self._said_before(p, with_arguments=is_step))
         if any(p.folded in text for text in said):
@@ -106,7 +106,7 @@ class Provenance:
             return False
         others = {one.folded for one in self._written if one.found is not p.found} - {p.folded}
         lengths = [len(text) for text in others if text in p.folded]
-        # If the rest is at least as long as the shortest part, it may be a retrieved text.
+        # A rest that is at least as long as the shortest part may be a retrieved text.
         return len(lengths) > 1 and len(p.folded) - sum(lengths) < min(lengths)
 
     def _said_before(self, p: Passage, *, with_arguments: bool = True) -> Iterator[str]:
@@ -129,7 +129,7 @@ class Provenance:
         return [
             p
             for one in by_list(passages)
-            # The text of a named retrieval tool needs no evidence in the answer.
+            # A text of a tool in `retrieval_tools` needs no evidence in the answer.
             if one[0].found.named or (not refuses and self._are_used(one, new, runs))
             for p in one
         ]
@@ -178,7 +178,7 @@ _ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
 
 
 def looks_up(name: str, description: str) -> bool | None:
-    """Return whether a tool is a search. None means that neither text tells what the tool does."""
+    """Return whether a tool searches, or None if neither the name nor the description tells."""
     text = _SIGNATURE.sub("", description.strip())
     first = next((one for one in _SENTENCE.split(text) if one.strip()), "")
     kinds = (_kind_of(_NAME_PART.findall(one)) for one in (name, first))

@@ -58,7 +58,7 @@ class BaseReader:
         self.later(run, event, read, *[self.copy(run, value) for value in shown])
 
     def later(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Like `defer`, for values that are already copied or cannot change."""
+        """Defer an event whose values are already copied or cannot change."""
         self._recorder.defer(run, event, self._read, run, read, values)
 
     def copy(self, run: Run, value: Any) -> Any:
@@ -69,7 +69,7 @@ class BaseReader:
         return Cut(value) if copier.is_cut else copy
 
     def whole(self, run: Run, copy: Any) -> Any:
-        """Copy a value again if the first copy was cut. A background thread has higher limits."""
+        """If the first copy was cut, copy the value again, with the background thread's limits."""
         if not isinstance(copy, Cut):
             return copy
         copier = self._copier(run, nodes=LATE_NODES)

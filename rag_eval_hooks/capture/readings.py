@@ -39,7 +39,7 @@ def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | 
 
 
 def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
-    """Return a known key's text, the last user message, or the only text, in this order."""
+    """Return the question: a known key's text, else the last user message, else the only text."""
     if isinstance(value, str):
         return value
     if isinstance(value, FormattedPrompt):

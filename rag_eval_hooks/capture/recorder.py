@@ -105,7 +105,7 @@ class Recorder(RunTable, Notes):
         return name in wanted
 
     def enable(self, framework: str, place: str, before: Recorder | None = None) -> None:
-        """Note that a framework's `enable` was called, perhaps in place of an earlier call."""
+        """Record a call of a framework's `enable`. `before` is the recorder of an earlier call."""
         if before is not None and before is not self:
             advice = "Pass one RagEval to all calls"
             self._incidents.mistake("enable() replaces another RagEval", advice)
@@ -122,7 +122,7 @@ class Recorder(RunTable, Notes):
         for place, framework in list(self.enabled.items()):
             name, other, module = _FRAMEWORKS[framework]
             if is_idle and module in sys.modules:
-                told = f"No call of {name} reached rag_eval_hooks_{framework}.enable(). For "
+                told = f"rag_eval_hooks_{framework}.enable() captured no call of {name}. For "
                 told += f"{_FRAMEWORKS[other][0]}, write: from rag_eval_hooks_{other} import enable"
                 self._incidents.count(told, detail=f"at {place}")
         if self.ended.lacks_model:
@@ -167,18 +167,18 @@ class Recorder(RunTable, Notes):
         """Start a run. Without an open run around the caller, the run is a root.
 
         With `apart`, a run directly inside manual blocks is also a root. Only roots use metadata
-        and tags. Return None if the run is known, late, or not captured.
+        and tags. Return None for a known run, a run of a finished request, or a skipped run.
         """
         if self.skips(run_id, parent_id, kind) or run_id in self._runs:
             return None
-        # Applications may reuse the id of a root, so such a root is new and not late.
+        # Applications may reuse the id of a finished root for a new root.
         if self._has_ended(run_id) and not (parent_id is None and self._is_ended_root(run_id)):
             return None
         parent = self.of_open_request(parent_id)
         # `_remember` adds an id to the ended runs before it removes the id from `_runs`. If we
         # check `_runs` first, we cannot miss the id.
         if self._has_ended(parent_id):
-            # Remember this run, so that its children are late, too.
+            # Remember this run, so that its children are ignored, too.
             self._remember(run_id)
             return None
         if parent is None:
@@ -218,7 +218,7 @@ class Recorder(RunTable, Notes):
     ) -> Run | None:
         otel = otel_context.get_current()
         key, now = self.key_of(run_id, kind, otel, metadata), time.time_ns()
-        # A manual block decides for its runs, because they have no thread id.
+        # Runs in a manual block have no thread id, so sampling decides at the block's end.
         if key is not None and kind is not RunKind.MANUAL:
             root = LeftOut(run_id, key, trace_id_of(otel), tags, metadata, now, [run_id])
             if self._is_left_out(root):
@@ -292,7 +292,7 @@ class Recorder(RunTable, Notes):
             if run.id in self._waiting and status is not Status.ABANDONED:
                 # Capture notices the end of a stream late, so use the time of the last event.
                 run.end = run.interaction.last_event or run.end
-            # A root's end and a sweep may race. Only the thread that removes the request reports.
+            # A root's end and a sweep may race. The thread that removes the request reports it.
             if self._open.pop(run.id, None) is not None:
                 self._waiting.pop(run.id, None)
                 self._report(run.interaction, status)

@@ -27,7 +27,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class RunKind(StrEnum):
-    """Kind of a run. Runs of the kinds `CHAIN` and `MANUAL` below the root get no span."""
+    """Kind of a run. Below the root, `CHAIN` and `MANUAL` runs get no span."""
 
     CHAIN = "chain"
     RETRIEVER = "retriever"
@@ -49,7 +49,7 @@ class Run:
     parent: Run | None
     interaction: Interaction
     start: int
-    # The application called this run directly. No other framework run contains it.
+    # whether the application called this run directly, outside all other runs of frameworks
     outermost: bool = False
     end: int | None = None
     prompt: tuple[str, ...] = ()
@@ -62,11 +62,11 @@ class Run:
     facts: Facts = field(default_factory=lambda: _NOTHING)
     error_type: str | None = None
     tool_arguments: Sequence[Any] = ()
-    # values only for the span, under `tool_calls`, `arguments` and `result`
+    # content that only the span needs, by key: `tool_calls`, `arguments`, `result`
     span_content: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    # the framework's name for this step; the name stays if the step runs again after a stop
+    # the framework's name of this step, which is the same when a stopped request resumes
     checkpoint: str | None = None
-    # The run's model calls together produce the answer, as in a synthesizer.
+    # whether the run's model calls together produce the answer, as in a synthesizer
     joins: bool = False
     # name of the batch of concurrent steps
     batch: str | None = None
@@ -106,7 +106,7 @@ class Run:
 
 
 class Origin(StrEnum):
-    """Where a text comes from. `STEP` and `EARLIER` count only if a prompt contains the text."""
+    """Source of a text. `STEP` and `EARLIER` texts are contexts only if a prompt contains them."""
 
     DOCUMENTS = "documents"
     GIVEN = "given"
@@ -133,7 +133,7 @@ class DocumentList:
     origin: Origin = Origin.DOCUMENTS
     # by index of the document: the text that the framework puts into prompts
     shown: Mapping[int, str] = field(default_factory=dict)
-    # whether the application named the tool as a retrieval tool; None if it named no tool
+    # whether `retrieval_tools` names the tool, or None if the option is not set
     named: bool | None = None
     # by id: the texts of the run's input documents, if known
     given: Mapping[str, str] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class DocumentList:
 class Others:
     active: bool = False
     span: OtherSpan | None = None
-    # span context of the other instrumentor's root, if its trace is not sampled
+    # span context of the other instrumentor's root span, if that span is not recorded
     unrecorded: SpanContext | None = None
 
 
@@ -170,17 +170,17 @@ class Interaction:
     runs: list[Run] = field(default_factory=list)
     lists: list[DocumentList] = field(default_factory=list)
     status: Status = Status.OK
-    # start of the last root, in nanoseconds since the epoch
+    # time of the start, or of a suspension, in nanoseconds since the epoch
     opened: int = 0
     chosen: tuple[Context, ...] | None = None
-    # other output texts of the root and its last step; one of them may be the answer
+    # the root's other output texts, and the last step's texts; one text may be the answer
     candidates: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     # the root's output as JSON, if no text is known as the answer
     structured: str | None = None
-    # texts of the root's input; one of them may be the question
+    # texts of the root's input; one text may be the question
     asked: tuple[str, ...] = ()
-    # if the root has no input: texts of the state with which the root continues
+    # if the root has no input: texts of the state that the root continues
     kept: tuple[str, ...] = ()
     interrupted: bool = False
     # The framework may retry the request from the point of failure.
@@ -261,7 +261,7 @@ class Interaction:
         return max(self.kept_chars + texts, self.snapshots.chars)
 
     def nearness(self, other: Interaction) -> int:
-        """Rate whether both are calls of one request: -1 no, 0 unknown, 1 maybe, 2 likely."""
+        """Estimate if both are calls of one request: -1 no, 0 unknown, 1 maybe, 2 likely."""
         one, two = self.span_context, other.span_context
         if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
             return -1
@@ -305,7 +305,7 @@ class Interaction:
         return own
 
     def absorb(self, earlier: Interaction) -> None:
-        """Add an earlier request that this request continues. This request's values win."""
+        """Add an earlier request that this request continues. Do not replace existing values."""
         root, first = self.root, earlier.root
         root.query = root.query or first.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept

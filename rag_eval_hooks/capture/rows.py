@@ -36,8 +36,7 @@ Write: TypeAlias = Callable[[Any], str]
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
     """Yield lists of the texts that are long enough to recognize in a prompt.
 
-    A record becomes one text, together with its nested values. Messages of models and users are
-    skipped.
+    A record and its nested values become one text. Messages of models and users are skipped.
     """
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None
@@ -117,7 +116,7 @@ def _main_text(held: Mapping[str, Any]) -> str:
 
 def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...]:
     fields = list(map(_fields, items))
-    # An item without text is not a row. It may be a vector.
+    # An item without text, such as a vector, is not a row.
     if not all(f is not None and any(isinstance(v, str) for v in f) for f in fields):
         return ()
     texts = [text for item in items if (text := _written(item, write))]
@@ -169,7 +168,7 @@ def _fields(item: Any) -> Any:
 
 
 def found_nothing(held: Any) -> bool:
-    """Return whether a JSON reply contains no results, but only an error or an empty page."""
+    """Return True for a JSON reply that contains only an error or an empty page."""
     if not isinstance(held, dict):
         return False
     left = {key for key, value in held.items() if not _is_nothing(value)}

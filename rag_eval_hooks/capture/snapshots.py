@@ -1,8 +1,8 @@
 """Copies a framework's values, within limits. Another thread can read the copies later.
 
-The application's thread makes the copies and runs no application code. Copies contain dicts, lists,
-models, dataclasses, texts and numbers. `Opaque` replaces other objects. An unchanged value has only
-one copy. Readers can therefore recognize a value that a step only passes on.
+The application's thread makes the copies. Of the application's code, only `as_context` runs. Copies
+contain dicts, lists, models, dataclasses, texts and numbers. `Opaque` replaces other objects. An
+unchanged value has only one copy, so readers recognize a value that a step only passes on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DEEP = 12
 LATE_LEVELS = 50
 """Maximum depth of a copy in the background."""
 _LONG = 1_000
-"""Number of characters. If several copies share a longer text, the text counts once."""
+"""If several copies share a text of at least this many characters, the text counts once."""
 _MOST_KINDS = 2_000
 _IMMUTABLE: tuple[type, ...] = (
     *(int, float, complex, bytes, Decimal, Fraction, UUID, date, time, timedelta),
@@ -57,7 +57,7 @@ _OPAQUE = Opaque()
 class Record:
     kind: type
     held: dict[str, Any]
-    # names of the fields that the class shows
+    # names of the fields that the class's `repr` shows
     shown: frozenset[str]
 
     def __repr__(self) -> str:
@@ -92,7 +92,7 @@ class Copier:
     as_context: Callable[[Any], Context | None] | None
     # maximum number of characters in the copies of one request
     most_chars: int
-    # number of further containers that this object may copy
+    # number of further containers that this copier may copy
     nodes: float = _NODES
     # whether the last copy omits something because of size or depth
     is_cut: bool = field(default=False, init=False)
@@ -134,7 +134,7 @@ class Copier:
             snapshots.chars += size
 
     def room(self, size: int, depth: int, value: Any = None) -> int:
-        """Return how many entries of a container to copy. If the container contains itself: 0."""
+        """Return how many entries of a container to copy, or 0 if the container contains itself."""
         if id(value) in self._around:
             return 0
         self.nodes -= 1
@@ -207,7 +207,7 @@ def _itself(_: Copier, value: Any, __: int) -> Any:
 
 
 def _dict(copier: Copier, value: Any, depth: int) -> Any:
-    # Frameworks pass plain dicts.
+    # `as_context` receives no plain dicts, because frameworks pass plain dicts.
     if type(value) is not dict and (own := copier.own(value)) is not None:
         return own
     return copier.mapping(value, dict.items(value), dict.__len__(value), depth)
@@ -255,7 +255,7 @@ def _own_or_opaque(copier: Copier, value: Any, _: int) -> Any:
 
 _FORMS: tuple[tuple[type | tuple[type, ...], Form], ...] = (
     ((Enum, type, Context), _itself),
-    # A subclass may have methods of the application.
+    # Copy a subclass to a plain `str`, because the subclass may contain application code.
     (str, lambda _, value, __: str.__getitem__(value, slice(None))),
     (_IMMUTABLE, _itself),
     (dict, _dict),

@@ -64,11 +64,11 @@ class _DeferredSpan:
         self._span = span
         self._write: Callable[[bool], None] | None = write
         self._incidents = incidents
-        # Held while spans are written. The sample is redacted afterwards, with the same session.
+        # The sample's redaction uses the same session, so it waits until the spans are written.
         self._writing = threading.Lock()
         self._lock = threading.RLock()
         self._is_ended = False
-        # Calls that wait for the content, which could evict the first attributes. None afterwards.
+        # Calls that wait for the content, which may evict earlier attributes. Afterwards None.
         self._later: list[Callable[[], None]] | None = []
 
     def complete(self, *, content: bool = True) -> None:
@@ -241,7 +241,7 @@ class SpanWriter:
         if (user := interaction.metadata.get("user_id")) is not None:
             private[semconv.USER_ID] = user if isinstance(user, str) else str(user)
         if content:
-            # If the root lacks both, its inner runs have both, as in the sample.
+            # Like the sample, use inner runs if the root has no question or answer.
             private |= request_content(question_of(interaction)[0] or None, answer_of(interaction))
         self._set(span, redact(private))
 

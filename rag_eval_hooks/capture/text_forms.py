@@ -35,7 +35,7 @@ def fold(text: str) -> str:
     if _PLAIN.fullmatch(text) is None or "](" in text:
         text = _decoded_and_unmarked(text)
     text = text.replace("''", "'")
-    # The text contains no white space except blanks.
+    # A printable text contains no white space except blanks.
     if text.isprintable() and "  " not in text:
         return text.strip(" ")
     return " ".join(text.split())
