@@ -73,8 +73,7 @@ class Stats:
 class Books(Observer):
     """Counts requests by outcome, and remembers recent requests for `explain`. Thread-safe.
 
-    A signal handler of the application may raise at any moment. Only a plain `Lock` is certain to
-    be released then, because C code releases the lock.
+    The locks are plain, because C code releases a plain `Lock` even if a signal handler raises.
     """
 
     def __init__(self, explained: int = 10_000) -> None:

@@ -31,7 +31,7 @@ class Cause(StrEnum):
     TIMEOUT = "timeout"
     OVER_BUDGET = "over_budget"
     SAMPLED_OUT = "sampled_out"
-    """The metric's sample rate excluded this sample, but other metrics were evaluated."""
+    """The metric's sample rate excluded this sample."""
     DROPPED = "dropped"
 
     @property
@@ -168,7 +168,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A metric's range of values. `low` must be below `high`, else `InputError` is raised."""
+    """A metric's range of values. Raises `InputError` unless `low` is below `high`."""
 
     low: float
     high: float

@@ -1,7 +1,7 @@
 """Names of the span attributes and values that we write.
 
-This module defines OpenTelemetry's `gen_ai.*` names, because an import could change the names. We
-also write OpenInference's names, which Phoenix reads.
+OpenTelemetry may still change its `gen_ai.*` names, so this module defines the names instead of
+importing OpenTelemetry's constants. Phoenix reads OpenInference's names.
 """
 
 from __future__ import annotations

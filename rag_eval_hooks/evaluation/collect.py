@@ -1,4 +1,4 @@
-"""Collects the findings of one sample: first claims and entities, then verdicts about them."""
+"""Collects the findings of one sample: first items such as claims, then verdicts on the items."""
 
 from __future__ import annotations
 

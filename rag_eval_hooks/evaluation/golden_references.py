@@ -1,4 +1,4 @@
-"""Golden questions: known questions whose references are added to live samples."""
+"""Adds the references of golden questions to live samples."""
 
 from __future__ import annotations
 

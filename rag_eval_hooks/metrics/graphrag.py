@@ -1,4 +1,4 @@
-"""The suite `graphrag`, 0 to 100: scores retrieval, compares answers with references.
+"""The suite `graphrag`, 0 to 100: scores retrieval, and compares answers with references.
 
 Source: GraphRAG Evaluation Metrics.
 """

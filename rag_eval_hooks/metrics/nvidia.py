@@ -1,4 +1,4 @@
-"""The suite `nvidia`, 0 to 1. Each rating is the mean of two independent prompt templates.
+"""The suite `nvidia`, 0 to 1. Each score is the mean of two ratings from independent prompts.
 
 Source: Nvidia Metrics.
 """

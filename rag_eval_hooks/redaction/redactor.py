@@ -245,8 +245,8 @@ class Redactor:
     def again(self, sample: Sample) -> Sample:
         """Redact a sample that other settings have redacted.
 
-        Existing placeholders stay, and new placeholders get higher numbers. The user's functions
-        run again, and hashed ids are hashed again.
+        Keep existing placeholders, and give new placeholders higher numbers. Run the user's
+        functions and hash ids again.
         """
         session = self.session()
         session.reserve_placeholders(str(sample.to_dict()))
