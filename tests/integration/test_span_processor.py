@@ -214,7 +214,7 @@ def test_a_fork_exports_it_in_the_parent_only() -> None:
 
 def test_many_threads_lose_and_double_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HELD_SPANS", 10_000)
-    world = World(latency=0.01, processors=2)
+    world = World(latency=0.01, processors=2, hold_timeout=PATIENCE)
 
     def work(ours_first: bool) -> None:
         for _ in range(25):
