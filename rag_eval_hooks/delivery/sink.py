@@ -136,7 +136,7 @@ class UserSink(Destination):
         is_function = not isinstance(sink, Sink | FeedbackSink)
         kind = "CallableSink" if is_function else type(sink).__name__
         # The next process must compute an equal key, even if the application reorders the sinks.
-        place = str(getattr(sink, "place", kind)).encode("utf-8", "backslashreplace").decode()
+        place = str(getattr(sink, "place", "") or kind).encode("utf-8", "backslashreplace").decode()
         # The spool separates keys by line breaks.
         super().__init__(getattr(sink, "__name__", kind), place.replace("\n", " "))
         # A data set run writes its results file without a timeout.
