@@ -61,8 +61,8 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
         mapped: Column name by field, for names that `COLUMNS` lacks.
 
     Raises:
-        ConfigError: The file is unreadable or has another format, a line is longer than
-            `MAX_LINE_CHARS`, or the first row lacks a mapped column.
+        ConfigError: The file is unreadable, a line is longer than `MAX_LINE_CHARS`, or the first
+            row lacks a mapped column.
     """
     mapped = mapped or {}
     for field in mapped:

@@ -104,7 +104,7 @@ class TokenScorer(Protocol):
 
 
 def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
-    """Create the judge named in `config.judge`. `options` override settings of its endpoint."""
+    """Create the judge named in `config.judge`. `options` override the endpoint's settings."""
     name, model = JUDGES.parts(config.judge)
     if name in ("heuristic", "nli"):
         from rag_eval_hooks.judges.heuristic.entailment import Entailer

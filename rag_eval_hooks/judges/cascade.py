@@ -57,7 +57,7 @@ class Cascade:
             raise ConfigError("floor", floor, "a probability from 0 to 1")
         for one in (first, second):
             if not isinstance(one, str | Judge):
-                raise ConfigError("judge", kind_of(one), "a Judge, or its name as in settings")
+                raise ConfigError("judge", kind_of(one), "a Judge, or the name of a judge")
         self.first, self.second = first, second
         self.second_name = second if isinstance(second, str) else None
         self.name = " > ".join(str(getattr(one, "name", one)) for one in (first, second))

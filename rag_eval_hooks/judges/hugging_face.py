@@ -15,7 +15,7 @@ from rag_eval_hooks.findings import TokenScore
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
 _FORWARD: Final = 32  # texts per forward pass of an embedder
-_TEXTS: Final = 512  # texts per call; the library sorts them by length to save padding
+_TEXTS: Final = 512  # texts per call; the library sorts by length to save padding
 _PAIRS: Final = 64  # BERTScore pairs per batch, and texts per forward pass
 _LONGEST: Final = 512  # tokens; used if the tokenizer states no limit
 _TextPair = tuple[str, str]

@@ -57,7 +57,7 @@ class Answers:
         return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Add valid replies. The second reply about an item is final, even with a warning."""
+        """Store values. A first value with a warning stays open. A second value is final."""
         for key, content in values.items():
             is_new = bool(getattr(content, "warning", "")) and key not in self.values
             (self.flawed.add if is_new else self.flawed.discard)(key)
@@ -156,7 +156,7 @@ class ModelJudge(ABC):
         read: Callable[[str], Reading],
         charged: Sequence[Answers],
     ) -> Reading | None:
-        """Send one request, or read its reply from the memo. Return None after a failure."""
+        """Send one request, or read the reply from the memo. Return None after a failure."""
         tally, memo, failure, reading = Tally(), self._memo, None, None
         key = memo_key(self.name, getattr(self._model, "memo_scope", ""), identity)
         try:

@@ -56,8 +56,8 @@ class Prices:
 
     Args:
         table: A mapping with `currency` (default USD) and `models`. `models` maps a model's name or
-            a pattern (`*`, `?`, `[...]`) to `input` and `output`, the prices of a million tokens.
-            An exact name has priority over the first matching pattern.
+            a pattern (`*`, `?`, `[...]`) to `input` and `output`. Both are prices of a million
+            tokens. An exact name has priority over the first matching pattern.
         base_url: Base URL of the models' endpoint, to look up prices in `genai-prices`. None
             disables this lookup.
 

@@ -43,7 +43,7 @@ class Prompt:
     """A question to a language model.
 
     The system text is the same for all samples. All prompts with contexts have the same reply
-    `model` and `name`, and their user texts start with the contexts, so that they share a prefix.
+    `model` and `name`. The user text of such a prompt starts with the contexts, to share a prefix.
     `example` has placeholders for the requested values.
     """
 

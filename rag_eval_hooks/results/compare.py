@@ -220,8 +220,7 @@ def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Differe
     moments = Moments(len(both), weights, sessions_of([row for _, (row, _) in both]))
     variance = moments.covariance(gains, gains)
     if any(gains) or not alone:
-        # If a few gains are all equal, their variance is 0. Other samples may still differ (rule of
-        # three).
+        # A few equal gains have variance 0, but other samples may differ (rule of three).
         values = [one.normalized for pair in both for _, one in pair]
         variance = max(variance, 3 * pvariance(values) / len(both) ** 2)
     return moments.mean(gains), variance, moments.effective_clusters - 1

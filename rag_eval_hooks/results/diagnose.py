@@ -139,8 +139,8 @@ def diagnose(
 ) -> list[Diagnosis]:
     """Return the rules that samples match. Faults come before good signs, frequent rules first.
 
-    The diagnosis omits good signs if a screening judge made the scores or if more than a tenth of
-    the samples are undefined. `cuts` are low and high bounds by metric id, by default `CUTS`.
+    Scores of a screening judge give no good signs. Good signs also need decided scores for at least
+    nine tenths of the samples. `cuts` are low and high bounds by metric id, by default `CUTS`.
     """
     known = list(rows)
     levels = [_levels(row, cuts or {}) for row in known]

@@ -105,8 +105,7 @@ class OtherSpans:
     def forked(self) -> None:
         self._lock = threading.Lock()
         self._spans: OrderedDict[tuple[int, int], tuple[OtherSpan, int]] = OrderedDict()
-        # Acquire the lock directly, because a signal handler may raise in the condition's Python
-        # code.
+        # Callers acquire this lock, because a signal may interrupt the condition's Python code.
         self._kept_lock = threading.RLock()
         self._changed = threading.Condition(self._kept_lock)
         self._kept: dict[OtherSpan, None] = {}

@@ -32,7 +32,7 @@ class SpanHolder:
 
     def forked(self) -> None:
         self._lock = threading.Lock()
-        # Insertion order is deadline order, because every span waits equally long.
+        # Insertion order is deadline order, because all spans have the same timeout.
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:

@@ -34,7 +34,7 @@ class Thresholds:
             check_limit("thresholds", metric_id, limit, self.scales)
 
     def reason(self, metric_id: str, score: Score, *, content: bool) -> str:
-        """Return one line about the first failure, with value and threshold."""
+        """Return one line with the explanation's failures, the value and the threshold."""
         value, limit = f"{score.value:.2f}", self._limits.get(metric_id)
         if limit is not None:
             least = "least" if self.scales[metric_id].higher_is_better else "most"
@@ -51,8 +51,8 @@ class Thresholds:
     def judged(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation with its verdicts.
 
-        `passed` is False if a score misses its threshold. Otherwise, `passed` is None if no metric
-        with a threshold has a score, or if the judge could not make one of these scores.
+        `passed` is False if a score misses its threshold. Otherwise, a failed or undecided metric
+        with a threshold makes `passed` None. Without any such score, `passed` is also None.
         """
         outcomes = {name: evaluation.outcomes.get(name) for name in self._limits}
         verdicts = {

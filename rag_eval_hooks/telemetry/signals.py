@@ -244,8 +244,7 @@ class FeedbackSpanSink:
         if about is not None:
             self._write(feedback, about)
         elif feedback.sample_id is None and feedback.trace_id is not None:
-            # The RAG span is unknown, so no span can link to it. A log event needs only the trace
-            # id.
+            # No span can link to an unknown RAG span. A log event needs only the trace id.
             about = SpanContext(int(feedback.trace_id, 16), 0, is_remote=True)
         if about is not None:
             self._events.emit_feedback(feedback, about)

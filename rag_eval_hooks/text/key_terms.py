@@ -91,9 +91,9 @@ class Searched:
 def entities(text: str) -> list[str]:
     """Return distinct entities of a text as written: first names, then dates, then numbers.
 
-    Names start with a capital letter. A capitalized word at the start of a sentence is a name
-    unless the text also has the word in lower case. A text of at most three words without an
-    entity is itself an entity.
+    Names start with a capital letter. A capitalized first word of a sentence is a name unless the
+    text also has the word in lower case. A text of at most three words without an entity is itself
+    an entity.
     """
     dates = [measure.text for measure in measures(text) if measure.unit == "date"]
     names = [name for name in _names(_without(text, dates)) if name.lower() not in MONTHS]

@@ -74,7 +74,7 @@ def _denies(sentence: str, kinds: Mapping[str, frozenset[str]]) -> bool:
         return False
     if {"sources", "gives"} <= has or {"sources", "facts"} <= has or {"speaks", "tells"} <= has:
         return True
-    # The other rules are weaker. They apply only if the clause has no other content word.
+    # The weaker rules below apply only if the clause has no other content word.
     says_only = found <= frozenset[str]().union(*kinds.values())
     return says_only and bool({"speaks", "knows"} <= has or has & {"facts", "known"})
 

@@ -29,7 +29,7 @@ _UNITS: Final = ("calls", "tokens", "cost")
 _REPLY_TOKENS: Final = 256.0  # estimated tokens per reply
 _FREE: Final = Price(0.0, 0.0)
 _BUSY_S: Final = 2.0  # maximum seconds to wait for another process's lock
-_KEPT_S: Final = 7 * 86_400  # seconds; older periods are deleted
+_KEPT_S: Final = 7 * 86_400  # seconds; the budget deletes older periods
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
     "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
