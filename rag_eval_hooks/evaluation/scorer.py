@@ -191,7 +191,7 @@ class Scorer:
         if outcome.undecided:
             detail = f"undecided: {detail}"
             if getattr(judge, "screening", False):
-                detail = detail.replace("the judge", "the heuristic judge", 1)
+                detail = detail.replace("the judge", "the heuristic judge")
             is_unsure = "cannot tell" in detail or "is unsure about" in detail
             if judge.annotator_kind is not AnnotatorKind.LLM and is_unsure:
                 detail += "; configure an LLM judge"
