@@ -65,6 +65,6 @@ async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[
 def checked_vectors(name: str, vectors: list[list[float]], count: int) -> list[list[float]]:
     if len(vectors) != count or len(set(map(len, vectors))) > 1:
         raise JudgeError(f"{name} returned {len(vectors)} vectors for {count} texts")
-    if not all(vector and all(map(math.isfinite, vector)) for vector in vectors):
+    if not all(len(vector) and all(map(math.isfinite, vector)) for vector in vectors):
         raise JudgeError(f"{name} returned a vector with NaN or infinity")
     return vectors
