@@ -58,7 +58,7 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """Opens after consecutive failures. After a pause, a successful probe call closes it."""
+    """Opens after consecutive failures. After a pause, a successful probe closes the breaker."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
