@@ -34,7 +34,7 @@ def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]
     if probability is not None and not 0.0 <= probability <= 1.0:
-        raise ValueError("probability")
+        raise ValueError("The stored probability is outside 0 to 1.")
     sample = Sample.from_dict(data["sample"])
     outcomes = {name: outcome_from_dict(one) for name, one in data["outcomes"].items()}
     if redactor is not None and is_redacted_differently(redactor, data):

@@ -164,7 +164,7 @@ class OutboxFile:
         """Raise `ValueError` if another program has deleted or replaced the file."""
         found = _identity_of(self.path)
         if self._identity not in (None, found):
-            raise ValueError("the file was moved")
+            raise ValueError("Another program moved the outbox file.")
         self._identity = found
 
     def _write(self, db: sqlite3.Connection, change: Change) -> int | None:

@@ -42,7 +42,6 @@ class ExitHook:
             atexit.register(self._at_exit)
             # A private API. Without this API, only the second hook flushes.
             getattr(threading, "_register_atexit", lambda _: None)(self._at_main_end)
-        # Only children of multiprocessing need the third hook.
         util: Any = sys.modules.get("multiprocessing.util")
         process: Any = sys.modules.get("multiprocessing.process")
         if util and process and process.parent_process() is not None:
@@ -65,7 +64,6 @@ class ExitHook:
 
     def _at_child_end(self) -> None:
         if not self._at_main_end():
-            # Shut down within the remaining time.
             self._at_exit()
 
     def _at_exit(self) -> None:

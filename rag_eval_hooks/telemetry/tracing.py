@@ -32,9 +32,9 @@ def setup_tracing(
     reports no error.
 
     Args:
-        endpoint: Base URL of an OTLP/HTTP receiver. The default comes from the
-            `OTEL_EXPORTER_OTLP_*` variables, else the default is `http://localhost:4318`. With
-            `console=True` and no endpoint, there is no OTLP exporter.
+        endpoint: Base URL of an OTLP/HTTP receiver. The default is the value of the
+            `OTEL_EXPORTER_OTLP_*` variables, or `http://localhost:4318`. With `console=True` and no
+            endpoint, there is no OTLP exporter.
         console: Whether to print spans.
         service_name: Service name if neither `OTEL_SERVICE_NAME` nor `OTEL_RESOURCE_ATTRIBUTES`
             names the service.

@@ -46,7 +46,6 @@ class LangfuseSink(PlatformSink):
         )
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Send all scores in one HTTP request. Return the errors of rejected samples by index."""
         scores = [(n, one, name) for n, one in enumerate(payloads) for name in one.scores]
         body = [self._score(one, name) for _, one, name in scores]
         try:

@@ -31,10 +31,7 @@ class PhoenixSink(PlatformSink):
         super().__init__("phoenix", url, content, key=api_key)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Send the annotations. Return the errors of samples with an unknown span, by index.
-
-        If one span is unknown, Phoenix rejects the whole HTTP request.
-        """
+        """Send the annotations. If one span is unknown, Phoenix rejects the whole HTTP request."""
         try:
             self._post(payloads, sync=True)
         except SpanUnknown as error:
