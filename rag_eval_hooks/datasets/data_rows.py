@@ -96,7 +96,7 @@ def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
         raise TypeError("A row must be a JSON object.")
     if isinstance(values.get(""), list):
         raise TypeError("The row has more cells than columns. Quote cells that contain commas.")
-    cells = _cells(values)
+    cells = {**_cells(values), "": None}  # pandas writes its index as a column without a name
     names = {f: next((name for name in known if name in cells), "") for f, known in COLUMNS.items()}
     has_reference = names["reference"] or "reference" in mapped or "reference_outputs" in values
     if "outputs" in values and not has_reference:
