@@ -27,6 +27,7 @@ from rag_eval_hooks.results.summary import (
     checked_rows,
     group_key,
     identity_of,
+    in_sample,
     mean_over,
     sessions_of,
     summarise,
@@ -105,8 +106,8 @@ def compare(
 
     `compare` pairs samples by `question_id`. A sample without an id pairs by question. Repeated
     questions pair in order. If a metric has fewer than five pairs, `compare` treats all samples of
-    the metric as unpaired. `by` names a key, such as `workflow`, for additional comparisons by
-    group.
+    the metric as unpaired. Scores outside the random sample, for example after feedback, do not
+    count. `by` names a key, such as `workflow`, for additional comparisons by group.
 
     Raises:
         ConfigError: No sample has the key `by`, or the runs used different judges or prompts for a
@@ -168,7 +169,8 @@ def _pairs(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> Iterato
 def _change(
     metric: str, group: str | None, pairs: Iterable[_Pair], scale: tuple[float, float]
 ) -> Change | None:
-    scored = [(_scored(old, metric), _scored(new, metric)) for old, new in pairs]
+    runs = (in_sample([_scored(row, metric) for row in run]) for run in zip(*pairs, strict=True))
+    scored = list(zip(*runs, strict=True))
     base, now = _mean(old for old, _ in scored), _mean(new for _, new in scored)
     if base is None or now is None:
         return None

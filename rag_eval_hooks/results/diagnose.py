@@ -120,7 +120,7 @@ class ScoreRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A rule and the matching samples. `share` counts only samples with the required scores."""
+    """A rule and the matching samples. `share` estimates the traffic with the required scores."""
 
     rule: ScoreRule
     share: Estimate

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.errors import ConfigError, check_type
@@ -23,6 +23,7 @@ from rag_eval_hooks.results.estimate import (
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 from rag_eval_hooks.text.folding import toml_of
 
+D = TypeVar("D", bound=tuple[Evaluation, Evaluation | Score])
 CLASS: Final = "graphrag.answer_class"
 DATA: Final = toml_of("rules.toml", __package__ or "")
 _OF_RESULT: Final[Mapping[str | None, Callable[[Evaluation], object]]] = {
@@ -153,14 +154,11 @@ def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
 def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> MetricSummary:
     scored = [(row, one) for row, one in column if isinstance(one, Score)]
     absent = [one for _, one in column if isinstance(one, NotScored)]
-    # Scores outside the random sample do not count in traffic estimates. In a data set, each
-    # score counts once.
-    used = [(row, one) for row, one in scored if one.probability] or scored
-    drawn = [one for _, one in used]
+    drawn = [pair[1] for pair in in_sample(scored) if pair]
     ranked = sorted((one for _, one in scored), key=lambda one: one.normalized)
     labels = Counter(one.label for one in ranked if one.label is not None)
     scale = slope_of(metric, ranked)
-    normalized = mean_over(used, [one.normalized for one in drawn])
+    normalized = mean_over(scored, [one.normalized for _, one in scored])
     reasons = Counter((one.cause, one.detail) for one in absent).most_common()
     return MetricSummary(
         metric=metric,
@@ -171,7 +169,8 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
         worst=ranked[0].value if ranked else None,
         labels=labels,
         shares={
-            label: mean_over(used, [float(one.label == label) for one in drawn]) for label in labels
+            label: mean_over(scored, [float(one.label == label) for _, one in scored])
+            for label in labels
         },
         not_scored=Counter(one.cause for one in absent),
         reasons=[(cause, detail, count) for (cause, detail), count in reasons],
@@ -184,15 +183,26 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
     )
 
 
-def mean_over(
-    drawn: Sequence[tuple[Evaluation, Evaluation | Score]], values: Sequence[float]
-) -> Estimate | None:
-    """Return the mean, weighted by inverse inclusion probability, with sessions as clusters.
+def in_sample(scored: Sequence[D | None]) -> list[D | None]:
+    """Replace scores outside the random sample, for example after feedback, by None.
 
-    Each value has a pair: a result, and the result or score with the inclusion probability.
+    In a data set, each score counts.
     """
-    weights, rows = [weight_of(one) for _, one in drawn], [row for row, _ in drawn]
-    return mean_of(values, weights, sessions_of(rows))
+    is_random = any(one and one[1].probability for one in scored)
+    return [one if one and (one[1].probability or not is_random) else None for one in scored]
+
+
+def mean_over(
+    scored: Sequence[tuple[Evaluation, Evaluation | Score]], values: Sequence[float]
+) -> Estimate | None:
+    """Return the mean over the random sample, or None without values.
+
+    Weights are inverse inclusion probabilities. Sessions are clusters. Each value has a pair: a
+    result, and the result or score with the inclusion probability.
+    """
+    used = [(*one, value) for one, value in zip(in_sample(scored), values, strict=True) if one]
+    weights, rows = [weight_of(one) for _, one, _ in used], [row for row, _, _ in used]
+    return mean_of([value for _, _, value in used], weights, sessions_of(rows))
 
 
 def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
@@ -206,10 +216,11 @@ def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledM
 
 def _labelled(metric: str, rows: Sequence[Evaluation], labels: Labels) -> LabelledMean | None:
     rest, known = list[tuple[float, float]](), list[tuple[float, float, float]]()
-    for row in (row for row in rows if metric in row.scores):
+    scored = in_sample([(row, row.scores[metric]) for row in rows if metric in row.scores])
+    for row, score in filter(None, scored):
         by_question = labels.get((identity_of(row), metric))
         label = labels.get((row.sample.sample_id, metric), by_question)
-        value, weight = row.scores[metric].normalized, weight_of(row.scores[metric])
+        value, weight = score.normalized, weight_of(score)
         if label is None:
             rest.append((value, weight))
         else:
