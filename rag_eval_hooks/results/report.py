@@ -99,8 +99,9 @@ def make_report(
 
 def _keys(rows: Sequence[Evaluation]) -> Iterator[str]:
     items = (item for row in rows for item in row.sample.metadata.items())
-    own = {key: None for key, value in items if isinstance(value, str | int | bool)}
-    for key in {**own, **dict.fromkeys(_BUILT_IN_KEYS)}:
+    own = Counter(key for key, value in items if isinstance(value, str | int | bool))
+    shared = [key for key, number in own.items() if number > 1]
+    for key in dict.fromkeys([*shared, *_BUILT_IN_KEYS]):
         groups = {group_key(row, key) for row in rows}
         # Rows without a metadata value do not count as a group.
         least = 2 if key in _BUILT_IN_KEYS else 2 + (None in groups)
