@@ -199,7 +199,7 @@ class AlertSink:
         rows = group.rows
         # A repeated delivery from a spool counts once.
         rows.setdefault(row.sample.sample_id, (now, row))
-        while len(rows) > _MOST_ROWS or next(iter(rows.values()))[0] <= now - self._window:
+        while len(rows) > _MOST_ROWS or next(iter(rows.values()), (now,))[0] <= now - self._window:
             del rows[next(iter(rows))]
         if now >= group.due and len(rows) >= self._samples:
             group.due = now + self._window / _CHECKS
