@@ -1,7 +1,7 @@
 """Captures LangChain and LangGraph: pass `RagEvalCallbackHandler(evals)` as a callback.
 
 `enable(evals)` captures every run of the process, until `disable()`. `record_contexts(documents)`
-records documents inside a run. `RagEvalMiddleware(evals)` captures an agent. It needs the package
+records documents inside a run. `RagEvalMiddleware(evals)` captures an agent, and needs the package
 `langchain`. `LangChainJudge(model)` uses a LangChain chat model as the judge.
 `LangChainDecisionJudge(model)` uses a decision model as the judge.
 """

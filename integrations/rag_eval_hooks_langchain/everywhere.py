@@ -54,7 +54,7 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
     """
     handler, before = RagEvalCallbackHandler(evals, **options), AMBIENT.everywhere
     disable()
-    # The application never passes this handler to a call.
+    # Never report this handler as unreached, because the application does not pass it to calls.
     evals.recorder.handlers.pop(handler.place, None)
     earlier = before.evals.recorder if isinstance(before, RagEvalCallbackHandler) else None
     evals.recorder.enable(FRAMEWORK, handler.place, earlier)
@@ -156,7 +156,7 @@ def _reported(
 ) -> Iterator[list[Any]]:
     found: list[Any] = []
     asked: dict[str, Any] = {}
-    # The method itself raises the error of a wrong call.
+    # If the arguments are wrong, the method itself raises the error.
     with suppress(TypeError):
         asked = {**inspect.getcallargs(method, *args, **kwargs), **kwargs}
     if not asked or _inside.get():

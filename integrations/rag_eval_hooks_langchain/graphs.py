@@ -31,15 +31,15 @@ class ChainState:
     is_graph: bool = False
     # Whether the run continues a request that started in another process.
     is_resuming: bool = False
-    # Whether the run is a step of an outermost graph whose input continues a thread.
+    # Whether the run is a step of an outermost graph that has a thread id.
     shows_state: bool = False
     # Whether the input is the state, and not a value that another node sent.
     is_pulled: bool = False
-    # Input texts from an earlier turn, or None after the first steps of a graph.
+    # Whether the input's texts are from an earlier turn, or None after a graph's first steps.
     is_earlier: bool | None = None
-    # Whether to record input documents whose retrieval is unknown.
+    # Whether capture already searched the input for documents.
     is_searched: bool = False
-    # Entries that the last step wrote, among the steps with a text.
+    # Entries that the last step with a text wrote.
     written: Mapping[str, Any] | None = None
 
 

@@ -73,7 +73,7 @@ def _end_edge(method: Callable[..., None]) -> Callable[..., None]:
 
 
 class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
-    """Captures RAG requests from LangChain runs. Pass it in `config={"callbacks": [...]}`.
+    """Captures RAG requests of LangChain. Pass the handler in `config={"callbacks": [handler]}`.
 
     One handler serves any number of chains, threads and tasks concurrently. The handler never
     raises an exception and never changes an object of the application.
@@ -102,7 +102,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     @usage("RagEvalCallbackHandler(evals), with metrics, judge and sinks in RagEval(...)")
     def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
-        # A garbage-collected evaluator is closed.
+        # Keep a reference, because a garbage-collected evaluator is closed.
         self.evals = checked(evals)
         self._recorder = recorder = evals.recorder
         self._incidents = evals.incidents
@@ -155,7 +155,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             interaction.passed = self is not AMBIENT.everywhere
             interaction.add_tags(users_tags(event.get("tags") or ()))
             if run.parent is None and isinstance(event["run_id"], UUID):
-                # Only LangChain's run manager refers to the id, which a cancelled batch drops.
+                # Only LangChain's run manager holds the id. A cancelled batch drops the manager.
                 interaction.id = weakref.ref(event["run_id"])
         if run.parent is not None:
             note_belonging(run, event.get("metadata") or {})
@@ -208,7 +208,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     @_run_edge
     def on_chain_error(self, error: BaseException, *, run_id: Any, **extra: Any) -> None:
-        # The error is an interrupt, or a command to the parent graph.
+        # A `GraphBubbleUp` is an interrupt, or a command to the parent graph.
         only_steers = graphs.is_raised_as(error, "GraphBubbleUp")
         run = self._ended(run_id, extra, None if only_steers else error)
         if run is None:

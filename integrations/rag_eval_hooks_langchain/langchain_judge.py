@@ -80,8 +80,8 @@ class LangChainJudge(LLMJudge):
 
     Args:
         model: A chat model, or a runnable that takes messages and returns a message or a text. The
-            judge uses structured output only with a chat model. It does not change the model's
-            settings.
+            judge uses structured output only with a chat model. The judge does not change the
+            model's settings.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Retries
             are a setting of the model.
 

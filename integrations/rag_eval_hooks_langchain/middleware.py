@@ -61,7 +61,7 @@ class RagEvalMiddleware(AgentMiddleware[_RequestState, Any, Any]):  # type: igno
         run = self._recorder.get(key_of(run_id))
         if run is None:
             return None
-        # No hook reports a failed agent. But after a failure, nothing refers to its run's id.
+        # No hook reports a failed agent. But after a failure, no object refers to the run's id.
         held = weakref.ref(run_id)
         self._recorder.follow(run, lambda: Status.CANCELLED if held() is None else None)
         self._recorder.end(run)

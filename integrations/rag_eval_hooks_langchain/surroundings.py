@@ -69,7 +69,7 @@ class InlineUnlessWithheld:
 
 
 class NotIgnored:
-    # The attribute is always false on an object. Reading it from the class logs a warning.
+    # On an object, the attribute is always false. On the class, a read logs a warning.
     def __get__(self, handler: object, owner: type) -> bool:
         is_asked = "langchain" in str(sys._getframe(1).f_globals.get("__name__"))
         if handler is None and is_asked and (place := place_of_caller()):
@@ -119,9 +119,9 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
 
 
 def vendor_span(root: Run) -> tuple[bool, Span | None]:
-    """Return whether another instrumentor is active, and that other instrumentor's span.
+    """Return whether another instrumentor is active, and the instrumentor's span of `root`.
 
-    `root` is the outermost run around the current run. The span belongs to `root`.
+    `root` is the outermost run around the current run.
     """
     if not isinstance(root.id, int):
         return False, None

@@ -118,7 +118,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         if parent is not None:
             outer = recorder.get(parent)
             if kind is RunKind.TOOL and outer is not None and outer.kind is RunKind.TOOL:
-                # A tool's async call may run its sync call.
+                # A tool's async call may run the tool's sync call.
                 kind = RunKind.CHAIN
             return recorder.start(call.id, parent, kind, call.name)
         if self._parents.ignores(call) or not self._may_begin(call):
@@ -192,7 +192,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             if run.kind is not RunKind.MODEL:
                 self._recorder.end(run)
             elif not streams:
-                # The run is still open only if its reply event was lost.
+                # A run that is still open here has lost its reply event.
                 self._replied(call.id, result)
             if call.role is Role.WRITER:
                 self._recorder.settle(run)
@@ -228,7 +228,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             getattr(self, method)(event)
 
     def model_called(self, event: Any) -> None:
-        # If a model call contains another model call, both are one call.
+        # A model call inside another model call is not a separate call.
         try:
             run = self._model_run(event.span_id)
             if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):

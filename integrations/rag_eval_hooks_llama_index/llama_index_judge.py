@@ -69,7 +69,7 @@ class LlamaIndexJudge(LLMJudge):
     calls.
 
     Args:
-        llm: The LLM. The judge does not change its temperature or other settings.
+        llm: The LLM. The judge does not change the LLM's temperature or other settings.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Retries
             are a setting of the LLM.
 

@@ -157,7 +157,7 @@ class Reader(BaseReader):
             self._note(run, contexts)
         question = run.interaction.root.query
         is_event = isinstance(result, Record) and issubclass(result.kind, Event)
-        # The fields of an event are as unrelated as the entries of a store.
+        # An event's fields are unrelated texts, like the entries of a store.
         values = result.held.values() if is_event else (result,)
         for contexts in (rows for value in values for rows in rows_in(value)):
             # A text that contains the question is a prompt.
@@ -176,7 +176,7 @@ class Reader(BaseReader):
         raw = output.artifact
         if found_nothing(raw):
             return
-        # The prompt shows the record as this text.
+        # For a single record, use the output's text, because the prompt contains this text.
         found = [] if is_of_framework(raw) or record_in(raw) else self._distinctive(run, raw)
         for contexts in found or rows_in(output.text):
             self._note(run, contexts, Origin.TEXT, named=named)
@@ -210,7 +210,7 @@ def _only(texts: Sequence[str]) -> str | None:
 
 
 def _answer_of(value: Any) -> str | None:
-    # The answer may be a text, a response, a number, a known key, or the only text.
+    # The answer may be a text, a response, a number, a known key's value, or the only text.
     # Some packages return a response where the annotation says `str`.
     while isinstance(value, Message) and not isinstance(value.content, str | list | tuple):
         value = value.content

@@ -163,12 +163,12 @@ def _method_of(span_id: str) -> str:
 class SpanParents:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        # Spans of offline tools, of steps that outlive a workflow, and spans that have no start.
+        # Spans of offline tools, steps that outlive a workflow, and spans whose start was lost.
         self._ignored: dict[str, None] = {}
 
     def current(self) -> Hashable | None:
         known = active_span_id.get()
-        # Steps have separate spans, because old versions leave a run's span to the calling code.
+        # Ignore the span of a workflow, which old versions leave current in the calling code.
         nearest = self._nearest(None if self._is_workflow(known) else known)
         run = self._recorder.of_open_request(nearest)
         runs = () if run is None else (run, *run.ancestors())
@@ -193,14 +193,14 @@ class SpanParents:
         return run is not None and isinstance(run.state, FlowState)
 
     def ignores(self, call: SpanCall) -> bool:
-        # An offline tool, such as an evaluator, made the call. Or the call is a step of a cancelled
-        # workflow, which old versions continue.
+        # Ignore calls by offline tools, such as evaluators. Also ignore steps of a cancelled
+        # workflow, because old versions continue these steps.
         recorder, parent = self._recorder, call.parent_id
         has_parent = parent is not None and not recorder.is_unknown(parent)
         is_late = has_parent and call.event is not None and not recorder.knows(parent)
         is_ignored = is_late or parent in self._ignored
         if not is_ignored and recorder.around(None) is None:
-            # The application opened the enclosing manual block, so the block is always a parent.
+            # An enclosing manual block is always a parent, because the application opened it.
             is_ignored = _is_offline(call)
         if is_ignored:
             self._ignore(call.id)
@@ -208,8 +208,8 @@ class SpanParents:
 
     def lost(self, span_id: str, parent_id: str | None, *, is_step: bool = False) -> bool:
         # Only steps belong to a workflow's run. In old versions, the run's span stays current in
-        # the code that started the workflow, perhaps before capture was enabled. A function of the
-        # application may also have started before.
+        # the code that started the workflow, perhaps before capture was enabled. An application's
+        # function may also have started before `enable`.
         if parent_id is None or parent_id in self._ignored or is_suppressed():
             return False
         owner, _, method = parent_id[:-_ID_CHARS].rpartition(".")

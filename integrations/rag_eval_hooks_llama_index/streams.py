@@ -47,7 +47,7 @@ def follow_stream(recorder: Recorder, run: Run, given: Any, *, watches: bool) ->
     is_bare = isinstance(generator, Generator | AsyncGenerator)
     if is_bare and _is_over(generator):
         return False
-    # One character more than the sample keeps, to detect longer texts.
+    # Keep one character more than the recorder, so that the recorder detects longer texts.
     is_watched = generator is not given and watches and run.outermost
     if is_watched and (reading := _watch(given, run, recorder.longest + 1)) is not None:
         _follow(recorder, run, partial(reading.ending, recorder, run))
@@ -150,7 +150,7 @@ def _read(inner: Any, reading: _WatchedStream) -> Generator[Any, Any, Any]:
             try:
                 sent = yield part
                 step = inner.__next__ if sent is None else partial(inner.send, sent)
-            except Exception as error:  # noqa: BLE001 - what the application threw in is passed on
+            except Exception as error:  # noqa: BLE001 - the application's error is passed on
                 step = partial(inner.throw, error)
     except StopIteration as end:
         reading.end(end)
@@ -172,7 +172,7 @@ async def _read_async(inner: Any, reading: _WatchedStream) -> AsyncGenerator[Any
             try:
                 sent = yield part
                 step = inner.__anext__ if sent is None else partial(inner.asend, sent)
-            except Exception as error:  # noqa: BLE001 - what the application threw in is passed on
+            except Exception as error:  # noqa: BLE001 - the application's error is passed on
                 step = partial(inner.athrow, error)
     except StopAsyncIteration as end:
         reading.end(end)
@@ -191,7 +191,7 @@ def _watch(response: Any, run: Run, most: int) -> _WatchedStream | None:
     read: Any = next((read for base, read in readers if isinstance(inner, base)), None)
     if read is None or hasattr(inner, "__dict__"):
         return None
-    # Models may be called while the stream is read, and belong to the synthesizer.
+    # A model call while the application reads the stream belongs to the synthesizer.
     reading = _WatchedStream(_last_inside(run, lambda inner: inner.joins) or run, inner, most)
     made = read(inner, reading)
     made.__name__ = getattr(inner, "__name__", made.__name__)

@@ -50,7 +50,7 @@ _OPAQUE = Opaque()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContext(Context):
-    # If the prompt shows metadata, copy the node's text with its metadata.
+    # A copy of the node if the prompt also shows the node's metadata, else None.
     node: BaseNode | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property

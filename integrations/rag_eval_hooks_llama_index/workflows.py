@@ -42,12 +42,11 @@ def state_of(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     context = next((one for one in arguments.values() if isinstance(one, Context)), None)
     store = getattr(context, "store", None)
     if store is None:
-        # The step has no context, or LlamaIndex is too old.
+        # Old versions have `_globals` instead of a store.
         return dict(getattr(context, "_globals", {}))
     try:
         state = store.to_dict(_Kept).get("state_data")
     except NotImplementedError:
-        # The store is outside this process.
         return {}
     if isinstance(state, _Kept):
         return state.value if type(state.value) is dict else getattr(state.value, "__dict__", {})
