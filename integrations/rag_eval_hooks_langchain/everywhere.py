@@ -158,7 +158,9 @@ def _reported(
     asked: dict[str, Any] = {}
     # If the arguments are wrong, the method itself raises the error.
     with suppress(TypeError):
-        asked = {**inspect.getcallargs(method, *args, **kwargs), **kwargs}
+        bound = inspect.signature(method).bind(*args, **kwargs)
+        bound.apply_defaults()
+        asked = {**bound.arguments, **kwargs}
     if not asked or _inside.get():
         yield found
         return

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.outputs import Generation
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run
+from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind
 from rag_eval_hooks.capture.copied import Message, entries, fresh, named, state_update
 from rag_eval_hooks.capture.documents import (
     DOCUMENT_KEYS,
@@ -109,6 +109,9 @@ class Reader(BaseReader):
     def _note_answer(self, run: Run, outputs: Any, given: Any) -> None:
         state, answer = state_of(run), self._chosen_text("answer", run, outputs, named_answer)
         answer = answer_of(outputs, given) if answer is None else answer
+        if run.parent is None and not run.interaction.passed and holds_documents(outputs):
+            # A run that returns a list of documents retrieves for a separate model call.
+            run.kind = RunKind.RETRIEVER
         self._recorder.answer(run, answer)
         others = () if answer else other_answers(outputs, given)
         found = None if answer is not None or state.is_graph else as_json(outputs)
@@ -120,6 +123,10 @@ class Reader(BaseReader):
         # Outside graph steps, tool messages come from earlier turns.
         is_step, keys = state_of(run.parent).is_graph, self._keys(run)
         found = documents_in(outputs, given, keys=keys, artifacts=is_step)
+        is_default = self.options_of(run).document_keys is None
+        if is_step and is_default and not run.interaction.retrieves:
+            # A step that empties a list before any retrieval may only reset the state.
+            found = list(filter(None, found))
         self._note_lists(run, found)
         if not run.outermost:
             self._note_texts(run, _new_values(outputs, given, keys if found else ()), Origin.STEP)
