@@ -142,7 +142,7 @@ def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> Input
 
 
 def check_type(name: str, value: object, kinds: Any, wanted: str) -> None:
-    """Raise `InputError` unless the argument is None or has one of these types."""
+    """Raise `InputError` unless the argument is None or an instance of `kinds`."""
     if value is not None and not isinstance(value, kinds):
         advice = way_to_text(value) if kinds is str else ""
         raise wrong_type(name, wanted, value, advice)

@@ -83,7 +83,7 @@ class Dispatch:
         return partial(evaluation_to_text, evaluation, self._mark)
 
     def put(self, job: Job, evaluation: Evaluation) -> None:
-        """Pass a result to this process's sinks that still have to deliver the result."""
+        """Queue a result for the sinks that must still deliver the result."""
         outcomes = evaluation.outcomes.values()
         chars = sum(_CHARS + len(str(one.explanation)) for one in outcomes)
         for key in job.consumers & self._queues.keys() - job.left:

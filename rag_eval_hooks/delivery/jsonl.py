@@ -123,7 +123,7 @@ def open_private(path: str, flags: int) -> int:
     """Open a file with mode 0600.
 
     Raises:
-        PermissionError: Another user owns the file, and the mode allows access by others.
+        PermissionError: Another user owns the file, and the file is not private.
     """
     descriptor = os.open(path, flags, 0o600)
     state = os.fstat(descriptor)

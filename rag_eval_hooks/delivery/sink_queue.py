@@ -144,7 +144,7 @@ class SinkQueue:
         while True:
             with self._lock:
                 is_down, left = self._is_down, [one for one in left if not one.is_over]
-                # For a result in the spool, one attempt suffices, or none if the sink is down.
+                # A stored result can stay in the spool after one attempt, or if the sink is down.
                 if all(one.is_stored and (is_down or one.sends) for one in left):
                     return True
             if (seconds := until - time.monotonic()) <= 0:

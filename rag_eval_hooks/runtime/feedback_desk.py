@@ -45,8 +45,8 @@ class _Item:
 class FeedbackDesk(Observer):
     """Adds a request's ids to feedback, and runs the metrics that the feedback needs.
 
-    Feedback on another process's request goes through the spool. If there is no spool, or if no
-    process claims the feedback within a minute, sinks receive the feedback without the ids.
+    Feedback on another process's request goes through the spool. Without a spool, or if no process
+    claims the feedback within a minute, sinks receive only the feedback.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:

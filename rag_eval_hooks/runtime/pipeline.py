@@ -142,7 +142,7 @@ class Pipeline:
             return False
 
     def submit(self, request: Request) -> bool:
-        """Sample a request. If it is sampled, queue it and return True. Never blocks."""
+        """Sample a request. Return True if the request is sampled and queued. Never blocks."""
         try:
             self.ready()
             ending = self._decide(request) or self._queue(request)

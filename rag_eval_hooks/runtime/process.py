@@ -206,7 +206,7 @@ def _blank(sample: Sample, decision: Decision) -> Evaluation:
 async def evaluate_inline(parts: Parts, sample: Sample, chosen: Container[str] | None) -> Outcomes:
     """Evaluate the chosen metrics. None means all metrics."""
     with suppressed(parts.incidents), parts.call_context():
-        # If the caller named the metrics, they must report missing inputs.
+        # Metrics that the caller named must report missing inputs.
         named = chosen is not None
         outcomes = await _score(parts, parts.referenced(sample), chosen, whole=named)
     kept = {name: one for name, one in outcomes.items() if chosen is None or name in chosen}

@@ -17,7 +17,7 @@ from rag_eval_hooks.decision import RATE_LIMIT, RATIO, SAMPLED_OUT
 from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 
 _Readings: TypeAlias = Iterable[tuple[int, Mapping[str, str]]]
-# Any instead of Pipeline, because mypy does not infer its attributes here.
+# Any, because mypy does not infer the attributes of `Pipeline` here.
 _Read: TypeAlias = Callable[[Any], int | _Readings | None]
 _INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
     files(__package__).joinpath("instruments.toml").read_text("utf-8")
