@@ -182,7 +182,7 @@ class FindingsCollector:
                         await self._round(self._open())
         except TimeoutError:
             self._miss(self._open(), _OUT_OF_TIME)
-        except BudgetError as error:
+        except (BudgetError, RuntimeError) as error:  # RuntimeError: no thread can start.
             self._miss(self._open(), absence_of(error))
         return self._findings
 
