@@ -194,7 +194,7 @@ class RagEvalConfig(BaseSettings):
         "numbers, 0 or more, for {calls,tokens,cost}_per_{hour,day} and calls_per_second; "
         "and path, the path of a file",
     )
-    sample_timeout: Seconds = setting(120.0, "Timeout of one sample's judge calls, in seconds.")
+    sample_timeout: Seconds = setting(120.0, "Total time for one sample's judge calls, in seconds.")
     queue_size: Count = setting(1000, "Maximum queued samples. Further samples are dropped.")
     exit_timeout: Seconds = setting(5.0, "Time to finish queued samples at exit, in seconds.")
     max_text_chars: Count = setting(
