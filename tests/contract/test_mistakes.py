@@ -527,7 +527,7 @@ def test_sink_may_flush_another_evaluator() -> None:
 COMMANDS: dict[str, str] = {
     "evaluate header.csv": "header.csv has no rows",
     "evaluate latin.csv": "must be a file in UTF-8",
-    **{f"evaluate {at}.csv": f"its first line has {mark!r}" for at, mark in enumerate(";|\t")},
+    **{f"evaluate {at}.csv": f"the first line has {mark!r}" for at, mark in enumerate(";|\t")},
     "evaluate data.jsonl --chain ./app.py:chain": "; write app:chain",
     "evaluate data.jsonl -o data.jsonl": "output is 'data.jsonl', but must be a new file",
     "evaluate data.jsonl --metrics lexical --threshold 1": "argument '--threshold'; there are",
