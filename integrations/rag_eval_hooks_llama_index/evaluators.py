@@ -113,7 +113,7 @@ class SuiteEvaluator(BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """Evaluate an answer. If there is no score, the result is invalid and has the reason.
+        """Evaluate an answer. Without a score, `invalid_reason` gives the reason.
 
         Args:
             query: The question.

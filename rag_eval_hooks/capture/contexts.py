@@ -80,7 +80,7 @@ class _Search:
         self._texts = Provenance(interaction, answer, self._question, self._documents)
         self._sure_tools, self._unsure_tools = self._texts.tool_texts()
         self._tools = [*self._sure_tools, *self._texts.used(self._unsure_tools, self._sure_tools)]
-        # The retriever returned no documents.
+        # whether the retriever returned no documents
         found_none = any(f.origin is Origin.DOCUMENTS for f in self._lists)
         self._is_empty = found_none and not self._documents
 

@@ -71,7 +71,7 @@ class Endings:
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
         self._has_warned = False
         self._passed_over = 0
-        # whether the handler has seen models, or retrievers without a chain
+        # whether capture saw a model, and whether the application passed a handler to a retriever
         self._has_model = self._has_retriever = False
 
     @property

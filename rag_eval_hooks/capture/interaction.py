@@ -1,7 +1,7 @@
 """Requests that the application records manually, with or without a framework.
 
-A suspended generator can leave its block set in the context variable of its consumer. But the
-generator's frame is then not on the stack. The stack therefore shows which blocks are running.
+A suspended generator can leave its block in the consumer's context variable. But the generator's
+frame is then not on the stack. The stack therefore shows which blocks are running.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _MOST = 1000
 """Maximum number of waiting retrievals, and of waiting requests."""
 _MOST_CHARS = 10_000_000
 _REMEMBERED_NS = 60 * 10**9
-"""Time after a retrieval in which a model call with its documents can join the retrieval."""
+"""A model call can join a retrieval that ended at most this long before."""
 _PAUSE_NS = 5 * 10**9
 """A request is complete when this time has passed since the request's last call."""
 _BEGINNING = 240

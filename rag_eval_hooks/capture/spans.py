@@ -64,7 +64,7 @@ class _DeferredSpan:
         self._span = span
         self._write: Callable[[bool], None] | None = write
         self._incidents = incidents
-        # The sample's redaction uses the same session, so it waits until the spans are written.
+        # The sample's redaction shares the session, so redaction waits until spans are written.
         self._writing = threading.Lock()
         self._lock = threading.RLock()
         self._is_ended = False
