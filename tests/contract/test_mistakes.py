@@ -88,8 +88,8 @@ MISTAKES: dict[str, str] = {
     "with evals.interaction(SECRET) as it: it.contexts([SECRET])": "Call it.answer(text), or",
     "with evals.interaction(SECRET) as it: it.answer(SECRET)": "Call it.contexts(documents), or",
     "with evals.interaction(SECRET, contxts=SECRET): pass": "did you mean 'contexts'?",
-    "with evals.interaction(SECRET, session_id=SECRET): pass": "pass metadata={'session_id': ...}",
-    "with evals.interaction(SECRET) as it: it.contexts()": "or [] if retrieval found none",
+    "with evals.interaction(SECRET, session_id=SECRET): pass": "Pass metadata={'session_id': ...}",
+    "with evals.interaction(SECRET) as it: it.contexts()": "If there are none, pass []",
     "with evals.interaction(SECRET) as it: it.answer(coroutine())": "Await it first",
     "with evals.interaction(SECRET) as it: it.answer(**{SECRET: SECRET})": (
         "got an unexpected keyword argument, called"
