@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -105,8 +106,8 @@ class Vectors:
         self.loads += 1
         await asyncio.sleep(self._load if self.loads == 1 else 0.0)
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return [*([1.0, 0.5] for _ in texts[1:]), [*self._bad]]
+    async def embed(self, texts: Sequence[str]) -> Any:
+        return numpy.array([*([1.0, 0.5] for _ in texts[1:]), [*self._bad]])
 
     async def aclose(self) -> None:
         pass

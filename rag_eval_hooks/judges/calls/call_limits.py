@@ -113,8 +113,7 @@ class Gate:
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Wait for a slot, or raise `JudgeUnavailable` while the breaker is open."""
-        if self.breaker.state is BreakerState.OPEN:
-            raise JudgeUnavailable(_UNAVAILABLE)
+        self._refuse_if_open()
         self.waiting += 1
         try:
             await self._slots.acquire()
@@ -122,11 +121,16 @@ class Gate:
             self.waiting -= 1
         try:
             while (left := self._paused_until - time.monotonic()) > 0:
+                self._refuse_if_open()
                 await asyncio.sleep(left)
             with self._in_flight():
                 yield
         finally:
             self._slots.release()
+
+    def _refuse_if_open(self) -> None:
+        if self.breaker.state is BreakerState.OPEN:
+            raise JudgeUnavailable(_UNAVAILABLE)
 
     @contextmanager
     def _in_flight(self) -> Iterator[None]:
