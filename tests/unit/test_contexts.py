@@ -86,6 +86,11 @@ CASES: dict[str, tuple[list[Any], list[str] | None, str]] = {
         [B],
         "Yes",
     ),
+    "the answer joins short replies": (
+        [gave(A), asked(f"Is it so? {A}", "Yes."), asked("Is it late?", "No.", "other")],
+        [A],
+        "Yes. No.",
+    ),
     "short ones only where they are shown": (
         [gave("Head.", A, "Price: 42.", B, "Free.", "Now."), asked(f"{B} {A} Price: 42.")],
         [B, A, "Price: 42."],
