@@ -23,9 +23,9 @@ from rag_eval_hooks.delivery.outbox_file import (
     EVALUATE,
     FEEDBACK,
     LOST,
-    Change,
     Job,
     OutboxFile,
+    RowChange,
 )
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy, is_damage
@@ -196,7 +196,7 @@ class Outbox:
 
     def _commit(self, file: OutboxFile) -> bool:
         with self._lock:
-            found = [Change.of(job) for job in islice(self._dirty, _MOST_JOBS)]
+            found = [RowChange.of(job) for job in islice(self._dirty, _MOST_JOBS)]
         changes = [self._encoded(change) for change in found]
         try:
             rows = file.write(changes)
@@ -211,7 +211,7 @@ class Outbox:
             _resolve(change.written, is_ours=change.job.is_ours or change.is_free)
         return True
 
-    def _encoded(self, change: Change) -> Change:
+    def _encoded(self, change: RowChange) -> RowChange:
         job = change.job
         if not change.consumers or not job.is_ours or job.stored is change.encode:
             return change
@@ -223,7 +223,7 @@ class Outbox:
                 self._count_undurable(job)
             return change._replace(consumers="")
 
-    def _note(self, change: Change, row: int | None) -> None:
+    def _note(self, change: RowChange, row: int | None) -> None:
         job = change.job
         if change.consumers and row is None:
             self._incidents.count("spool: Full")
@@ -236,7 +236,9 @@ class Outbox:
         if job.written is change.written:
             del self._dirty[job]
 
-    def _failed(self, file: OutboxFile, error: Exception, changes: Sequence[Change] = ()) -> bool:
+    def _failed(
+        self, file: OutboxFile, error: Exception, changes: Sequence[RowChange] = ()
+    ) -> bool:
         """Schedule a retry. If a new file replaced a damaged file, return True to retry now."""
         self._report(error)
         is_brief, is_new = is_busy(error), False

@@ -53,7 +53,7 @@ class Job:
         return self.stored is not None
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """The state of a job at the start of a transaction."""
 
     job: Job
@@ -65,7 +65,7 @@ class Change(NamedTuple):
     text: str | None = None  # payload to write, or None to keep the row's payload
 
     @classmethod
-    def of(cls, job: Job) -> Change:
+    def of(cls, job: Job) -> RowChange:
         is_free = bool(job.consumers) and job.consumers <= job.left
         consumers = "\n".join(sorted(job.consumers))
         return cls(job, consumers, is_free, job.count, job.encode, job.written)
@@ -93,7 +93,7 @@ class OutboxFile:
     def exists(self) -> bool:
         return self._identity is not None or self.path.exists()
 
-    def write(self, changes: Sequence[Change]) -> list[int | None]:
+    def write(self, changes: Sequence[RowChange]) -> list[int | None]:
         """Return each job's row number, `LOST`, or None if the file has no row for the job."""
         with self._transaction() as db:
             return [self._write(db, change) for change in changes]
@@ -167,7 +167,7 @@ class OutboxFile:
             raise ValueError("Another program moved the outbox file.")
         self._identity = found
 
-    def _write(self, db: sqlite3.Connection, change: Change) -> int | None:
+    def _write(self, db: sqlite3.Connection, change: RowChange) -> int | None:
         job, row, text = change.job, change.job.row, change.text
         state = (
             change.consumers,
