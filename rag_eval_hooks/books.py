@@ -73,7 +73,7 @@ class Stats:
 class Books(Observer):
     """Counts requests by outcome, and remembers recent requests for `explain`. Thread-safe.
 
-    The locks are plain, because C code releases a plain `Lock` even if a signal handler raises.
+    All locks are a plain `Lock`. C code releases it even if a signal handler raises.
     """
 
     def __init__(self, explained: int = 10_000) -> None:

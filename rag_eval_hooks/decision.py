@@ -80,7 +80,7 @@ class Decision:
 
     @property
     def because(self) -> str:
-        """The rule that set the sample's rate: `ratio`, a rule or a tail rule."""
+        """What set the sample's rate: `ratio`, `rule:<name>` or `tail:<name>`."""
         return highest(self.shares).reason
 
     @property

@@ -54,9 +54,9 @@ class Publisher:
     async def evaluate(
         self, blank: Evaluation, decision: Decision, accepted: float
     ) -> Evaluation | Ending:
-        """Send a sample and wait for the result. This call has no timeout.
+        """Send a sample and wait for the result, without a timeout.
 
-        If the result does not arrive within the visibility timeout, resend the sample. The task id
+        The method resends the sample after each visibility timeout without a result. The task id
         depends only on the sample, so another process can find an existing result.
 
         Returns:

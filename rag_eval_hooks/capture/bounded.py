@@ -155,7 +155,7 @@ class RunTable:
         return True
 
     def leave(self, run_id: Hashable, error: BaseException | None = None) -> bool:
-        """Finish a run of a sampled-out request. Return False for a run of another request."""
+        """Finish a run of a sampled-out request. Return False for any other run."""
         left = self._runs.get(run_id)
         if type(left) is not LeftOut:
             return False

@@ -273,7 +273,7 @@ class RagEvalConfig(BaseSettings):
     def settings_customise_sources(
         cls, settings_cls: Any, init_settings: Any, *_: Any, **__: Any
     ) -> Any:
-        """Use one source, because pydantic-settings would merge tables of two sources."""
+        """Pass merged values as the only source, because pydantic-settings would merge tables."""
         return (init_settings,)
 
     def __setattr__(self, name: str, value: Any) -> None:

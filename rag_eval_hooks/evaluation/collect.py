@@ -70,7 +70,7 @@ def _from_texts(sample: Sample) -> Findings:
 
 
 def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return the finding if the sample has no items or chunks to judge, else no finding."""
+    """Return an empty finding if no items or chunks exist, so that no judge is asked."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])

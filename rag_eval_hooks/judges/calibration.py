@@ -26,7 +26,10 @@ _RIDGE: Final = 0.1  # weight of the prior; with few labels, the fit stays close
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Maps log odds linearly (Platt 1999). A probability of at least `cut` means support."""
+    """Calibrates probabilities by a linear map of their log odds (Platt 1999).
+
+    A claim with a calibrated probability of at least `cut` is supported.
+    """
 
     slope: float = 1.0
     intercept: float = 0.0

@@ -67,7 +67,7 @@ def _exact_match(answer: str, reference: str) -> Score:
 def _found(
     answer: str, expected: Sequence[Keyword], also: Container[Keyword] = frozenset()
 ) -> Score:
-    """Score the share of expected items that the answer states or `also` contains."""
+    """Score the share of expected items that are in the answer or in `also`."""
     searched = Searched.of(answer)
     held = {item: searched.holds(item) or item in also for item in expected}
     explanation = {

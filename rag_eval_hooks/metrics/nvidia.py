@@ -1,4 +1,4 @@
-"""The suite `nvidia`, 0 to 1. Each score is the mean of two ratings from independent prompts.
+"""The suite `nvidia`: each score is the mean of two independent ratings, from 0 to 1.
 
 Source: Nvidia Metrics.
 """

@@ -30,7 +30,7 @@ from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
 _FIVE: Final = Scale(1.0, 5.0)
 _UNVERIFIED: Final = _FIVE.score(5.0, parts={"raw": 1.0}, warnings=("No context to verify",))
 _NOTHING_TO_COMPARE: Final = NotScored(
-    Cause.MISSING_INPUT, "the answer is indistinct, and the sample has no reference"
+    Cause.MISSING_INPUT, "the answer makes no checkable statement, and the sample has no reference"
 )
 _TOGETHER: Final = "a claim that several chunks support only together counts for no chunk"
 

@@ -202,7 +202,9 @@ class SupportElement(AgreementElement):
         supporting = frozenset(self.chunks)
         together = self.together and not supporting
         if (self.verdict == "supported") != (together or bool(supporting)):
-            raise ReplyError("chunks, or together, belong to supported claims and only to them")
+            raise ReplyError(
+                "supported claims need chunks or together, and no other claims may have them"
+            )
         quoted = view.quoted(self.quote)
         if supporting and quoted and not quoted & supporting:
             raise ReplyError("none of the listed chunks contains the quote")
@@ -299,7 +301,7 @@ def content_of(model: Any, value: Any, view: View) -> Any:
     if not isinstance(model, type):
         raise ReplyError(f"{found[0]['msg'].lower()}, as a number")
     if any(misfit["type"] == "extra_forbidden" for misfit in found):
-        raise ReplyError("it has a key that was not asked for")
+        raise ReplyError("the object has a key that the schema does not define")
     names = {str((*misfit["loc"], "it")[0]) for misfit in found}
     wrong = "missing, of the wrong type or out of range"
     raise ReplyError(f"{', '.join(sorted(names))} {wrong}")

@@ -79,7 +79,7 @@ class Spec:
 
     @property
     def text(self) -> Field:
-        """The field that the judge splits into items, or compares with the items."""
+        """The field that the judge splits into items, or reads to judge given items."""
         return self.shows[-1]
 
 

@@ -105,7 +105,7 @@ class Session:
         self._counts: Counter[str] = Counter()
 
     def reserve_placeholders(self, texts: str) -> None:
-        """Start new placeholders after the numbers that the texts already use."""
+        """Number new placeholders above all placeholder numbers in the texts."""
         for kind, number in _PLACEHOLDER.findall(texts):
             self._counts[kind] = max(self._counts[kind], int(number))
 

@@ -27,8 +27,8 @@ def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluat
     """Return the results that have a score or a risk, worst first.
 
     By default, samples rank by faithfulness, then by risk, then by the mean of all scores. If
-    faithfulness is undecided, the sample ranks by risk. Without a risk, the sample ranks just
-    before samples with a perfect score.
+    faithfulness is undecided, the sample ranks by risk. A sample with neither ranks just before
+    samples with a perfect score.
     """
     rows = checked_rows(rows)
     known = {name: None for row in rows for name in row.outcomes}

@@ -194,7 +194,7 @@ def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
     """Return the two-sided quantile of Student's t for `alpha`.
 
     Hill's expansion (1970, CACM algorithm 396) has a relative error below 4e-4. Between one and two
-    degrees of freedom, interpolation is at most 4 % too high. Values below one count as one.
+    degrees of freedom, interpolation is at most 4 % too high. A `freedom` below one counts as one.
     """
     n, normal = max(freedom, 1.0), NormalDist().inv_cdf(alpha / 2)
     if n > 1e6:

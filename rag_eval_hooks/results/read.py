@@ -131,7 +131,8 @@ def _places(source: Any) -> list[Any]:
 def _lines(place: Any) -> Iterator[Any]:
     """Yield lines of a file or rows of a frame as objects, and jobs of a spool as text.
 
-    A cut line is a `ValueError`.
+    Raises:
+        ValueError: A line is incomplete.
     """
     if not isinstance(place, Path):
         yield from map(json.loads, place[_LINE])
