@@ -91,7 +91,7 @@ def main() -> None:
         for name, late in noted.items()
     ]
     written(rows, options.json)
-    print("goal: at most 50 ms computed; other processes took the rest")
+    print("goal: at most 50 ms of our own CPU time")
 
 
 if __name__ == "__main__":

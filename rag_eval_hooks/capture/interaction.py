@@ -140,7 +140,7 @@ class ManualInteraction:
             self._answers += 1
             if self._answers == _MANY_ANSWERS:
                 advice = "Only the last call counts. Join the parts of a stream and make one call"
-                self._incidents.mistake("A block called it.answer() many times", advice)
+                self._incidents.mistake("A block called answer() many times", advice)
             self._recorder.answer(run, _unless_lost(run, "answer", lambda: _text("answer", text)))
 
     @host_edge
