@@ -63,6 +63,7 @@ def saved(folder: Path, labels: list[str], *, states_limit: bool = True) -> tupl
     return model, str(folder)
 
 
+@pytest.mark.long
 async def test_numbers_are_those_of_bert_score(tmp_path: Path) -> None:
     _, model = saved(tmp_path / "small-bert", ["a", "b"])
     from bert_score import score
