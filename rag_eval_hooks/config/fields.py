@@ -89,7 +89,7 @@ def is_mapping(field: FieldInfo) -> bool:
 
 
 def is_secret(field: FieldInfo, value: object) -> bool:
-    """Return True if errors must mask the value. A plain URL needs no mask."""
+    """Return True if errors must mask the value. A URL without user, query or fragment is safe."""
     if SecretStr in types_in(field.annotation):
         return True
     is_plain = isinstance(value, str) and not set("@?;=&#").intersection(value)

@@ -37,14 +37,14 @@ class RuleSettings(BaseModel):
         metrics: Suites or metric ids to which the rate applies. Other metrics keep their own rate.
             Empty means all metrics.
         name: Shown in sampling reasons as `rule:<name>`. The default is the rule's number, from 1.
-        tags: Tags that the request must all have.
+        tags: Required tags. The request must have every tag.
         metadata: Expected value for each metadata key, or a list of accepted values.
         question: Regular expression to find in the question.
         answer: Regular expression to find in the answer. Requests without an answer never match.
         error: `true` matches every request that raised an exception. A regular expression searches
             the exception's class name. A failed request is evaluated without its answer.
-        latency_above: Match requests that took at least this many seconds.
-        latency_below: Match requests that took less than this many seconds.
+        latency_above: The request took at least this number of seconds.
+        latency_below: The request took less than this number of seconds.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,7 +67,7 @@ class RuleSettings(BaseModel):
 
 
 class TailSettings(BaseModel):
-    """A tail rule: raise metrics' rates after a low heuristic score or bad feedback.
+    """A tail rule raises metrics' rates after a low heuristic score or bad feedback.
 
     A rule has exactly one condition: `metric`, `dont_know`, `thumbs_down`, `feedback_below` or
     `feedback_label`. `metric` needs `below`, `above` or both.
@@ -79,11 +79,11 @@ class TailSettings(BaseModel):
             condition's name.
         metric: Id of a metric that needs no network. The heuristic judge evaluates this metric for
             every request.
-        below: Match values below this number on the metric's own scale.
-        above: Match values above this number on the metric's own scale.
-        dont_know: Match answers that say "I don't know".
-        thumbs_down: Match feedback with a score below 0.5 or a label such as `thumbs_down`.
-        feedback_below: Match feedback with a score below this number.
+        below: The value is below this number on the metric's own scale.
+        above: The value is above this number on the metric's own scale.
+        dont_know: `true` matches answers that say "I don't know".
+        thumbs_down: `true` matches a score below 0.5 or a label such as `thumbs_down`.
+        feedback_below: The feedback has a score below this number.
         feedback_label: Regular expression to find in the feedback's label.
     """
 

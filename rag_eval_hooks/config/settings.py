@@ -1,8 +1,8 @@
 """All settings, as one frozen and validated object.
 
-Arguments override `RAG_EVAL_*` variables, and these variables override the settings file. Variables
-of other software apply last: `OPENAI_API_KEY`, `OPENAI_BASE_URL` and
-`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
+Arguments override `RAG_EVAL_*` variables, and these variables override the settings file.
+`OPENAI_API_KEY`, `OPENAI_BASE_URL` and `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` are
+variables of other software and override only defaults.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class RagEvalConfig(BaseSettings):
 
     Args:
         config_file: Path of the TOML file. The default is the variable `RAG_EVAL_CONFIG_FILE`.
-            Without either, no file is read.
+            If both are unset, no file is read.
 
     Raises:
         ConfigError: A setting's name is unknown or its value is invalid, or the file cannot be

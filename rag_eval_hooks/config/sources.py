@@ -63,7 +63,7 @@ def merged(
     """Return the values and the sources of all settings.
 
     Arguments override `RAG_EVAL_*` variables, which override the file. The variables of other
-    software apply last.
+    software override only defaults.
 
     Raises:
         ConfigError: The file cannot be read, or a variable names no setting.

@@ -55,7 +55,7 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
 
     A LangChain runnable receives the question, or the input that its schema requires. A LlamaIndex
     engine receives a query. Any other object must be callable with the question. For such a
-    callable, capture covers every imported framework. Capture stops after the block.
+    callable, capture covers every imported framework. Capture stops after the `with` block.
 
     Raises:
         ConfigError: The object accepts no question.

@@ -83,7 +83,7 @@ class DatasetRun(JsonlSink):
 
     @property
     def unscored(self) -> dict[str, str]:
-        """Reasons for missing scores, for each metric without any score."""
+        """The reason by metric, for each metric without any score."""
         return {metric: reason for metric, reason in self._reasons.items() if reason}
 
     @property

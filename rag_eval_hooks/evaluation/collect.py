@@ -70,7 +70,7 @@ def _from_texts(sample: Sample) -> Findings:
 
 
 def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return an empty finding if no items or chunks exist, so that no judge is asked."""
+    """Return the finding without a judge call if no items or no chunks exist."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])
@@ -122,7 +122,7 @@ class Sources:
         return [(source, own) for source, own in makers if source is not None and own]
 
     async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
-        """Load the local models that the findings need. Their first use reports a failed load."""
+        """Load the local models that the findings need. The next call reports a failed load."""
         for source, _ in self.of(wanted):
             if (load := getattr(source, "warm_up", None)) is not None:
                 try:

@@ -21,9 +21,9 @@ MATCH: Final = "reference_match"
 class References:
     """Adds references to samples whose question equals a golden question.
 
-    The first equal golden question wins. `before_redaction` adds references that the redactor then
-    redacts with the sample. After redaction, `equal` skips a reference if `holds` returns True,
-    because new placeholders in the reference would not match the sample's placeholders.
+    If golden questions are equal, the first question counts. `before_redaction` runs before the
+    redactor, and `equal` runs afterwards. `equal` skips references for which `holds` returns True.
+    New placeholders in such references would not match the sample's placeholders.
     """
 
     def __init__(

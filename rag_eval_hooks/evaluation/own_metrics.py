@@ -45,11 +45,11 @@ def evaluator_metric(
             parameters raise `ConfigError`. `inputs` has `question` and `contexts`. `outputs` has
             `answer`. `reference_outputs` has the reference as `answer`, or is None. The evaluator
             returns a boolean, a number, or a mapping with `score` (or `value`) and optionally
-            `comment`. A synchronous evaluator runs on a thread.
+            `comment`. A synchronous evaluator runs in a thread.
         id: `<suite>.<metric>`. The default is `evaluator.` and the function's name.
         needs: Fields that the sample must have. If a field is missing, the evaluator is not called.
         scale: Scale of the evaluator's numbers.
-        timeout: Seconds until the outcome is `timeout`. A synchronous evaluator keeps running.
+        timeout: Seconds until the outcome is `timeout`. A synchronous evaluator then keeps running.
     """
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
     if not callable(evaluator):

@@ -73,9 +73,9 @@ class Scorer:
     async def score(
         self, sample: Sample, chosen: Container[str] | None = None, *, whole: bool = False
     ) -> Outcomes:
-        """Return outcomes by metric id. Metrics that are not `chosen` are `sampled_out`.
+        """Return outcomes by metric id. Metrics outside `chosen` have the outcome `sampled_out`.
 
-        With `only_fed`, omit metrics that lack an input, unless `whole` is true.
+        If `only_fed` is true and `whole` is false, omit metrics that lack an input.
         """
         absent = missing_inputs(self.metrics, sample)
         if chosen is not None:

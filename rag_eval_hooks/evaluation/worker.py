@@ -59,7 +59,8 @@ class Worker:
     """Processes queued jobs concurrently, on a daemon thread with an event loop.
 
     The thread starts with the first job. The worker never holds the lock while a thread starts,
-    because gevent runs other threads then. The application's signal handlers may raise anytime.
+    because gevent runs other threads meanwhile. A signal handler of the application may raise an
+    exception at any point.
     """
 
     def __init__(
@@ -100,8 +101,8 @@ class Worker:
         """Reserve a slot for a job of `size` characters. O(1), never waits.
 
         Returns:
-            None if a slot is reserved. The caller must then call `put` or `release`. Otherwise the
-            reason: `shutdown`, `queue_full` or `no_thread`.
+            None if a slot is reserved, or the reason: `shutdown`, `queue_full` or `no_thread`.
+            After None, the caller must call `put` or `release`.
         """
         if not (self._closed or self._start()):
             return "no_thread"
@@ -183,7 +184,7 @@ class Worker:
         self._closed = True
 
     def stop(self, timeout: float) -> None:
-        """Cancel running work, finish the waiting jobs, and wait for the thread."""
+        """Cancel running jobs, end waiting jobs without processing, and wait for the thread."""
         with self._lock:
             self._closed = self._stopping = True
             left = list(self._queue)

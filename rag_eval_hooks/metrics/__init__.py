@@ -62,7 +62,7 @@ def choose(
 ) -> tuple[Metric, ...]:
     """Return the chosen metrics in order, without duplicates.
 
-    A name after `-` is excluded. If only excluded names are given, start from the default metrics.
+    A name after `-` is excluded. If all names start with `-`, the other default metrics remain.
 
     Raises:
         ConfigError: A name is unknown, no metric remains, or two metrics have the same id.

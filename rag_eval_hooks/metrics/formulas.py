@@ -37,7 +37,7 @@ _DETAILS: Final = {
 
 
 def average_precision(relevant: Sequence[bool]) -> float:
-    """Return precision@k, averaged over the ranks k of relevant items, or 0 without any."""
+    """Return precision@k, averaged over the ranks k of relevant items (0 without such items)."""
     ranks = chunk_numbers(relevant)
     return fmean(hits / rank for hits, rank in enumerate(ranks, start=1)) if ranks else 0.0
 
@@ -60,10 +60,10 @@ def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence
 def supported_share(
     whose: Whose, scale: Scale, *, raw: bool = False, empty: float | None = None
 ) -> Scoring:
-    """Return a function that scores the supported share of the claims that the judge decided.
+    """Return a function that scores the share of decided claims that are supported.
 
-    The parts are the shares of contradicted, not stated and unsure claims. If `raw` is true, the
-    parts are in [0, 1] and include the supported share. `empty` scores a text without claims.
+    A score's parts are the shares of contradicted, not stated and unsure claims. If `raw` is true,
+    the parts are in [0, 1] and include the supported share. A text without claims scores `empty`.
     """
     top = 1.0 if raw else scale.high
 
@@ -94,7 +94,7 @@ def supported_share(
 def chunk_precision(
     relevance: Sequence[ChunkRelevance], formula: Formula, scale: Scale, empty: float | None = None
 ) -> Outcome:
-    """Apply the formula to the chunks with a sure verdict. Without chunks, use `empty`."""
+    """Score the chunks with a sure verdict by `formula`. Without chunks, the value is `empty`."""
     rows = [
         {
             "chunk": number,
@@ -127,7 +127,7 @@ def sure_ones(
 def require_sure(
     sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Warn if items are unsure. If fewer than two thirds are sure, raise `Unavailable`."""
+    """Return a warning if items are unsure. Raise `Unavailable` if over a third are unsure."""
     left = f"{len(sure) - sum(sure)} of {len(sure)}"
     if 3 * sum(sure) < 2 * len(sure):
         known = next((reason for reason in reasons if reason in _DETAILS), "")
@@ -168,7 +168,7 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[dict[str, Any]]]:
-    """Return the mean cosine in [0, 1], or None without questions, and a row per question."""
+    """Return the mean cosine in [0, 1] (None without questions) and a row per question."""
     texts, cosines = made(findings.questions).texts, made(findings.question_similarity)
     pairs = zip(texts, cosines, strict=True)
     rows = [{"question": text, "similarity": cosine} for text, cosine in pairs]
@@ -186,8 +186,8 @@ def composite(
 ) -> dict[str, Any]:
     """Build `score`, `findings` and `reads` for a metric that averages other metrics.
 
-    The mean excludes a part without a value, and the score has a warning. If the judge is unsure
-    about a part, the mean is undefined.
+    If a metric has no value, the mean excludes the metric and the score has a warning. If the judge
+    is unsure about a metric, the mean is undefined.
     """
     weighed = {name: part for name, part in parts.items() if weights.get(name, 0) > 0}
 

@@ -76,7 +76,7 @@ def _answer_relevance_reads(sample: Sample, findings: Findings) -> frozenset[Fin
 
 
 def _has_no_questions(findings: Findings) -> bool:
-    """Return True if no questions exist, unless a judge call failed."""
+    """Return True if no questions exist. After a failed judge call, return False."""
     questions = findings.questions
     if isinstance(questions, NotScored):
         return questions.cause is Cause.MISSING_INPUT

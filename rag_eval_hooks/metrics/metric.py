@@ -24,14 +24,14 @@ class Metric:
 
     Attributes:
         id: `<suite>.<metric>`.
-        score: Pure function of a sample, which has all fields in `needs`, and of its findings.
-            `findings.made(...)` returns a finding or raises `Unavailable`.
+        score: Pure function of a sample and its findings. The sample has all fields in `needs`. The
+            function `made` returns a finding's value or raises `Unavailable`.
         needs: Fields that the sample must have. If a field is missing, the outcome is
             `missing_input`.
         findings: Findings that `score` reads.
         reads: Function that returns the part of `findings` that `score` reads for one sample. None
-            means all of `findings`. The evaluator calls `reads` before the judge, and again when
-            claims, entities, questions and stance exist. `reads` may raise `Unavailable`.
+            means all of `findings`. The evaluator calls `reads` before each round of judge calls,
+            with the known findings. `reads` may raise `Unavailable`.
         scale: Range of the values, and whether higher is better.
         summary: One sentence that explains the value.
         source: Publication that defines the metric.
@@ -79,7 +79,7 @@ def _never_asked(_sample: Sample, _findings: Findings) -> Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedMetric(Metric):
-    """A metric that an async function computes. Pass it to `RagEval(metrics=[...])`.
+    """A metric that an async function computes, for `RagEval(metrics=[...])`.
 
     Attributes:
         ask: Async function of a sample that has all fields in `needs`. The function runs in the

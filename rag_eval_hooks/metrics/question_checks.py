@@ -55,7 +55,7 @@ class _Table(BaseModel):
 
 
 class Evidence(_Table):
-    """Words, numbers or signs that each prove that an answer states a fact."""
+    """Words, numbers or signs. Any match proves that an answer states a fact."""
 
     words: list[_Words] = []  # words or phrases, matched as whole words in any case
     numbers: list[_Number] = []  # matched in any notation; sign and percent sign count
@@ -185,7 +185,7 @@ Check: TypeAlias = ListCheck | FactsCheck | CalculationCheck
 
 
 def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
-    """Return the checks in a TOML text: one table per `question_id`, with `kind` and its keys.
+    """Return a TOML text's checks: one table per `question_id`, with `kind` and the kind's keys.
 
     Raises:
         ConfigError: The text is not TOML, or a value is invalid. The message names file and key.
@@ -220,7 +220,7 @@ def _listed(line: str) -> list[str]:
 
 
 def _computes(sign: str, answer: str) -> bool:
-    """Return True if a sign stands between numbers, or with spaces between words.
+    """Return True if a sign is between numbers, or between words with spaces around the sign.
 
     The letter x in a word and Markdown's asterisks are not signs.
     """

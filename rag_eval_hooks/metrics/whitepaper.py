@@ -80,7 +80,7 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> frozenset[Finding
 
 
 def _compared(sample: Sample, findings: Findings) -> Whose | None:
-    """Return "answer" or, if the answer is indistinct, "reference". Without a reference, None."""
+    """Return "answer". If the answer is indistinct, return "reference" (None if missing)."""
     if not made(findings.stance).answer:
         return "answer"
     return None if sample.reference is None else "reference"

@@ -62,7 +62,7 @@ def _private_keys(text: str) -> Iterator[Match]:
 
 
 def _is_random(text: str) -> bool:
-    """Return False if a mixture of letters and digits is a name, a record id or a hash."""
+    """Return True if letters and digits look random, unlike a name, a record id or a hash."""
     has_both_cases = not (text.islower() or text.isupper())
     return bool(has_both_cases or _FORMS["one_case"].search(text)) and _turns(text) >= max(
         4, len(text) / 10
@@ -70,7 +70,7 @@ def _is_random(text: str) -> bool:
 
 
 def _turns(text: str) -> int:
-    """Return the number of changes between digits and letters, which is high only in keys."""
+    """Count changes between digits and letters. Only keys have many changes."""
     return len(_FORMS["turn"].findall(text))
 
 

@@ -27,7 +27,7 @@ class Match:
 
 @runtime_checkable
 class Rule(Protocol):
-    """Finds one kind of value in time linear in the text. Several threads may call a rule."""
+    """Finds one kind of value in linear time. Several threads may call a rule at once."""
 
     def matches(self, text: str) -> Iterable[Match]:
         """Return all matches, in any order. Matches may overlap."""
@@ -129,11 +129,11 @@ class Session:
         return redacted
 
     def cut_text(self, field: str, text: str) -> str:
-        """Redact a text with a cut end, and remove its last `MARGIN` characters."""
+        """Redact a text whose end was cut off, and remove the last `MARGIN` characters."""
         return self.text(field, text)[:-MARGIN]
 
     def identity(self, field: str, text: str | None, *, is_cut: bool = False) -> str | None:
-        """Return a hashed id, or a redacted id if there is no key."""
+        """Return a hashed id, or a redacted id if the settings have no key for ids."""
         if text is None:
             return None
         if self._ids_key is None:
@@ -141,7 +141,7 @@ class Session:
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
-        """Redact texts and keys in any value. A number becomes text only if redacted."""
+        """Redact texts and keys in any value. A number stays a number unless redacted."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -197,7 +197,7 @@ class Session:
 class Redactor:
     """Redacts samples by rules in order of precedence, then by functions, and hashes ids.
 
-    `mark` is a digest of the settings.
+    The attribute `mark` is a digest of the redaction settings.
     """
 
     def __init__(
@@ -243,10 +243,10 @@ class Redactor:
         )
 
     def again(self, sample: Sample) -> Sample:
-        """Redact a sample that other settings have redacted.
+        """Redact a sample that was redacted with other settings.
 
-        Keep existing placeholders, and give new placeholders higher numbers. Run the user's
-        functions and hash ids again.
+        Existing placeholders stay, and new placeholders get higher numbers. The user's functions
+        run again, and ids are hashed again.
         """
         session = self.session()
         session.reserve_placeholders(str(sample.to_dict()))

@@ -104,10 +104,11 @@ def compare(
 ) -> Comparison:
     """Compare a new run with a base run.
 
-    `compare` pairs samples by `question_id`. A sample without an id pairs by question. Repeated
-    questions pair in order. If a metric has fewer than five pairs, `compare` treats all samples of
-    the metric as unpaired. Scores outside the random sample, for example after feedback, do not
-    count. `by` names a key, such as `workflow`, for additional comparisons by group.
+    `compare` pairs samples by `question_id`. A sample without an id pairs by question. If a
+    question repeats, samples pair in order of appearance. If a metric has fewer than five pairs,
+    `compare` treats all samples of the metric as unpaired. Differences ignore scores outside the
+    random sample, for example after feedback. `by` is a key, such as `workflow`, for additional
+    comparisons by group.
 
     Raises:
         ConfigError: No sample has the key `by`, or the runs used different judges or prompts for a
@@ -237,7 +238,7 @@ def _unpaired(base: Estimate | None, new: Estimate | None) -> _Difference | None
 
 
 def _reach(base: Estimate | None, new: Estimate | None) -> tuple[float, float] | None:
-    """Return how far the interval reaches below and above a difference of means."""
+    """Return the distances from a difference of means to the ends of its interval."""
     if not (base and base.basis and new and new.basis):
         return None
     least, most = base.basis.interval(base.mean)

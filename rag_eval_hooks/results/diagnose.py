@@ -1,6 +1,6 @@
 """Selects results, ranks the worst samples, and diagnoses faults by rules.
 
-The file `rules.toml` defines the rules and the metrics that they read.
+The file `rules.toml` defines the rules.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluat
     """Return the results that have a score or a risk, worst first.
 
     By default, samples rank by faithfulness, then by risk, then by the mean of all scores. If
-    faithfulness is undecided, the sample ranks by risk. A sample with neither ranks just before
-    samples with a perfect score.
+    faithfulness is undecided, the sample ranks by risk. A sample with undecided faithfulness and
+    without a risk ranks just before samples with a perfect score.
     """
     rows = checked_rows(rows)
     known = {name: None for row in rows for name in row.outcomes}
@@ -93,7 +93,7 @@ def _has(row: Evaluation, key: str, value: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Normalized bounds. A value below `low` is low. A value of at least `high` is high."""
+    """Bounds of normalized scores. A score is low if below `low`, and high if at least `high`."""
 
     high: float = 0.8
     low: float = 0.5
@@ -120,7 +120,7 @@ class ScoreRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A rule and the matching samples. `share` estimates the traffic with the required scores."""
+    """A rule and its matching samples. `share` estimates the matching fraction of the traffic."""
 
     rule: ScoreRule
     share: Estimate
@@ -137,10 +137,10 @@ def diagnose(
     cuts: Mapping[str, Cuts] | None = None,
     rules: Iterable[ScoreRule] | None = None,
 ) -> list[Diagnosis]:
-    """Return the rules that samples match. Faults come before good signs, frequent rules first.
+    """Return the matching rules: faults before good signs, then by descending share.
 
-    Scores of a screening judge give no good signs. Good signs also need decided scores for at least
-    nine tenths of the samples. `cuts` are low and high bounds by metric id, by default `CUTS`.
+    No good signs appear for scores of a screening judge, or if over a tenth of the samples have an
+    undefined score. `cuts` maps a metric id to its bounds. The default bounds are `CUTS`.
     """
     known = list(rows)
     levels = [_levels(row, cuts or {}) for row in known]
@@ -193,7 +193,7 @@ def _levels(row: Evaluation, cuts: Mapping[str, Cuts]) -> dict[str, str | None]:
 
 
 def _shows(rule: ScoreRule, levels: Mapping[str, str | None]) -> bool | None:
-    """Return whether a sample matches the rule, or None if the sample lacks a score."""
+    """Return whether a sample matches the rule, or None if the sample lacks a required score."""
     wanted = {**dict.fromkeys(rule.high, "high"), **dict.fromkeys(rule.low, "low")}
     if rule.label is not None:
         wanted["label"] = rule.label

@@ -2,11 +2,11 @@
 
 A mean of values in [0, 1] is Hajek's ratio estimator (1971), weighted by the inverse inclusion
 probability. Its linearized variance follows Sarndal, Swensson and Wretman, Model Assisted Survey
-Sampling (1992), section 5.7. Clusters, such as sessions, replace single values, and residuals are
-corrected for leverage.
+Sampling (1992), section 5.7. The variance treats a cluster, such as a session, as one unit and
+corrects residuals for leverage.
 
-The interval is Wilson's (1927) for a proportion with this variance (Korn and Graubard, 1998). The
-interval uses Student's t unless the values are proportions of an unweighted sample without
+The interval is Wilson's interval (1927) for a proportion with the same variance (Korn and Graubard,
+1998). The interval uses Student's t, or the normal distribution for flags with equal weights and no
 clusters.
 """
 
@@ -95,7 +95,7 @@ class Moments:
         return math.fsum(part * value for part, value in zip(self.parts, values, strict=True))
 
     def covariance(self, left: Sequence[float], right: Sequence[float]) -> float:
-        """Return the covariance of two weighted means. A single cluster gives infinity."""
+        """Return the covariance of two weighted means, or infinity for a single cluster."""
         if len(self._masses) < 2:
             return math.inf
         middles = self.mean(left), self.mean(right)
@@ -135,11 +135,11 @@ def mean_of(
 
 
 def rare_variance(weights: Sequence[float]) -> float:
-    """Return the variance that rare strata may hide, or 0 without rare strata.
+    """Return the variance to add for rare strata, or 0 if no stratum is rare.
 
-    Samples with equal inclusion probabilities form a stratum. If few samples represent much
-    traffic, their values may be equal by chance. The formula therefore adds half a success and half
-    a failure (Agresti and Coull, 1998).
+    Samples with equal inclusion probabilities form a stratum. In a rare stratum, few samples
+    represent much traffic, and values may be equal by chance. The formula therefore adds half a
+    success and half a failure (Agresti and Coull, 1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}
@@ -157,11 +157,11 @@ def predicted_mean(
     *,
     label_weights: Sequence[float] | None = None,
 ) -> Estimate | None:
-    """Estimate the mean label of all samples from the labels of a random part.
+    """Estimate the mean label of all samples from the labels of a random subset.
 
-    The estimate is prediction-powered (Angelopoulos, Duchi and Zrnic, PPI++, 2023). The weight of
-    the judge minimizes the variance. If the judge's values do not predict the labels, the estimate
-    equals the mean label.
+    The estimate is prediction-powered (Angelopoulos, Duchi and Zrnic, PPI++, 2023). The judge's
+    values get the weight that minimizes the estimate's variance. If these values do not predict the
+    labels, the estimate equals the mean label.
 
     Args:
         judged: The judge's value for each unlabelled sample, in [0, 1].
@@ -194,7 +194,7 @@ def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
     """Return the two-sided quantile of Student's t for `alpha`.
 
     Hill's expansion (1970, CACM algorithm 396) has a relative error below 4e-4. Between one and two
-    degrees of freedom, interpolation is at most 4 % too high. A `freedom` below one counts as one.
+    degrees of freedom, the quantile is at most 4 % too high. A `freedom` below one counts as one.
     """
     n, normal = max(freedom, 1.0), NormalDist().inv_cdf(alpha / 2)
     if n > 1e6:

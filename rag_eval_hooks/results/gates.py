@@ -41,7 +41,7 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
 def _shown(tests: Sequence[tuple[float, float, T]], alpha: float) -> Iterator[T]:
     """Yield the hypotheses that Holm's method (1979) confirms, strongest first.
 
-    A test is a tuple: the distance (in standard errors), the degrees of freedom and the hypothesis.
+    A test consists of a distance in standard errors, degrees of freedom, and the hypothesis.
     """
     ranked = sorted(tests, key=lambda test: -test[0])
     for rank, (statistic, freedom, hypothesis) in enumerate(ranked):
@@ -64,7 +64,7 @@ class FailCondition:
         """Parse a condition such as `ragas.faithfulness<0.8`.
 
         Raises:
-            ConfigError: The text is not a condition, or good means would meet the condition.
+            ConfigError: The text is not a condition, or a good mean would meet the condition.
         """
         match = _CONDITION.fullmatch(text)
         if match is None:
@@ -152,7 +152,7 @@ class AlertSink:
 
     Args:
         url: URL of the webhook.
-        *conditions: Conditions on means, on the metrics' own scales.
+        *conditions: Conditions on means. The limits are on the metrics' own scales.
         by: Key that divides requests into groups, as in `summarise`. The sink watches the latest
             hundred groups separately.
         window: Length of the window in seconds. A group keeps at most its latest 2,000 evaluations.

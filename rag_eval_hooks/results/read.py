@@ -129,11 +129,7 @@ def _places(source: Any) -> list[Any]:
 
 
 def _lines(place: Any) -> Iterator[Any]:
-    """Yield lines of a file or rows of a frame as objects, and jobs of a spool as text.
-
-    Raises:
-        ValueError: A line is incomplete.
-    """
+    """Yield parsed lines, spool jobs as text, and a `ValueError` for an incomplete line."""
     if not isinstance(place, Path):
         yield from map(json.loads, place[_LINE])
     elif place.name == NAME:

@@ -67,8 +67,8 @@ def as_markdown(
 ) -> str:
     """Render a report as Markdown, for example for a pull request.
 
-    `worst` is the number of samples to show. `tables` shows the tables over all samples. `groups`
-    shows the tables by group.
+    `worst` is the maximum number of samples to list. `tables` adds the tables over all samples.
+    `groups` adds the tables by group.
     """
     values = {"with_tables": tables, "with_groups": groups, "worst": report.worst[:worst]}
     return _rendered("report.md.j2", report=report, **values)
@@ -81,8 +81,8 @@ def comparison_as_markdown(comparison: Comparison, failures: Sequence[str] = ())
 def as_html(report: ResultReport) -> str:
     """Render a report as one HTML file.
 
-    The page has the question, scores and rules of every sample as plain data. Compressed blocks
-    have the rest of each sample. The page unpacks a block when a reader opens the sample.
+    The page has the question, scores and matching rules of every sample as plain data. Compressed
+    blocks hold all other fields. The page unpacks a block when a reader opens a sample.
     """
     ranked = {id(row) for row in report.worst}
     rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]

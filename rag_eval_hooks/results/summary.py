@@ -69,7 +69,7 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultGroup:
-    """The samples with the same value of a key. None means samples without the key."""
+    """Samples with the same value of a key. `key` is this value, or None without a value."""
 
     key: str | None
     rows: Sequence[Evaluation] = field(repr=False)
@@ -184,9 +184,9 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
 
 
 def in_sample(scored: Sequence[D | None]) -> list[D | None]:
-    """Replace scores outside the random sample, for example after feedback, by None.
+    """Replace scores outside the random sample (without an inclusion probability) by None.
 
-    In a data set, each score counts.
+    If no score has an inclusion probability, as in a data set, keep all scores.
     """
     is_random = any(one and one[1].probability for one in scored)
     return [one if one and (one[1].probability or not is_random) else None for one in scored]
@@ -197,8 +197,8 @@ def mean_over(
 ) -> Estimate | None:
     """Return the mean over the random sample, or None without values.
 
-    Weights are inverse inclusion probabilities. Sessions are clusters. Each value has a pair: a
-    result, and the result or score with the inclusion probability.
+    Weights are inverse inclusion probabilities. Sessions are clusters. `scored` has one pair for
+    each value. The second item of a pair has the inclusion probability.
     """
     used = [(*one, value) for one, value in zip(in_sample(scored), values, strict=True) if one]
     weights, rows = [weight_of(one) for _, one, _ in used], [row for row, _, _ in used]
@@ -208,7 +208,7 @@ def mean_over(
 def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
     """Return the mean of each metric with at least `LEAST_LABELS` labels.
 
-    The labelled samples must be a random part of the scored samples.
+    The labelled samples must be a random subset of the scored samples.
     """
     found = (_labelled(metric, rows, labels) for metric in dict.fromkeys(m for _, m in labels))
     return [one for one in found if one is not None]
@@ -268,7 +268,7 @@ def scale_of_metric(metric: str) -> Scale | None:
 
 
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
-    """Return slope and offset from normalized values to the metric's scale.
+    """Return slope and offset that convert normalized values to the metric's scale.
 
     `ranked` contains scores, worst first. For a user's metric, the first and the last score in
     `ranked` determine slope and offset.
