@@ -42,8 +42,8 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
     """Capture every run of the process without passing a handler.
 
     LangChain reports no callback for a direct search of a vector store. `enable` therefore also
-    wraps the search methods of vector stores, until `disable`. If a run also has another handler of
-    `evals`, the run is captured once. A second call of `enable` replaces the first handler.
+    wraps the search methods of vector stores, until `disable`. A run with several handlers of
+    `evals` is captured only once. A second call of `enable` replaces the first handler.
 
     Args:
         evals: The evaluator that receives the requests.
@@ -72,7 +72,7 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
 
 
 def disable() -> None:
-    """Stop capturing runs that start later. Idempotent."""
+    """Stop capturing new runs. Idempotent."""
     handler, AMBIENT.everywhere = AMBIENT.everywhere, None
     if not isinstance(handler, RagEvalCallbackHandler):
         return

@@ -82,8 +82,8 @@ class LangChainJudge(LLMJudge):
         model: A chat model, or a runnable that takes messages and returns a message or a text. The
             judge uses structured output only with a chat model. The judge does not change the
             model's settings.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Retries
-            are a setting of the model.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Set
+            retries on the model.
 
     Raises:
         ConfigError: The model is not a runnable, or a value is invalid.

@@ -35,9 +35,9 @@ class _RequestState(AgentState[Any]):  # type: ignore[misc]
 class RagEvalMiddleware(AgentMiddleware[_RequestState, Any, Any]):  # type: ignore[misc]
     """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
 
-    If a callback handler of `evals` also sees a run, the run is captured once. For agents that
-    wait for a person, use `RagEvalCallbackHandler` instead. This class takes the arguments of
-    `RagEvalCallbackHandler`.
+    Capture records a run only once, even if a callback handler of `evals` also sees the run. For
+    agents that wait for a person, use `RagEvalCallbackHandler` instead. Both classes take the same
+    arguments.
     """
 
     state_schema = _RequestState

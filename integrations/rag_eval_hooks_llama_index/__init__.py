@@ -47,8 +47,8 @@ def enable(
 
     Args:
         evals: The evaluator that receives the requests.
-        question: The name of an argument of the outermost call, or a function that takes the
-            arguments. None means automatic detection.
+        question: The name of an argument of the outermost call, or a function that returns
+            the question from the arguments. None means automatic detection.
         watch_streams: Whether to replace the `response_gen` of a streaming response by a generator
             that also records the text. If false, streamed answers are not captured.
         **options: The fields of `CaptureOptions`, such as `contexts` and `answer`.
@@ -73,7 +73,7 @@ def enable(
 
 
 def disable() -> None:
-    """Stop capturing calls that start later. Idempotent."""
+    """Stop capturing new calls. Idempotent."""
     for registration in _registrations():
         registration.disable()
 

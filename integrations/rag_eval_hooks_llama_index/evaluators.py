@@ -37,8 +37,8 @@ def llama_index_metric(
             the evaluator's class.
         needs: Fields that the sample must have. Other samples get no score.
         scale: Scale of the scores. The default is 1 to 5 for `CorrectnessEvaluator`, else 0 to 1.
-            If a result has only `passing`, its score is the high or low end of the scale.
-        timeout: Timeout in seconds.
+            A passing result without a score gets the maximum. A failing result gets the minimum.
+        timeout: Maximum number of seconds per evaluation.
 
     Raises:
         ConfigError: The object is not an evaluator.
@@ -84,7 +84,7 @@ class SuiteEvaluator(BaseEvaluator):
     """A LlamaIndex evaluator that computes one of our metrics, for example in `BatchEvalRunner`.
 
     Args:
-        evals: A `RagEval` that has this metric. Its `stats` do not count the evaluations.
+        evals: A `RagEval` that computes this metric. `evals.stats()` ignores the evaluations.
         metric: The metric's id, such as `ragas.faithfulness`.
         threshold: Minimum normalized score (0 to 1) with which a result passes.
 
@@ -113,7 +113,7 @@ class SuiteEvaluator(BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """Evaluate an answer. Without a score, `invalid_reason` gives the reason.
+        """Evaluate an answer. If there is no score, the result's `invalid_reason` tells why.
 
         Args:
             query: The question.

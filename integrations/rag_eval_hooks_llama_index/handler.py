@@ -1,6 +1,6 @@
 """The handler for LlamaIndex's spans and events.
 
-The methods copy values, and a background thread reads the copies. LlamaIndex hides exceptions.
+The methods copy values, and a background thread reads the copies. LlamaIndex hides handler errors.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._recorder.by_hand.everywhere.discard(_FRAMEWORK)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Skip calls that start in the block, or in tasks and threads that the block creates.
+        """Do not capture calls that start in the block, or in the block's tasks and threads.
 
         Capture continues for concurrent requests and for requests that are already open.
         """

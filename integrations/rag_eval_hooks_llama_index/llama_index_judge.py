@@ -65,13 +65,13 @@ class LlamaIndexJudge(LLMJudge):
     """Uses a LlamaIndex LLM as the judge.
 
     Callback managers of the application do not see the judge's calls. Global instrumentation
-    handlers of LlamaIndex see the calls. OpenTelemetry instrumentation is suppressed during the
+    handlers of LlamaIndex do see the calls. OpenTelemetry instrumentation is suppressed during the
     calls.
 
     Args:
         llm: The LLM. The judge does not change the LLM's temperature or other settings.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Retries
-            are a setting of the LLM.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Set
+            retries on the LLM.
 
     Raises:
         ConfigError: The object is not a LlamaIndex LLM, or a value is invalid.

@@ -19,9 +19,10 @@ _LABEL_ENDS = (":", "\uff1a", ">", "\n")
 
 
 class AnsweringCalls:
-    """Finds the calls whose replies form the answer, and the calls that these calls' prompts quote.
+    """Finds the model calls whose replies form the answer.
 
-    Calls inside retrievers and rerankers are ignored.
+    Also finds calls whose replies are quoted in a found call's prompt. Ignores calls inside
+    retrievers and rerankers.
     """
 
     def __init__(self, interaction: Interaction, answer: str, retrieved: Sequence[str]) -> None:
@@ -44,7 +45,7 @@ class AnsweringCalls:
         ]
 
     def fresh_prompts(self) -> list[str]:
-        """Return the prompts of `calls`, without the model's replies of earlier turns."""
+        """Return the prompts of `calls`, without the model's replies from earlier turns."""
         return [
             self._joined([text for n, text in enumerate(run.prompt) if n not in run.earlier])
             for run in self.calls
@@ -82,7 +83,7 @@ class AnsweringCalls:
         return sorted(places, key=places.__getitem__)
 
     def _place(self, said: str, call: Run, reader: Run) -> int:
-        """Return where the reader's prompt quotes the call's output `said`, or -1."""
+        """Return the offset of the call's output `said` in the reader's prompt, or -1."""
         prompt = self._prompts[reader]
         if is_distinctive(said):
             said = said[:_PREFIX]
@@ -127,10 +128,10 @@ def _outputs(call: Run) -> list[str]:
 
 
 def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
-    """Return the calls whose replies form the answer. If there are none, return the last call.
+    """Return the calls whose replies form the answer. If no reply matches, return the last call.
 
-    Failed attempts may have returned equal replies. If the answer contains a reply n times, return
-    only the last n calls with this reply.
+    Retries may repeat a reply. If the answer contains a reply n times, return only the last n
+    calls with this reply.
     """
     outputs = {call: fold(call.text or "") for call in prompts}
     whole = [call for call, output in outputs.items() if answer and answer in output]
@@ -151,10 +152,7 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
 
 
 def question_of(interaction: Interaction) -> tuple[str, str]:
-    """Return the question and its source: `recorded`, `input`, `prompt` or `query`.
-
-    If the question is unknown, return "".
-    """
+    """Return (question or "", source). The source is `recorded`, `input`, `prompt` or `query`."""
     root = interaction.root
     asked = queries(interaction)
     if root.query:
@@ -182,7 +180,7 @@ def _outer_retrievers(interaction: Interaction) -> list[Run]:
 
 
 def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Return the texts in retriever queries. Without a match, return the texts in prompts."""
+    """Return the `texts` that occur in the queries `asked`, else the `texts` in prompts."""
     prompts = ["\n".join(run.prompt) for run in interaction.runs if run.prompt]
     for places in (asked, prompts):
         folded = list(map(fold, places))

@@ -114,7 +114,7 @@ class Assembler:
         return self._redactor.sample(self._golden(sample), session)
 
     def reference(self, text: str | None) -> str | None:
-        """Cut a reference that arrives after its sample.
+        """Cut a late reference to the sample's text limit.
 
         Raises:
             RedactionError: The reference contains text to redact.
@@ -203,7 +203,7 @@ def _seconds(root: Run) -> float | None:
 
 
 def interaction_of(sample: Sample) -> Interaction:
-    """Convert a sample to a finished request with one retrieval, below the current span."""
+    """Convert a sample to a finished request with one retrieval. The parent is the current span."""
     end = sample.ended_at or time.time_ns()
     start = end - int((sample.latency or 0.0) * 1e9)
     interaction = Interaction(
@@ -229,7 +229,7 @@ def interaction_of(sample: Sample) -> Interaction:
 class SampleTexts:
     """Builds the values of a sample's fields, and records the names of cut fields.
 
-    Redaction reads `MARGIN` characters beyond the limit, and so recognizes values that cross it.
+    Redaction reads `MARGIN` characters beyond the limit, to recognize values that cross the limit.
     """
 
     def __init__(self, limit: int, session: Session, *, redacts: bool) -> None:
@@ -308,7 +308,7 @@ def _likeliest(
 ) -> tuple[Context, ...]:
     """Return at most `most` contexts that likely support the answer, in the given order.
 
-    Prefer contexts with rare words of the answer, then high ranks, then later contexts.
+    Prefer contexts that contain rare words of the answer. Break ties by rank in the search.
     """
     said, texts = dict.fromkeys(words(answer)), [context.text.lower() for context in contexts]
     held = [[word for word in said if word in text] for text in texts]

@@ -62,7 +62,7 @@ class LeftOut:
 
 
 class RunTable:
-    """Knows the runs of open requests, and the ids of finished and sampled-out runs.
+    """Stores the runs of open requests, and the ids of finished and sampled-out runs.
 
     The table needs no lock, because single operations on dictionaries are atomic.
     """
@@ -93,7 +93,7 @@ class RunTable:
         return run_id in self._runs
 
     def is_unknown(self, run_id: Hashable) -> bool:
-        """Return whether capture never saw or already forgot the run."""
+        """Return True if capture never saw the run, or no longer remembers the run."""
         return run_id not in self._runs and not self._has_ended(run_id)
 
     def shared(self, run_id: Hashable, other: Run) -> bool:
@@ -122,10 +122,10 @@ class RunTable:
     def key_of(
         self, run_id: Hashable, kind: RunKind, otel: OtelContext, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return a root's sampling key, or None to postpone sampling to the end of the root.
+        """Return a root's sampling key. None postpones the sampling decision to the root's end.
 
-        A retriever and a model that the application calls separately need the same decision. If
-        they share no trace and no thread, sampling decides only at the end of each run.
+        An application may call a retriever and a model separately. The key is the shared thread id
+        or trace id, because both calls need the same decision.
         """
         if self._leaves_out is None:
             return None

@@ -1,10 +1,10 @@
 """Finds the contexts of an answer: the retrieved texts that the answering model saw.
 
-A candidate's rank depends on its origin: documents, then texts of tools, of steps, and of earlier
-turns. Texts that a model or the user wrote are no candidates. Capture takes the highest rank with
-a text in the answering call's prompt. The contexts are this rank's texts in the prompt, in prompt
-order. If the answer uses facts that only lower ranks have, the candidates with these facts join
-the contexts. If no prompt contains a candidate, the structure of the run decides.
+Candidates have four ranks: documents, texts of tools, texts of steps, and texts of earlier turns.
+Texts that a model or the user wrote are not candidates. Capture searches the answering prompts for
+one rank after another, until a rank matches. The matching texts are the contexts, in prompt order.
+If the answer uses facts from lower ranks, the candidates with these facts are added. If no prompt
+contains a candidate, capture uses recorded documents, named sources or the last step's documents.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ContextSource(StrEnum):
 
 
 class Found(NamedTuple):
-    """Contexts in prompt order, or None if no retrieval ran. `source` is the rule that applied."""
+    """Contexts, or None if no retrieval ran. `source` is the rule that selected the contexts."""
 
     contexts: tuple[Context, ...] | None
     source: ContextSource | None
@@ -136,7 +136,7 @@ class _Search:
     def _joined(
         self, prompts: Prompts, rank: int, passages: Sequence[Passage], placed: Placed
     ) -> Found:
-        """Add the texts of lower ranks from which the answer takes facts."""
+        """Add texts of lower ranks, if the answer uses facts from these texts."""
         tools = [*self._sure_tools, *self._unsure_tools]
         lower_ranks = (tools, self._texts.step_texts(Origin.STEP), self._earlier_texts())
         lower: list[Passage] = []
@@ -168,7 +168,7 @@ class _Search:
         return [*self._texts.step_texts(Origin.EARLIER), *conversation]
 
     def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
-        """Add sources of the answer that no prompt of the answering calls contains."""
+        """Add the answer's sources that are short, or that only other calls' prompts contain."""
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
         left = {fold(context.text): context for context in seen}
         missing = [p for p in sources if not any(text in left for _, text in p.forms)]

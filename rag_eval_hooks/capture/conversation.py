@@ -70,9 +70,9 @@ class Suspensions:
             self.add(_remainder(interaction))
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue a suspended request of the conversation, if exactly one request fits.
+        """Continue a suspended request. Return False unless exactly one request fits.
 
-        A failed request was reduced to its question and its documents.
+        A failed request continues with only its question and its documents.
         """
         fitting = self._fitting(conversation, fits)
         interrupted = [one for one in fitting if one.status is Status.INTERRUPTED]

@@ -73,7 +73,7 @@ def state_update(value: Any) -> Any:
 
 
 def fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
-    """Return the values that differ from those of the input `given`."""
+    """Return the entries of `values` that differ from the input `given`."""
     before, missing = entries(given) or {}, object()
     changed = {k: v for k, v in values.items() if v is not before.get(k, missing)}
     return {k: v for k, v in changed.items() if not isinstance(v, str) or v != before.get(k)}

@@ -25,8 +25,8 @@ def documents_in(
 ) -> Lists:
     """Return the lists of documents in a value, in order.
 
-    Skip documents that the input `given` already contains. A list under one of the `keys` may also
-    be empty, or contain texts or mappings. With `artifacts`, include artifacts of tool messages.
+    Skip documents that the input `given` already contains. Under one of the `keys`, also return
+    empty lists and lists of texts or mappings. With `artifacts`, search tool messages' artifacts.
     """
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LEVELS))
 

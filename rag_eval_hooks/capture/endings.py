@@ -227,11 +227,10 @@ def _asks_nothing(interaction: Interaction) -> bool:
 
 
 def _replace_rewritten(interaction: Interaction) -> None:
-    """Replace the text of each document by the text that a later step wrote.
+    """Replace each document's text by the text that a later step wrote for this document.
 
-    If a step masks a text, the original text must not reach a context, a span or metadata.
-    Documents of two stores may have equal ids. A step's text therefore replaces only the text that
-    the step received.
+    If a step masks a text, the original text must not reach a context, a span or metadata. Two
+    stores may use the same id. A step therefore replaces only texts that the step received.
     """
     lists = interaction.lists
     for number, found in enumerate(lists):

@@ -1,7 +1,7 @@
 """Requests that the application records manually, with or without a framework.
 
-A suspended generator can leave its block in the consumer's context variable. But the generator's
-frame is then not on the stack. The stack therefore shows which blocks are running.
+If a generator is suspended inside a block, the generator's consumer still sees the block as open.
+But a suspended generator has no frame on the stack. The stack thus shows which blocks are running.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class BlockEnd(NamedTuple):
 class ManualInteraction:
     """One manually recorded request, from `RagEval.interaction`. A sync and async context manager.
 
-    The block adds the outermost runs of frameworks to this request.
+    Runs of frameworks inside the block become steps of this request.
 
-    If the block is inside a framework's run, the block adds its contexts and metadata to the run's
-    request. If that request has no answer, the block also adds its answer. Likewise, a block
-    adds to the request of an outer block with an equal question. A block with another question is a
-    separate request, because a suspended generator may have left the outer block open.
+    A block inside a framework's run creates no request. The run's request receives the block's
+    contexts and metadata. If that request has no answer, the request also receives the block's
+    answer. An inner block with the outer block's question also creates no request. If the questions
+    differ, the inner block is a separate request.
 
-    If no span is current when the block opens, the request joins the trace in which the object was
-    created. This helps if a server ends its span before the response generator runs.
+    If no span is current when the block opens, the request joins the trace that was current at the
+    call of `interaction()`. A server may end its span before the response generator runs.
 
-    Tasks and threads that copy the context can add to the request until the block ends.
+    Tasks and threads that copy the block's `contextvars` can record until the block ends.
 
-    `it.answer = text` means `it.answer(text)`. `it.contexts` and `it.metadata` work alike.
+    `it.answer = text` calls `it.answer(text)`. Contexts and metadata work alike.
     """
 
     def __init__(

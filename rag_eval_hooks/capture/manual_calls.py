@@ -152,8 +152,8 @@ class _Request:
 class ManualCalls:
     """Joins retrievals and model calls of one request. Not thread-safe.
 
-    `everywhere` names the frameworks whose calls are captured in the whole process. Calls of other
-    frameworks are not joined, because capture may have missed some of these calls.
+    Only calls of the frameworks in `everywhere` are joined. Capture sees every call of these
+    frameworks in the process.
     """
 
     joined = 0
@@ -170,7 +170,7 @@ class ManualCalls:
         self._requests: list[_Request] = []
 
     def add(self, interaction: Interaction) -> bool:
-        """Keep a finished root run. Return whether its prompt shows a retrieval's documents."""
+        """Add a finished call. Return whether its prompt contains documents of a retrieval."""
         if is_step(interaction):
             if interaction.retrieves is not False:
                 remember(self._retrievals, interaction, _documents(interaction), _MOST)
@@ -228,7 +228,7 @@ class ManualCalls:
 
 
 def _giver(givers: Sequence[Interaction], reader: Interaction, prompt: str) -> Interaction | None:
-    """Return the retrieval that gave a document to the reader, or None if unsure."""
+    """Return the retrieval whose document is in the reader's prompt, or None if unsure."""
 
     def certainty(one: Interaction) -> tuple[bool, int, int]:
         query = fold(one.root.query or "")

@@ -31,7 +31,7 @@ class Notes:
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
         """Queue an event of a run. Another thread later calls `read` with the values.
 
-        The values must not change. If `read` fails, mark the request as incomplete.
+        The caller must not change the values. If `read` fails, mark the request as incomplete.
         """
 
         def guarded() -> None:
@@ -44,7 +44,7 @@ class Notes:
         run.interaction.pending.append(guarded)
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """Cut an outermost run's text to `longest`, and other texts to the request's limit."""
+        """Cut a text to `longest`. Below the outermost run, also apply the request's limit."""
         if text is None:
             return None
         if run.outermost:
@@ -65,7 +65,7 @@ class Notes:
         run.prompt, run.roles = self._prompt_texts(run.interaction, texts), tuple(roles)
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
-        """Record a run's output text. If the output is unreadable, set `unknown`."""
+        """Record a run's output text. `unknown` means that the output is unreadable."""
         run.text, run.text_unknown = self.text(run, text), unknown
 
     def alternatives(
@@ -127,9 +127,9 @@ class Notes:
             run.interaction.stops.add(checkpoint)
 
     def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
-        """Keep a request open until `over` returns the status of a finished stream.
+        """Keep the run's request open while `over` returns None.
 
-        While the stream is open, `over` returns None.
+        After the stream finishes, `over` returns the stream's status.
         """
         run.interaction.streams.append(over)
 

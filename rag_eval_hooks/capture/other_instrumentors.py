@@ -17,7 +17,7 @@ Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 class OtherInstrumentors:
     """Finds spans of other instrumentors and stores the spans on the request.
 
-    If `can_wait` is false, these spans cannot wait for scores, so we also write our own span.
+    If `can_wait` is false, these spans cannot stay open for scores. We also write our own span.
     """
 
     can_wait = True
@@ -28,7 +28,7 @@ class OtherInstrumentors:
         self._incidents = incidents
 
     def note(self, run: Run, find: Find) -> None:
-        """Look for other instrumentors when a run below the framework's root starts.
+        """Find other instrumentors at the start of a run below the framework's root.
 
         When the root starts, another instrumentor's handler may not know the root yet. Some
         handlers appear only when a retriever starts.

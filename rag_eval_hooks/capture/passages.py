@@ -46,7 +46,7 @@ class Passage:
 
     @cached_property
     def forms(self) -> list[tuple[Context, str]]:
-        """Forms of the passage's text in prompts. Forms that contain the whole text come first."""
+        """Possible texts of the passage in prompts. Texts with the whole passage come first."""
         values = self.context.metadata.values()
         others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
         others[:0] = [] if self._form is None else [self._form]
@@ -146,7 +146,7 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rests(self, placed: Placed) -> list[str]:
-        """Replace each fully quoted text by a filler word that no word sequence spans."""
+        """Return the prompts. In each prompt, `x` characters replace the fully quoted texts."""
         rests = list(map(list, self.texts))
         for at in placed.values():
             if at.whole:
@@ -182,7 +182,7 @@ def _outermost(placed: Placed) -> Placed:
 
 
 def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
-    """Return each text once. Of equal texts, prefer the last with an id, a score or metadata."""
+    """Return one passage per text. Prefer the last passage with an id, a score or metadata."""
     found: dict[str, Passage] = {}
     for one in lists:
         for index, context in enumerate(one.contexts):

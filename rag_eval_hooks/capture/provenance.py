@@ -91,7 +91,7 @@ class Provenance:
         )
 
     def _wrote(self, p: Passage) -> bool:
-        """Return True if models wrote the text before, or at least half of its word sequences."""
+        """Return True if earlier model outputs contain the text, or half of its word sequences."""
         is_step = p.found.run.kind is not RunKind.TOOL
         said = set(self._said_before(p, with_arguments=is_step))
         if any(p.folded in text for text in said):
@@ -178,7 +178,7 @@ _ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
 
 
 def looks_up(name: str, description: str) -> bool | None:
-    """Return whether a tool searches, or None if neither the name nor the description tells."""
+    """Return whether a tool searches, or None if the name and description do not tell."""
     text = _SIGNATURE.sub("", description.strip())
     first = next((one for one in _SENTENCE.split(text) if one.strip()), "")
     kinds = (_kind_of(_NAME_PART.findall(one)) for one in (name, first))

@@ -18,8 +18,6 @@ from rag_eval_hooks.sample import Context
 
 
 class BaseReader:
-    """Copies the values of events, and reads the copies outside the application's thread."""
-
     def __init__(
         self,
         recorder: Recorder,
@@ -93,7 +91,7 @@ class BaseReader:
         )
 
     def choose(self, run: Run, name: str, value: Any) -> None:
-        """Call the function of an option, unless an earlier call returned a text."""
+        """Call an option's function with the value, unless an earlier call returned a text."""
         choice = getattr(self.options_of(run), name)
         if not callable(choice) or isinstance(run.chosen.get(name), str):
             return

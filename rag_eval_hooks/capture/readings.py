@@ -99,7 +99,7 @@ def texts_in_input(value: Any, depth: int = _LEVELS) -> Iterator[str]:
 
 
 def answer_of(value: Any, given: Any = None) -> str | None:
-    """Return the answer in an output: a text, a message, a known key or the last model message.
+    """Return an output's answer: the text itself, a known key's text or the last model message.
 
     Ignore entries that the input `given` already contains.
     """
@@ -123,7 +123,7 @@ def answer_of(value: Any, given: Any = None) -> str | None:
 
 
 def named_answer(value: Any) -> str | None:
-    """Return the text in the value of an answer key. Without a text, return JSON."""
+    """Return the text of an answer key's value. If the value has no text, return JSON."""
     text = _answer_text(value)
     return as_json(value) if text is None else text
 

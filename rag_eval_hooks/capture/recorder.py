@@ -49,7 +49,7 @@ _MAX_CHARS = 400_000_000
 
 
 class Recorder(RunTable, Notes):
-    """Follows runs by id, and reports each request once, after its root run finishes.
+    """Follows runs by id. Reports each request once, after the request's root run finishes.
 
     Event methods are O(1), lock-free, and may be called from any thread. Events of one run must
     arrive in order. `on_end` receives each finished request. When a request finishes, the recorder
@@ -105,7 +105,7 @@ class Recorder(RunTable, Notes):
         return name in wanted
 
     def enable(self, framework: str, place: str, before: Recorder | None = None) -> None:
-        """Record a call of a framework's `enable`. `before` is the recorder of an earlier call."""
+        """Record a call of a framework's `enable`. `before` is the previous call's recorder."""
         if before is not None and before is not self:
             advice = "Pass one RagEval to all calls"
             self._incidents.mistake("enable() replaces another RagEval", advice)
@@ -142,7 +142,7 @@ class Recorder(RunTable, Notes):
         return len(self._open)
 
     def around(self, parent_id: Hashable | None) -> Run | None:
-        """Return the open run with the parent's id, or the open run in which the caller runs."""
+        """Return the open run with the id `parent_id`, else the open run around the caller."""
         for run_id in chain((parent_id,), self._located()):
             if run_id is not None and (run := self.get(run_id)) is not None:
                 return run
@@ -164,10 +164,10 @@ class Recorder(RunTable, Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Start a run. Without an open run around the caller, the run is a root.
+        """Start a run. If the parent is unknown and no open run surrounds the caller, start a root.
 
         With `apart`, a run directly inside manual blocks is also a root. Only roots use metadata
-        and tags. Return None for a known run, a run of a finished request, or a skipped run.
+        or tags. Return None for known or sampled-out runs, and for runs of finished requests.
         """
         if self.skips(run_id, parent_id, kind) or run_id in self._runs:
             return None
@@ -309,7 +309,7 @@ class Recorder(RunTable, Notes):
         self.ended.end(interaction)
 
     def sweep(self, *, at_once: bool = False) -> None:
-        """Report finished requests. With `at_once`, also report open groups of manual calls."""
+        """Report finished requests. With `at_once`, do not wait for further manual calls."""
         with self.ended.sweeping() as is_free:
             if not is_free:
                 return

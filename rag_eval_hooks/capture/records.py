@@ -106,7 +106,7 @@ class Run:
 
 
 class Origin(StrEnum):
-    """Source of a text. `STEP` and `EARLIER` texts are contexts only if a prompt contains them."""
+    """Source of a text. A `STEP` or `EARLIER` text is a context only if a prompt contains it."""
 
     DOCUMENTS = "documents"
     GIVEN = "given"
@@ -261,7 +261,7 @@ class Interaction:
         return max(self.kept_chars + texts, self.snapshots.chars)
 
     def nearness(self, other: Interaction) -> int:
-        """Estimate if both are calls of one request: -1 no, 0 unknown, 1 maybe, 2 likely."""
+        """Estimate whether `other` is part of this request: -1 no, 0 unknown, 1 maybe, 2 likely."""
         one, two = self.span_context, other.span_context
         if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
             return -1
@@ -289,7 +289,7 @@ class Interaction:
             self.pending.popleft()()
 
     def part(self, runs: Sequence[Run]) -> Interaction:
-        """Return a copy with only these runs. The first run is the root of the copy."""
+        """Return a copy with only `runs`. The first run is the root of the copy."""
         own = copy(self)
         own.metadata = dict(self.metadata)
         own.left_out, own.stops = set(self.left_out), set(self.stops)
@@ -305,7 +305,7 @@ class Interaction:
         return own
 
     def absorb(self, earlier: Interaction) -> None:
-        """Add an earlier request that this request continues. Do not replace existing values."""
+        """Add the runs and values of an earlier request. This request's own values win."""
         root, first = self.root, earlier.root
         root.query = root.query or first.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept

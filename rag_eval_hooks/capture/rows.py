@@ -34,7 +34,7 @@ Write: TypeAlias = Callable[[Any], str]
 
 
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
-    """Yield lists of the texts that are long enough to recognize in a prompt.
+    """Yield lists of texts. Texts too short to recognize in a prompt are skipped.
 
     A record and its nested values become one text. Messages of models and users are skipped.
     """
@@ -146,7 +146,7 @@ def _written(item: Any, write: Write) -> str | None:
 
 
 def _widths(value: Any, levels: int = _LEVELS) -> tuple[float, float]:
-    """Return the width of a value, and the width of its long texts."""
+    """Return the width of a value, and the width of the long texts in the value."""
     if isinstance(value, str):
         size = width(value)
         return size + _MARKS, size if size >= _LONG_TEXT else 0
@@ -168,7 +168,7 @@ def _fields(item: Any) -> Any:
 
 
 def found_nothing(held: Any) -> bool:
-    """Return True for a JSON reply that contains only an error or an empty page."""
+    """Return True if a JSON reply contains no results, or only an error."""
     if not isinstance(held, dict):
         return False
     left = {key for key, value in held.items() if not _is_nothing(value)}

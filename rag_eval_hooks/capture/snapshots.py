@@ -1,8 +1,8 @@
 """Copies a framework's values, within limits. Another thread can read the copies later.
 
-The application's thread makes the copies. Of the application's code, only `as_context` runs. Copies
-contain dicts, lists, models, dataclasses, texts and numbers. `Opaque` replaces other objects. An
-unchanged value has only one copy, so readers recognize a value that a step only passes on.
+The application's thread makes the copies. Copying runs no code of the application except
+`as_context`. Copies contain dicts, lists, models, dataclasses, texts and numbers. `Opaque` replaces
+other objects. An unchanged value has only one copy, so readers can compare copies by identity.
 """
 
 from __future__ import annotations

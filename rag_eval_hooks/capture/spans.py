@@ -149,7 +149,7 @@ def application_span(otel: OtelContext) -> RequestSpan:
 class SpanWriter:
     """Writes the spans of finished requests, with the original times.
 
-    `begin` creates the RAG span. A background thread writes its content and its children.
+    `begin` creates the RAG span. A background thread writes the span's content and child spans.
     """
 
     def __init__(
@@ -172,7 +172,6 @@ class SpanWriter:
         self._draining = threading.Lock()
 
     def begin(self, interaction: Interaction, redact: Redact = dict) -> RequestSpan:
-        """Start the RAG span of a finished request. Queue its content and its children."""
         others = interaction.others or Others()
         if others.span is not None:
             return RequestSpan(others.span.context, others.span.held)

@@ -71,7 +71,7 @@ def words(text: str) -> list[str]:
 
 
 def runs_of(folded: str) -> set[str]:
-    """Return all sequences of four words. Ten wide characters also form a sequence."""
+    """Return all sequences of four words, or of ten Chinese, Japanese or Korean characters."""
     return set(_in_a_row(words(folded)))
 
 
