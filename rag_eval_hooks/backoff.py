@@ -11,9 +11,8 @@ _MOST_DOUBLINGS: Final = 10
 def pause_after(failures: int) -> float:
     """Return the seconds to wait before the next attempt.
 
-    The maximum is 0.5 s after one failure. Each further failure doubles the maximum, up to 15 s.
-    The result is random between half of the maximum and the maximum, so that processes retry at
-    different times.
+    The longest pause is 0.5 s after one failure. Each further failure doubles the longest pause, up
+    to 15 s. The result is random, at least half of the longest pause, to spread retries.
     """
     longest = min(_FIRST * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), _LONGEST)
     return random.uniform(longest / 2, longest)

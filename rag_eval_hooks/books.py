@@ -33,12 +33,12 @@ class Stats:
         dropped: Requests that were not evaluated, by reason. `str(evals.explain(id)[0])` explains a
             reason.
         failed: Evaluated requests without a score, and `partial` requests, by cause. The key is the
-            first `Cause` that is a failure, else the first cause. A request is `partial` if the
-            judge failed and only metrics without a judge have scores.
+            first failed metric's cause, else the first metric's cause. A request is `partial` if
+            the judge failed and only metrics without a judge have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
-        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. This count
-            and all counts below do not add to `offered`.
+        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. The sum
+            `offered` excludes this count and all counts below.
         recovered: Requests in `offered` that earlier processes left in the spool.
         undurable: Requests in `offered` that the spool could not store.
         without_retrieval: Requests in which a model answered but capture saw no retrieved text.
@@ -73,7 +73,7 @@ class Stats:
 class Books(Observer):
     """Counts requests by outcome, and remembers recent requests for `explain`. Thread-safe.
 
-    All locks are a plain `Lock`. C code releases it even if a signal handler raises.
+    Every lock is a plain `Lock`, which C code releases even if a signal handler raises.
     """
 
     def __init__(self, explained: int = 10_000) -> None:

@@ -24,8 +24,8 @@ _OPERATIONS: Final = ("chat", "text_completion", "generate_content")
 class RagEvalCompletionHook:
     """Records each completion as a model call.
 
-    Inside `evals.interaction(...)`, the completion belongs to that request, and the reply is the
-    default answer. Elsewhere, a completion is a request only if its prompt contains retrieved text.
+    Inside `evals.interaction(...)`, the completion belongs to the block's request. The reply is the
+    default answer. Elsewhere, only a completion whose prompt contains retrieved text is a request.
     Retrieved text is a tool result of the same turn, or a document of a captured retriever.
     """
 

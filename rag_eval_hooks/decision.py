@@ -43,7 +43,7 @@ class Share(NamedTuple):
     reason: str = RATIO
 
     def includes(self, position: int) -> bool:
-        """Return True if this rate samples the position. Higher rates sample the position, too."""
+        """Return True if the rate samples a request with this position, as all higher rates do."""
         return position < round(self.rate * _RANGE)
 
 

@@ -34,7 +34,7 @@ def install_command(extra: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return the name of a value's type. Return a text unchanged."""
+    """Return the name of a value's type. If the value is a text, return the text."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return value if isinstance(value, str) else type(value).__name__
@@ -88,7 +88,7 @@ class ConfigError(RagEvalError, ValueError):
     def unknown(
         cls, field: str, got: str, known: Iterable[str], *, listed: str = ""
     ) -> ConfigError:
-        """Return the error for an unknown name. `listed` names the place that lists all names."""
+        """Return the error for an unknown name. `listed` says where the valid names are listed."""
         names = sorted(known)
         wants = f"a name listed by {listed}" if listed else f"one of {', '.join(names)}"
         near = nearest(got, names)
@@ -117,9 +117,9 @@ class NoOutcome(KeyError):
 
 
 def holds(value: object, name: str) -> bool:
-    """Return True if an object has an attribute. Do not read the attribute.
+    """Return True if an object has an attribute, without reading the attribute.
 
-    Reading may run code, such as a property that loads a response's body.
+    Reading could run code, such as a property that loads a response's body.
     """
     return inspect.getattr_static(value, name, None) is not None
 

@@ -276,7 +276,8 @@ class RagEval(OnePerProcess):
         """Explain the outcome of recent requests. `str(explanation)` is one line.
 
         The id is any id that `feedback` accepts. The evaluator remembers the last 10,000 requests
-        with retrieved text, and the last 10,000 without. The result has at most eight requests.
+        with retrieved text, and the last 10,000 without retrieved text. The result has at most
+        eight explanations.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
@@ -284,7 +285,7 @@ class RagEval(OnePerProcess):
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all accepted requests are evaluated and delivered.
 
-        The call waits for slow sinks, but not for results that stay in the spool. The call then
+        The call waits for slow sinks, but not for results that stay in the spool. Finally, the call
         flushes the providers of `setup_tracing`.
 
         A `timeout` of None means one hour. In async code, call `flush` in a thread. Returns False
@@ -300,7 +301,7 @@ class RagEval(OnePerProcess):
         """Finish pending samples within `timeout` seconds, then close. Runs at exit, too.
 
         Unfinished samples stay in the spool. Without a spool, unfinished samples are dropped as
-        `shutdown`. Later samples are dropped, too. The call then flushes the providers of
+        `shutdown`. Later samples are dropped, too. Finally, the call flushes the providers of
         `setup_tracing`. Returns False if a sample is unfinished after `timeout`.
         """
         from rag_eval_hooks.runtime.lifecycle import shutdown

@@ -59,7 +59,7 @@ class Explanation:
 
 
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as JSON of at most `limit` characters, or None if nothing is left.
+    """Return an explanation as JSON of at most `limit` characters. None means empty or too long.
 
     A shortened explanation contains `"cut": true`. If `content` is False, the JSON contains only
     numbers and booleans.
@@ -94,10 +94,10 @@ def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
 
 
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as lines of text, or None if nothing is left.
+    """Return an explanation as lines of text, or None if the explanation is empty.
 
     Failed verdicts come first. `[...]` replaces text beyond `limit` characters. If `content` is
-    False, the result is JSON.
+    False, the result is the JSON of `explain`.
     """
     if not content:
         return explain(explanation, limit, content=False)
@@ -144,7 +144,7 @@ def _counted(key: str, name: str, items: _Items, *, content: bool) -> str:
 
 
 def _verdicts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, _Items]]:
-    """Yield the key of each list of verdicts, the verdict's name, and the items."""
+    """For each list of verdicts, yield the list's key, the verdict's field, and the list."""
     for key, items in explanation.items():
         if not isinstance(items, list | tuple) or not items:
             continue
@@ -194,7 +194,7 @@ class OutcomeTable(dict[str, Outcome]):
 def outcome_lines(
     outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield a text and the outcome of each metric, first for `failed` metrics and low scores."""
+    """Yield each metric's text and outcome. `failed` metrics come first, and low scores next."""
     ranked = sorted(outcomes.items(), key=lambda item: (item[0] not in failed, _rank(item[1])))
     for name, outcome in ranked:
         value, label, reason = _columns(outcome)

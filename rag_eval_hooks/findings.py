@@ -123,9 +123,9 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A yes-or-no verdict and its reason. `Support` explains the other fields.
+    """A yes-or-no verdict and its reason. If `sure` is False, ignore `holds`.
 
-    If `sure` is False, ignore `holds`.
+    `Support` explains `probability`, `judge`, `sent_on` and `warning`.
     """
 
     holds: bool
@@ -215,12 +215,11 @@ Pair: TypeAlias = tuple[int | None, int | None]
 class Findings:
     """All findings about one sample. `made` returns a finding's value.
 
-    A list of verdicts has the same order as its items: support and agreement by claim, relevance by
-    chunk, `entities_found` by entity, and `question_similarity` by generated question. Cosines are
-    in [-1, 1]. `direct_relevance` is 0, 0.25, 0.5, 0.75 or 1. Ratings by rubric are in [1, 5].
-    The two `accuracy_ratings` are in [0, 4]. All other pairs of ratings are in [0, 2]. A pair has
-    at least one valid rating. `by` names the judges if a sample has several judges. docs/metrics.md
-    defines each finding.
+    Each list has one entry per claim, chunk, entity or generated question, in the same order.
+    `question_similarity` and `answer_similarity` are cosines in [-1, 1]. `direct_relevance` is 0,
+    0.25, 0.5, 0.75 or 1. A `Rating` is in [1, 5]. The two `accuracy_ratings` are in [0, 4]. All
+    other pairs of ratings are in [0, 2]. At least one rating of each pair is not None. `by` names
+    the judges if a sample has several judges. docs/metrics.md defines each finding.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED

@@ -19,7 +19,7 @@ _URL: Final = ":<url>"
 class NameTable:
     """The names that a setting accepts, with a pattern for the text after each name.
 
-    `:<model>` requires a text, `[:<model>]` permits a text, and an empty pattern forbids a text.
+    The pattern `:<model>` requires a text, `[:<model>]` permits a text, and `""` forbids a text.
     """
 
     setting: str
@@ -63,7 +63,7 @@ class NameTable:
 
 
 def is_url(text: str) -> bool:
-    """Return True if a text is an HTTP URL without secrets, because errors and logs show URLs."""
+    """Return True if a text is an HTTP URL without credentials or parameters, safe to log."""
     try:
         parts = urlsplit(text)
         is_plain = parts.username is None and not parts.query and parts.port != 0

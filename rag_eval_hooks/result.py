@@ -56,7 +56,7 @@ class Evaluation:
 
     @property
     def time(self) -> datetime | None:
-        """Start of the request in UTC. If unknown, start of the evaluation, or None."""
+        """Start of the request in UTC, by default the start of the evaluation, or None."""
         ended = self.sample.ended_at or self.start
         return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
 
@@ -92,8 +92,8 @@ class Evaluation:
     def status(self) -> EvalStatus:
         """Status of the RAG span: `partial` if some scores are missing, `error` without scores.
 
-        A score is missing if a metric or judge failed, or if the judge was unsure. A metric without
-        an input or without a defined value does not count.
+        A score is missing if a metric or judge failed, or if the judge was unsure. The status
+        ignores metrics that lack an input or have no defined value.
         """
         if not self.unscored:
             return EvalStatus.OK

@@ -201,7 +201,7 @@ class Field(StrEnum):
 
     @classmethod
     def lacking(cls, sample: Sample) -> frozenset[Field]:
-        """Return the fields that the sample lacks. A blank question is missing, too."""
+        """Return the fields that the sample lacks. A blank question counts as missing."""
         absent = {name for name in cls if getattr(sample, name) is None}
         return frozenset(absent if sample.question.strip() else absent | {cls.QUESTION})
 

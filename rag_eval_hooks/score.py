@@ -54,8 +54,8 @@ class Score:
 
     Attributes:
         value: The number on the metric's own scale.
-        normalized: The number mapped to [0, 1], where 1 is best. The default follows the metric's
-            scale.
+        normalized: The number mapped to [0, 1], where 1 is best. By default, the metric's `Scale`
+            maps the number.
         label: The metric's word for the value, or None.
         parts: Numbers from which the metric computed the value, by name.
         explanation: Claims, verdicts and chunk numbers behind the value, as plain JSON types.
@@ -108,7 +108,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class NotScored:
-    """A missing score and its cause. Means ignore missing scores.
+    """A missing score and its cause. Averages ignore missing scores.
 
     The fields of `Score` that describe a value are None or empty.
 

@@ -94,9 +94,8 @@ class RagEvalSpanProcessor(SpanProcessor):
 def wrap_processors(provider: object, evals: RagEval) -> bool:
     """Wrap every span processor of an SDK provider. Return False if the provider has no processors.
 
-    In zero-code start-up, the application does not build the provider, so it cannot wrap
-    processors. The SDK has no public API that replaces processors, so this function changes private
-    attributes.
+    In zero-code start-up, no application code can wrap the processors. The SDK has no public API
+    that replaces processors, so this function changes private attributes.
     """
     processors = getattr(provider, "_active_span_processor", None)
     inner = getattr(processors, "_span_processors", None)

@@ -32,7 +32,7 @@ class SqliteFile:
     SQLite's memory records the file locks. A forked child inherits the memory, but not the locks.
     So we close the connection before the fork, and both processes reopen the file.
 
-    Every open runs `schema`. `patience` is in seconds.
+    `schema` runs whenever the file opens. `patience` is the longest wait for a lock, in seconds.
     """
 
     def __init__(self, path: Path, schema: Sequence[str], *, patience: float) -> None:

@@ -46,6 +46,6 @@ def paused() -> AbstractContextManager[None]:
 
 
 def is_suppressed() -> bool:
-    """Return True while instrumentation is suppressed, as in evaluations, or capture is paused."""
+    """Return True if instrumentation is suppressed or capture is paused."""
     current = context.get_current()
     return bool(current.get(_INSTRUMENTATION) or current.get(_PAUSED))

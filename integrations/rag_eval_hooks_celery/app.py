@@ -40,7 +40,7 @@ class Fleet:
     config: RagEvalConfig
 
     def app(self, *, with_backend: bool = True) -> Celery:
-        """Return a Celery application, which can only send tasks if it has no result backend."""
+        """Return a Celery application. Without a backend, the application can only send tasks."""
         try:
             from celery import Celery
         except ImportError as error:

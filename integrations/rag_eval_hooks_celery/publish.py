@@ -54,10 +54,10 @@ class Publisher:
     async def evaluate(
         self, blank: Evaluation, decision: Decision, accepted: float
     ) -> Evaluation | Ending:
-        """Send a sample and wait for the result, without a timeout.
+        """Send a sample and wait for the result. The wait has no limit.
 
-        The method resends the sample after each visibility timeout without a result. The task id
-        depends only on the sample, so another process can find an existing result.
+        If no result arrives within the visibility timeout, the method sends the sample again. All
+        attempts use the same task id, so another process can find an existing result.
 
         Returns:
             The evaluation, or an `Ending` if there is no evaluation. If the broker rejects the

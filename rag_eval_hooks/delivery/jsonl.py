@@ -87,7 +87,7 @@ class JsonlSink:
 
 
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
-    """Return the JSON object of one line. An incomplete line has no `result_id`."""
+    """Return one line's JSON object. A half-written line lacks the last key, `result_id`."""
     sample = evaluation.sample.to_dict()
     sample.pop("ended_at", None)
     results = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
@@ -114,7 +114,7 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return a results file's rotated files, such as `<name>.1.gz` or `<name>-<day>`, by age."""
+    """Return the rotated files, such as `<name>.1.gz` or `<name>-<day>`, oldest first."""
     found = path.parent.glob(f"{glob.escape(path.name)}[.-][0-9]*")
     return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
 

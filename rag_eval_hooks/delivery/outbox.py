@@ -99,9 +99,9 @@ class Outbox:
         then: Iterable[str] = (),
         encode: Callable[[], str] | None = None,
     ) -> Future[bool]:
-        """Remove a finished consumer, count an outcome, and store a payload for the `then` sinks.
+        """Remove `consumer`, count the outcome, and store the payload for the sinks in `then`.
 
-        All changes share a transaction. The result is False if another process claimed the job.
+        One transaction writes all changes. If another process claimed the job, the result is False.
         """
         with self._lock:
             job.consumers = {*then, *job.consumers} - {consumer}
@@ -239,7 +239,7 @@ class Outbox:
     def _failed(
         self, file: OutboxFile, error: Exception, changes: Sequence[RowChange] = ()
     ) -> bool:
-        """Schedule a retry. If a new file replaced a damaged file, return True to retry now."""
+        """Schedule a retry. Return True if the caller can retry now in a new file."""
         self._report(error)
         is_brief, is_new = is_busy(error), False
         if is_damage(error, is_read=not changes):

@@ -74,8 +74,8 @@ class RowChange(NamedTuple):
 class OutboxFile:
     """The outbox's SQLite file, which several processes share. Not thread-safe.
 
-    If the file fails, methods raise one of `FILE_ERRORS`. If `is_damage` accepts the error, call
-    `replace`.
+    If the file fails, methods raise one of `FILE_ERRORS`. If `is_damage` accepts the error, the
+    caller must call `replace`.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -94,7 +94,7 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Sequence[RowChange]) -> list[int | None]:
-        """Return each job's row number, `LOST`, or None if the file has no row for the job."""
+        """Write changes. Return each job's row number, `LOST`, or None if the job has no row."""
         with self._transaction() as db:
             return [self._write(db, change) for change in changes]
 
@@ -102,7 +102,7 @@ class OutboxFile:
         """Claim the oldest jobs of dead processes, up to each consumer's capacity.
 
         Also delete expired results whose sinks are not configured. Return the claimed jobs and the
-        number of deleted results. If nothing is ready, do not lock the file.
+        number of deleted results. If no job is ready, the method does not lock the file.
         """
         self._check()
         now = time.time()
@@ -240,7 +240,7 @@ def check_spool(folder: Path) -> None:
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
-    """Return each outcome's count over all processes. Without a file, return no counts."""
+    """Return each outcome's count over all processes. The mapping is empty without a file."""
     with _read(path) as db:
         if db is None:
             return {}

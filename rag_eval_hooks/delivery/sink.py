@@ -60,7 +60,7 @@ SinkFunction: TypeAlias = (
 
 
 class SendError(Exception):
-    """A failed delivery to a platform. Logs show the reason, so it must not quote samples."""
+    """A failed delivery to a platform. Logs show the reason, which must not quote samples."""
 
     is_outage = False
 
@@ -194,7 +194,7 @@ def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
-    """Await a sink and return its exception, because the event loop logs a raised exception."""
+    """Await a sink and return the exception. The event loop would log a raised exception."""
     try:
         async with asyncio.timeout(timeout) as limit:
             await pending

@@ -46,7 +46,7 @@ class FeedbackDesk(Observer):
     """Adds a request's ids to feedback, and runs the metrics that the feedback needs.
 
     Feedback on another process's request goes through the spool. Without a spool, or if no process
-    claims the feedback within a minute, sinks receive only the feedback.
+    claims the feedback within a minute, sinks receive the feedback with only the caller's id.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:

@@ -33,8 +33,8 @@ _POLL_S: Final = 0.001
 class Intake:
     """Starts the RAG span of a finished request, and later submits the request. Thread-safe.
 
-    Sampling rules may be slow, so the clock thread submits. This class uses no lock, because a rule
-    may hang or call `stats`.
+    Sampling rules may be slow, so the clock thread submits requests. This class uses no lock,
+    because a hanging rule would never release the lock.
     """
 
     def __init__(self, pipeline: Pipeline, spans: SpanWriter) -> None:
@@ -86,7 +86,7 @@ class Intake:
             self._incidents.report("capture", error)
 
     def submit(self, sample: Sample) -> bool:
-        """Submit a sample now. If the sample has no trace id and no span id, also write a span."""
+        """Submit a sample now. Write a RAG span if the sample names neither a trace nor a span."""
         if sample.trace_id is not None or sample.span_id is not None:
             return self._pipeline.submit(Request.of(sample, lambda: self._assembler.own(sample)))
         interaction, session = interaction_of(sample), self._assembler.session()
@@ -108,7 +108,7 @@ class Intake:
         return is_accepted
 
     def drain(self) -> None:
-        """Submit all requests. Wait for other threads' submissions, unless a rule hangs."""
+        """Submit all waiting requests. Wait for other threads' submissions, unless a rule hangs."""
         while self._submit_next():
             pass
         me = threading.get_ident()

@@ -20,9 +20,9 @@ _STOP_TIMEOUT: Final = 2.0  # seconds for each component
 class ExitHook:
     """Flushes and shuts down a pipeline when the process exits.
 
-    The first hook flushes when the main thread ends, because judges can still start threads then.
-    The second hook shuts the pipeline down when the interpreter exits. `os._exit` ends children of
-    `multiprocessing` without these hooks, so a third hook flushes in such a child.
+    The first hook flushes when the main thread ends, while judges can still start threads. The
+    second hook shuts the pipeline down when the interpreter exits. Children of `multiprocessing`
+    exit without these two hooks, so a third hook flushes in each child.
     """
 
     def __init__(self, pipeline: Pipeline, timeout: float) -> None:

@@ -41,8 +41,8 @@ _ADVICE: Final = "The request is not evaluated. Call shutdown() only at the end 
 class Pipeline:
     """The implementation of `RagEval`. Thread-safe.
 
-    A forked child creates its threads, locks and queues on first use, because gevent may replace
-    their classes after the fork.
+    A forked child creates threads, locks and queues on first use, because gevent may replace the
+    classes of threads, locks and queues after the fork.
     """
 
     def __init__(self, parts: Parts) -> None:

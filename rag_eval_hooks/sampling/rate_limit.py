@@ -31,7 +31,7 @@ class RateLimit:
         self._share = AdmittedShare(clock)
 
     def admit(self) -> float | None:
-        """Return the recently admitted fraction if the limit admits a sample, else None."""
+        """Return the estimated fraction of admitted samples, or None for a rejected sample."""
         with self._lock:
             now = self._clock()
             admitted = all(
@@ -46,9 +46,9 @@ class RateLimit:
 class AdmittedShare:
     """Estimates the fraction of requests that a limit or a full queue admits. Thread-safe.
 
-    Each admitted request represents itself and a tenth of the unrepresented rejected requests. The
-    inverse fractions therefore add up to the number of requests. In simulations with bursty load, a
-    one-minute moving average had four times the error.
+    Each admitted request takes over a tenth of the rejected requests that are not taken over yet.
+    The fraction is 1 / (1 + requests taken over). Inverse fractions add up to all requests. In
+    simulations with bursty load, a one-minute moving average had four times the error.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

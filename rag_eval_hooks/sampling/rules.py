@@ -39,7 +39,7 @@ def position(key: str) -> int:
 class MetricNames:
     """Names of metrics and suites that settings may use.
 
-    A setting may name an existing metric that is not chosen, and then has no effect on this metric.
+    A setting may name a metric that the application did not choose. The name has no effect.
     """
 
     def __init__(self, chosen: Sequence[Metric], known: Sequence[Metric]) -> None:
@@ -107,7 +107,7 @@ def default_rates(config: RagEvalConfig, names: MetricNames) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class TailRule:
-    """A tail rule. For samples that meet the condition, the rates rise to `share.rate`."""
+    """Raises the rates of the metrics `ids` to `share.rate` if a sample meets the condition."""
 
     settings: TailSettings
     ids: Sequence[str]

@@ -56,7 +56,7 @@ class Selection:
         """Return a function that samples requests at their start, or None.
 
         The function takes sampling key, tags and metadata, and returns True to sample out the
-        request. It returns False if a rule needs metadata that the request does not have yet.
+        request. If a rule needs metadata that the request still lacks, the function returns False.
 
         If all rates are 1, or if a rule needs the finished request, return None.
         """
@@ -111,9 +111,9 @@ class Selection:
     ) -> tuple[Sample, Decision, Set[str]] | None:
         """Return the metrics to evaluate after feedback, or None if there are no such metrics.
 
-        The result contains the sample with the reference, the decision, and the ids of the metrics
-        whose inputs exist. A metric that a feedback rule chose has no probability. A sampled metric
-        that lacked only the reference keeps its probability.
+        The result is the sample with the reference, the decision, and the ids of metrics with all
+        inputs. Metrics chosen by a feedback rule have no probability. Sampled metrics that lacked
+        only the reference keep their probability.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:

@@ -22,10 +22,10 @@ Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 
 
 class OtherSpan:
-    """A span of another instrumentor. Thread-safe. Can be held like our own spans.
+    """A span of another instrumentor. Thread-safe.
 
-    The instrumentor may end its span before the scores exist. `RagEvalSpanProcessor` then exports
-    the span later. Without `RagEvalSpanProcessor`, the span accepts scores only while it is open.
+    The instrumentor may end the span before the scores exist. `RagEvalSpanProcessor` delays the
+    export until scores arrive. Without this processor, the span accepts scores only while open.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class OtherSpan:
             return None
 
     def end(self, end_time: int | None = None) -> None:
-        """Reject further attributes and links, and export the held spans. Idempotent."""
+        """Reject further attributes and links, and export the span. Idempotent."""
         with self._lock:
             if self._done:
                 return
@@ -127,7 +127,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return the additions to a finished span, or None if the export waits."""
+        """Return the additions to a finished span, or None if the span is held."""
         key = _key(span.get_span_context())
         with self._lock:
             other, processors = self._spans.pop(key, (None, 0))

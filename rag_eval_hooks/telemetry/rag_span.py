@@ -51,7 +51,7 @@ class SpanHolder:
     def finish(
         self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
     ) -> bool:
-        """End a held span with attributes and links. Return False if not held or not recording."""
+        """End a held span. Return False if the span is not held or not recording."""
         with self._lock:
             if held not in self._held:
                 return False

@@ -43,7 +43,10 @@ class Thresholds:
         return f"{words or metric_id} ({value})"
 
     def missed_by(self, metric_id: str, score: Score) -> float:
-        """Return how far a score misses the threshold, as a fraction of the scale. 0 passes."""
+        """Return how far a score misses the threshold, as a fraction of the scale.
+
+        The result is 0 or negative if the score passes.
+        """
         scale = self.scales[metric_id]
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance
@@ -51,8 +54,8 @@ class Thresholds:
     def judged(self, evaluation: Evaluation) -> Evaluation:
         """Return the evaluation with its verdicts.
 
-        `passed` is False if a score misses its threshold. Otherwise, a failed or undecided metric
-        with a threshold makes `passed` None. Without any such score, `passed` is also None.
+        `passed` is False if any score misses a threshold. Otherwise, `passed` is None if a metric
+        with a threshold failed or is undecided, or if no metric with a threshold has a score.
         """
         outcomes = {name: evaluation.outcomes.get(name) for name in self._limits}
         verdicts = {
@@ -68,7 +71,7 @@ class Thresholds:
 
 
 def check_limit(setting: str, metric_id: str, limit: float, scales: Mapping[str, Scale]) -> None:
-    """Raise `ConfigError` if a metric is not evaluated, or if the limit is outside its scale."""
+    """Raise `ConfigError` if the limit is outside the metric's scale, or the metric is unknown."""
     if metric_id not in scales:
         measured = f"`metrics`: {', '.join(sorted(scales))}"
         raise ConfigError.unknown(setting, metric_id, scales, listed=measured)
@@ -90,7 +93,7 @@ class ScoreAttributes:
         return present({**_summary(evaluation), **headline, **self._by_metric(evaluation)})
 
     def event(self, evaluation: Evaluation, name: str) -> Attributes:
-        """Return the log event's attributes for a metric that has or should have a score."""
+        """Return the log event's attributes for a metric in `scores` or `unscored`."""
         about = self._result(evaluation, name)
         about[semconv.GEN_AI_RESPONSE_ID] = evaluation.sample.response_id
         if (score := evaluation.scores.get(name)) is not None:
@@ -121,7 +124,7 @@ class ScoreAttributes:
         }
 
     def _first_to_read(self, evaluation: Evaluation) -> str | None:
-        """Return the result to show first: the worst failure, groundedness, or the first result."""
+        """Return the metric to show first: the worst failure, groundedness, or the first metric."""
         scores = evaluation.scores
         if failed := [name for name, passes in evaluation.verdicts.items() if not passes]:
             return max(failed, key=lambda name: self._thresholds.missed_by(name, scores[name]))
@@ -134,7 +137,6 @@ class ScoreAttributes:
         return self._thresholds.reason(name, score, content=self._content)
 
     def _by_metric(self, evaluation: Evaluation) -> dict[str, Any]:
-        """Return attributes by field: all scores, then all passes, and so on. Reasons are last."""
         rows = {name: self._row(evaluation, name) for name in evaluation.scores}
         return {
             **{semconv.eval_key(name, f): row[f] for f in _FIELDS for name, row in rows.items()},

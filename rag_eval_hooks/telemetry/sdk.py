@@ -74,7 +74,7 @@ def _url(endpoint: str | None, signal: str) -> str | None:
 
 
 def _accept(response: Any, *_: Any, **__: Any) -> Any:
-    """Treat a response as success if the receiver does not accept this signal."""
+    """If the receiver does not support the signal, treat the response as a success."""
     if response.status_code in _NOT_TAKEN:
         _logger.debug("%s rejects this signal (HTTP %d).", response.url, response.status_code)
         response.status_code = 200

@@ -50,7 +50,7 @@ _USER_FEEDBACK: Final = "user_feedback"
 class EvaluationSpans:
     """Writes spans `evaluation <workflow>`, each with one link to the RAG span.
 
-    Without a recorded RAG span, and in the mode `off`, there are no evaluation spans. In the mode
+    The mode `off` writes no spans. Requests without a recorded RAG span get no spans. In the mode
     `trace`, the spans form separate traces. In the modes `late` and `child`, the spans are children
     of the RAG span and have the request's end time. The trace is thus not longer than the request.
     """

@@ -24,8 +24,8 @@ _CONNECTIONS: Final = 96
 class PlatformSink(Destination):
     """Sends scores to a platform's JSON API, in the background. A subclass implements `send`.
 
-    A score in the spool has a hash of the sink's URL, so only a sink with this URL sends the score.
-    If the URL has a user and password, the sink sends both in a header. `key` is a bearer key.
+    The spool stores each score with a hash of the sink's URL. Only a sink with an equal hash sends
+    the score. The sink sends a URL's user and password in a header. `key` is a bearer token.
     """
 
     batch_size = 64
