@@ -93,7 +93,7 @@ class RunTable:
         return run_id in self._runs
 
     def is_unknown(self, run_id: Hashable) -> bool:
-        """Return True if capture never saw the run, or no longer remembers the run."""
+        """Return True if capture never saw the run, or has forgotten the run."""
         return run_id not in self._runs and not self._has_ended(run_id)
 
     def shared(self, run_id: Hashable, other: Run) -> bool:

@@ -70,9 +70,10 @@ class Suspensions:
             self.add(_remainder(interaction))
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue a suspended request. Return False unless exactly one request fits.
+        """Continue the suspended request that fits. Return False if none or several fit.
 
-        A failed request continues with only its question and its documents.
+        A single interrupted request precedes failed requests. A failed request continues with only
+        its question and its documents.
         """
         fitting = self._fitting(conversation, fits)
         interrupted = [one for one in fitting if one.status is Status.INTERRUPTED]

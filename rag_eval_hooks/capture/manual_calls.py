@@ -170,7 +170,7 @@ class ManualCalls:
         self._requests: list[_Request] = []
 
     def add(self, interaction: Interaction) -> bool:
-        """Add a finished call. Return whether its prompt contains documents of a retrieval."""
+        """Add a finished call. Return whether its prompt contains a retrieved document."""
         if is_step(interaction):
             if interaction.retrieves is not False:
                 remember(self._retrievals, interaction, _documents(interaction), _MOST)
