@@ -218,7 +218,6 @@ def _send(endpoint: str) -> str:
 def _show_capture(
     name: str, question: str | None, given: Mapping[str, str], *, as_json: bool
 ) -> int:
-    """Ask a pipeline one question, print the captured sample, and return the exit code."""
     if question is None or not question.strip():
         raise UsageError("--capture needs --question TEXT, such as a question of your users.")
     pipeline, output, problem = named_object(name, "--capture"), None, None
