@@ -31,9 +31,9 @@ class Judge(Protocol):
     Scores with different values of `version` are not comparable.
 
     Two flags are optional. `screening = True` marks a judge that only suggests samples to review.
-    `one_call = True` marks a judge that finds claims and entities without a model call. The
-    evaluator then requests only claims and entities in the first `make`, and all other findings in
-    the second `make`.
+    `one_call = True` marks a judge that finds claims and entities without a model call. For
+    this judge, the evaluator's first `make` requests only claims and entities. The second `make`
+    requests all other findings.
     """
 
     @property
@@ -50,15 +50,15 @@ class Judge(Protocol):
 
         The evaluator calls `make` at most three times per sample. The first call asks for claims,
         entities, and findings that need no other finding. The second call asks for verdicts on the
-        claims and entities in `known`, the findings of the first call. The third call asks for
-        findings that a metric requests after reading the verdicts.
+        claims and entities. The third call asks for findings that a metric requests after reading
+        the verdicts. `known` contains the findings of earlier calls.
 
         Returns:
             Each requested finding, or a `NotScored` with the cause. A list of verdicts has one
             verdict per claim, entity or context, in order.
 
         Raises:
-            JudgeError: The judge could not make any finding.
+            JudgeError: The judge made no finding.
         """
         ...
 

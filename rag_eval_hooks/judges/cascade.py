@@ -33,8 +33,8 @@ class Cascade:
     second judge makes all findings that the first judge cannot make. If the second judge fails, the
     first judge's findings remain.
 
-    `Support.judge` names the judge of each verdict. To estimate the agreement, weight each verdict
-    by 1 / `Support.sent_on`, the probability that the cascade asked the second judge.
+    `Support.judge` names the judge of each verdict. `Support.sent_on` is the probability that the
+    cascade asked the second judge. To estimate the agreement, weight each verdict by 1 / `sent_on`.
 
     Example:
         ```python
@@ -43,9 +43,9 @@ class Cascade:
 
     Args:
         first: A fast, cheap judge, or its name as in the setting `judge`.
-        second: A better judge, or its name. Its verdict replaces the first judge's verdict.
-        floor: Probability in [0, 1] of asking the second judge about a sure verdict. A hash of
-            question and item decides, so the choice is reproducible.
+        second: A better judge, or its name. This judge's verdict replaces the first verdict.
+        floor: Probability in [0, 1] of asking the second judge about a sure verdict. The
+            choice is reproducible, because a hash of question and item determines the choice.
     """
 
     annotator_kind = AnnotatorKind.LLM

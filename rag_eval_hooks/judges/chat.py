@@ -99,13 +99,13 @@ class ChatAdapter(ModelAdapter, ABC):
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Return the reply's text. Raise `NotImplementedError` if the client lacks the mode."""
+        """Return the reply's text. Raise `NotImplementedError` if the client cannot use `mode`."""
 
 
 def reply_text(
     content: object, calls: Sequence[object] = (), reasons: Iterable[object] = ()
 ) -> str:
-    """Return the arguments of the tool call, else the content. Raise `ReplyError` if unusable."""
+    """Return the tool call's arguments, else the content. Raise `ReplyError` for unusable text."""
     ends = {str(reason).lower() for reason in reasons}
     text = calls[0] if calls else content
     is_parsed = bool(calls) and not isinstance(text, str)

@@ -68,14 +68,14 @@ class DecisionJudge(ModelJudge):
 
     The model reads question, contexts, answer and reference as delimited data. Rules split texts
     into claims and find entities. The judge generates no questions. Metrics that need generated
-    questions are `missing_input`.
+    questions have the cause `missing_input`.
 
     Args:
         model: `openai-decisions:<model>`, `systemone:<model or url>`, or a model object.
-        band: Lower and upper probability between which a verdict is unsure.
-        window: Maximum tokens of contexts per request, at three UTF-8 bytes per token. Longer
-            contexts, or more than 400 questions, need several requests.
-        memo: Stores answers for reuse, or None.
+        band: Two probabilities. A verdict with a probability between the two is unsure.
+        window: Maximum tokens of contexts per request. Three UTF-8 bytes count as one token.
+            Longer contexts, or more than 400 questions, need several requests.
+        memo: Stores answers for reuse. None disables the reuse.
         prices: Price tables for the costs in the usage. None omits the costs.
         **options: Fields of `ClientOptions`, such as `base_url` and `api_key`. Pass options only if
             `model` is a name.

@@ -73,13 +73,13 @@ def _load_embedder(source: str) -> Callable[[Sequence[str]], list[list[float]]]:
 class BertScorer(LocalModel[_TextPair, TokenScore]):
     """Computes BERTScore: precision, recall and F1 over tokens matched by contextual embeddings.
 
-    Scores equal those of `bert_score.score` without idf weights (Zhang et al., BERTScore, ICLR
-    2020). The model loads once, on first use. Concurrent callers share a batch.
+    The scores equal the scores of `bert_score.score` without idf weights (Zhang et al., BERTScore,
+    ICLR 2020). The model loads once, on first use. Concurrent callers share a batch.
 
     Args:
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
         layer: Number of the layer whose embeddings BERTScore compares. Layer 0 is the model's
-            input. Required if bert-score does not know the model.
+            input. A model that bert-score does not know requires `layer`.
         process: Whether to run the model in a child process. `auto` means yes if a child process
             can start.
 

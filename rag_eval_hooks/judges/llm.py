@@ -58,21 +58,22 @@ class ModelOptions(ModelKeywords, total=False):
 class LLMJudge(ModelJudge):
     """Makes findings with a language model.
 
-    Each finding has its own calls. A call shows the model only the texts that the definition of the
-    finding allows. All calls about a sample's contexts start with the same schema, system text and
-    contexts. From the second call on, a provider's prompt cache can serve this prefix.
+    The judge makes separate calls for each finding. A call shows the model only texts that the
+    finding's definition allows. All calls about a sample's contexts start with the same schema,
+    system text and contexts. From the second call on, a provider's prompt cache can serve this
+    prefix.
 
-    The judge parses a reply item by item. For each invalid item, the judge names the problem and
-    asks again.
+    A reply consists of items, such as verdicts. For an invalid item, the judge tells the model the
+    problem and asks again.
 
     Args:
         chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
         attempts: Maximum number of requests for one item.
         stagger: Whether later calls wait up to five seconds for the first reply, to use the
             provider's prompt cache.
-        verify_tokens: Maximum tokens of contexts per verification, at three UTF-8 bytes per token.
-            The judge verifies longer contexts in groups.
-        memo: Stores valid replies for reuse, or None.
+        verify_tokens: Maximum tokens of contexts per verification. Three UTF-8 bytes count as one
+            token. The judge verifies longer contexts in groups.
+        memo: Stores valid replies for reuse. None disables the reuse.
         prices: Price tables for the costs in the usage. None omits the costs.
     """
 
@@ -159,7 +160,7 @@ def _requests(answers: Answers) -> list[tuple[str, ...]]:
 
 
 def _literal(ask: Ask) -> dict[str, Verdict]:
-    """Return the entities that a chunk contains as whole words, ignoring case and accents.
+    """Return verdicts for entities that a chunk contains as whole words, ignoring case and accents.
 
     Only white space and sentence punctuation end a word: "36.5" and "1,036" do not contain "36".
     """
@@ -185,11 +186,11 @@ class CallableJudge(LLMJudge):
         ```
 
     Args:
-        function: Takes a list of a system and a user message, each with `role` and `content`.
+        function: Takes a list with a system and a user message, each with `role` and `content`.
             Returns the reply's text. An async function runs in the evaluator's event loop. Any
-            other function runs on a thread. If the function raises, the findings are
-            `judge_failed`.
-        name: Scores name the judge `callable:<name>`. The default is the function's name. `memo`
+            other function runs on a thread. If the function raises, the findings have
+            the cause `judge_failed`.
+        name: Scores show the judge as `callable:<name>`. The default is the function's name. `memo`
             needs a name, because the memo stores replies by name.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`.
     """

@@ -1,7 +1,7 @@
 """Runs a local model outside the event loop, in a child process or on a thread.
 
 The child runs `python -c` and communicates over a socket pair. A `multiprocessing` child would
-import the application's main module and run a script without a main guard twice. A daemonic
+import the application's main module, so a script without a main guard would run twice. A daemonic
 process, such as a Celery worker, cannot start a `multiprocessing` child.
 """
 
@@ -84,7 +84,7 @@ def _loaded(source: str, load: Load[I, R]) -> Run[I, R]:
 
 
 def _results(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | JudgeError]:
-    """Return one result per item. After a failed batch, run each item alone."""
+    """Return one result per item. If the batch fails, run each item alone."""
     try:
         return list(model(items)) if items else []
     except Exception as error:  # noqa: BLE001 - a model library may raise anything

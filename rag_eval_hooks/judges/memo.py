@@ -36,7 +36,7 @@ class Memo:
 
     Several judges may share a memo, and several processes may share a folder. Replies contain
     claims of the samples. Protect the folder like the samples. A corrupt, locked, full or hanging
-    disk never fails the judge. After five consecutive failures, the memo stops using the disk.
+    disk never makes the judge fail. After five consecutive failures, the memo stops using the disk.
 
     Args:
         path: Folder for replies on disk. The memo creates a missing folder.

@@ -57,7 +57,7 @@ class Answers:
         return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Store values. A first value with a warning stays open. A second value is final."""
+        """Store values. If an item's first value has a warning, the judge asks once more."""
         for key, content in values.items():
             is_new = bool(getattr(content, "warning", "")) and key not in self.values
             (self.flawed.add if is_new else self.flawed.discard)(key)

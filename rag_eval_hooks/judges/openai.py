@@ -24,11 +24,11 @@ class _Keywords(EndpointKeywords, ModelOptions, total=False):
 
 
 class OpenAIJudge(LLMJudge):
-    """A judge over an OpenAI-compatible chat endpoint: OpenAI, Azure, vLLM, Ollama or a gateway.
+    """Makes findings with an OpenAI-compatible endpoint: OpenAI, Azure, vLLM, Ollama or a gateway.
 
     Args:
         model: The endpoint's name for the model.
-        temperature: Sampling temperature. None leaves the temperature to the endpoint.
+        temperature: Sampling temperature. None means the endpoint's default.
         **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`, and
             keywords of `LLMJudge`.
     """

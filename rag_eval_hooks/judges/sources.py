@@ -1,4 +1,4 @@
-"""Asks judges and embedders, and checks the results. Counts calls of judges that report none."""
+"""Asks judges and embedders, and checks results. Counts each `make` of a custom LLM judge."""
 
 from __future__ import annotations
 

@@ -55,10 +55,10 @@ class Reading(NamedTuple):
 class Ask:
     """A question to the judge about one finding of one sample.
 
-    A prompt may ask about any subset of the finding's items. Keys name the items. Sentences and
-    chunks have numbers from 1. `a1` names a claim of the answer, `r1` a claim of the reference, and
-    `e1` an entity. The key of a text is its field. A list or a rating is one item. A rating by two
-    templates has one item per template, and each prompt uses one template.
+    A prompt may ask about any subset of the finding's items. Each item has a key. Keys of sentences
+    and chunks are numbers from 1. `a1` is the answer's first claim, `r1` the reference's first
+    claim, and `e1` the first entity. The key of a whole text is the text's field. A list or a
+    rating is one item. A rating by two templates is two items, each in a separate prompt.
 
     The prompt contains only the chunks numbered in `shown`. None means all chunks.
     """
@@ -135,8 +135,8 @@ class Ask:
     def read(self, keys: Sequence[str], reply: str) -> Reading:
         """Return the valid values by item.
 
-        The last JSON object of a reply is the answer. If an earlier object, such as a draft or a
-        quote, differs in an item, the item is invalid.
+        The last JSON object of a reply is the answer. An item is invalid if an earlier
+        object, such as a draft or a quote, contains a different value.
         """
         objects, cut = reply_json(reply, self.kind.value)
         drafts = [one for one in objects if self.kind in one] or objects[-1:]
@@ -167,7 +167,6 @@ class Ask:
         return tuple(values.get(key, unread) for key in self.items())
 
     def _group(self, group: Any, keys: Sequence[str]) -> _Group:
-        """A wrong id invalidates the group, because the model may have renumbered all elements."""
         view = self._view()
         try:
             if (id_key := self.spec.unit.key) is None:

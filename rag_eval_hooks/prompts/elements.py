@@ -44,7 +44,7 @@ _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
 
 
 class SpoiledGroupError(ReplyError):
-    """An element invalidates its whole group, because the model may have renumbered the group."""
+    """One wrong element invalidates a list, because the model may have renumbered the list."""
 
 
 def number_of(value: Any) -> Any:
@@ -105,7 +105,7 @@ class View:
         return {number: _plain(text) for number, text in self.texts.items()}
 
     def quoted(self, quote: str) -> frozenset[int]:
-        """Return the numbers of texts with a part of the quote, or none if a part is in no text."""
+        """Return the numbers of texts with a part of the quote, or none if a part is missing."""
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
         holding = [{n for n, text in self._plain.items() if part in text} for part in parts]
         return frozenset[int]().union(*holding) if all(holding) else frozenset()
@@ -120,12 +120,12 @@ def _closed(schema: dict[str, Any]) -> None:
 
 
 class ReplyElement(BaseModel):
-    """Rejects unknown keys, since the reply may answer another call."""
+    """Rejects unknown keys, because a reply with unknown keys may answer a different prompt."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_closed)
 
     def content(self, _view: View) -> Any:
-        """Return the value for the element's item. The default is the element's last field."""
+        """Return the value for the element's item: by default, the element's last field."""
         return getattr(self, list(type(self).model_fields)[-1])
 
     @staticmethod
@@ -291,7 +291,7 @@ _adapter: Final = lru_cache(maxsize=64)(TypeAdapter)
 
 
 def content_of(model: Any, value: Any, view: View) -> Any:
-    """Raise `ReplyError` if the value is invalid. The message names fields, not their contents."""
+    """Parse a value, or raise `ReplyError`. The message names fields but quotes no content."""
     try:
         element: Any = _adapter(model).validate_python(value, strict=True)
     except ValidationError as error:

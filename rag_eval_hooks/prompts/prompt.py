@@ -35,7 +35,7 @@ _KEPT: Final = ("type", "enum", "required", "additionalProperties")
 
 
 class ReplyError(Exception):
-    """The reply has no usable part. The message tells the judge why, without quoting texts."""
+    """A reply or an item is unusable. The message tells the model why, without quoting texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Prompt:
     """A question to a language model.
 
     The system text is the same for all samples. All prompts with contexts have the same reply
-    `model` and `name`. The user text of such a prompt starts with the contexts, to share a prefix.
-    `example` has placeholders for the requested values.
+    `model` and `name`. The user text of these prompts starts with the contexts, so that providers
+    can cache the contexts. `example` shows the reply's shape, with placeholders as values.
     """
 
     system: str
@@ -56,7 +56,7 @@ class Prompt:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Inputs that determine the reply, as JSON values. Do not call on a sealed prompt."""
+        """JSON values that determine the reply. A sealed prompt has no stable identity."""
         return (self.version, self.name, self.system, self.user, self.example)
 
     @property
@@ -73,7 +73,7 @@ class Prompt:
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Derive the tokens of the delimiters from a secret key. Equal data get equal delimiters."""
+    """Derive the delimiters' tokens from a secret key. Equal texts get equal delimiters."""
     return _DELIMITER.sub(lambda match: f"<{match[1]}data {_token(match[2], secret)}>", text)
 
 
@@ -158,7 +158,7 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
     """Return the JSON objects in a reply, and whether the last object is truncated.
 
     The parser ignores thoughts, prose and code fences. A truncated object keeps its complete
-    elements. A nested object that starts with the key `name` raises `ReplyError`.
+    elements. If a nested object's first key equals `name`, the parser raises `ReplyError`.
     """
     text = _without_thoughts(text)
     objects: list[dict[str, Any]] = []
@@ -190,7 +190,7 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return end and text of an object. A truncated object ends at its last whole element."""
+    """Return end and text of an object. A truncated object has end None and only whole elements."""
     open_marks: list[str] = []
     complete = "{}"
     for match in _STRUCTURE.finditer(text, start):

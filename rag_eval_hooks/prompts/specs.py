@@ -32,7 +32,7 @@ class PromptKind(StrEnum):
 
 
 class Unit(StrEnum):
-    """Subject of one element of a reply."""
+    """Scope of one element of a reply."""
 
     WHOLE = "whole"
     SENTENCE = "sentence"
@@ -43,7 +43,7 @@ class Unit(StrEnum):
 
     @property
     def key(self) -> str | None:
-        """Key of an element's id, or None if the reply has one element."""
+        """JSON key of an element's id, or None if the reply has one element."""
         if self in (Unit.WHOLE, Unit.TEMPLATE):
             return None
         return self.value if self in (Unit.SENTENCE, Unit.CHUNK) else "id"
@@ -79,7 +79,7 @@ class Spec:
 
     @property
     def text(self) -> Field:
-        """The field that the judge splits into items, or reads to judge given items."""
+        """Field that the judge splits into items, or compares with given items."""
         return self.shows[-1]
 
 
@@ -92,7 +92,7 @@ ABOUT: Final[Mapping[Finding, Finding]] = {
     Finding.QUESTION_SIMILARITY: Finding.QUESTIONS,
     **{kind: spec.about for kind, spec in SPECS.items() if spec.about is not None},
 }
-"""Maps a finding to the finding whose items it judges. Verdicts and items have the same order."""
+"""Maps verdicts to the finding that lists the judged items. Verdicts and items share one order."""
 
 
 def with_bases(kinds: frozenset[Finding]) -> frozenset[Finding]:

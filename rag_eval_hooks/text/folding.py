@@ -164,7 +164,7 @@ _ENDINGS = ("ations", "ation", "ingly", "ments", "ment", "ness", "ings", "ing", 
 
 
 def stem(token: str) -> str:
-    """Return an approximate stem that all inflections of a word share. ASCII only."""
+    """Return an approximate stem that a word's inflections share. Non-ASCII text is unchanged."""
     if not token.isascii() or len(token) < 4:
         return token
     if len(token) == 4:

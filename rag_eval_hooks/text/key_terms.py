@@ -21,7 +21,7 @@ _MIN_LETTERS = 4
 
 
 def phrases(text: str) -> list[str]:
-    """Return capitalized phrases as written, with the number after them: "Rule C-1".
+    """Return capitalized phrases as written. A phrase includes a following number: "Rule 7".
 
     Leading and trailing stop words are removed. A phrase does not cross punctuation.
     """
@@ -47,7 +47,7 @@ def _trimmed(run: list[str]) -> list[str]:
 
 
 def keywords(text: str) -> list[Keyword]:
-    """Return distinct keywords: first phrases, then numbers, then words of four or more letters.
+    """Return distinct keywords: phrases, then numbers, then words of four or more letters.
 
     Numbers and words inside a phrase are also separate keywords. CJK words are bigrams.
     """
@@ -89,7 +89,7 @@ class Searched:
 
 
 def entities(text: str) -> list[str]:
-    """Return distinct entities of a text as written: first names, then dates, then numbers.
+    """Return distinct entities of a text as written: names, then dates, then numbers.
 
     Names start with a capital letter. A capitalized first word of a sentence is a name unless the
     text also has the word in lower case. A text of at most three words without an entity is itself

@@ -187,7 +187,7 @@ def agree(said: Measure, stated: Measure) -> bool:
 
 
 def _is_rounded(said: Measure, one: float, two: float) -> bool:
-    """Return whether `one` may be `two` after rounding. The values differ by at most 5 %."""
+    """Return whether `one` may be a rounded form of `two`, at most 5 % away."""
     if not abs(one - two) <= 0.05 * abs(two) or (one < 1e6 and not said.rough):
         return False
     digits = len(f"{one:.9e}".partition("e")[0].rstrip("0")) - 1
@@ -227,7 +227,7 @@ def numbers(text: str) -> list[Number]:
 
     "1,000" is 1000, "0.305 percent" is 0.305 %, "2.5 million" is 2500000, and "1990s" is 1990. A
     comma that cannot group thousands is a decimal comma ("0,305", "1.000,50"). Digits in
-    identifiers ("A4b"), versions ("1.2.3") and the markers of a numbered list do not count.
+    identifiers ("A4b"), versions ("1.2.3") and the markers of a numbered list are ignored.
     """
     return [number for _, _, number in number_spans(text)]
 
@@ -274,7 +274,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and value of each number in words, except a single "one"."""
+    """Yield start, end and value of each spelled-out number, except a single "one"."""
     words = _WORD.findall(text.casefold())
     if _OPENING.isdisjoint(words):
         return  # skips most sentences, because the pattern is slow

@@ -1,8 +1,8 @@
 """Detects refusals: answers that do not answer the question.
 
 A sentence refuses if its main clause refuses: "I cannot determine ...", "the passages do not
-mention ...". "The author is unknown" does not refuse. An answer refuses if it opens with a refusal
-and then gives no answer. A short answer also refuses if a refusal ends the answer.
+mention ...". "The author is unknown" does not refuse. An answer refuses if the first sentence
+refuses and the rest gives no answer. A short answer also refuses if the last sentence refuses.
 
 German, French and Spanish have a freer word order, so their rules check which types of words occur.
 In Chinese, Japanese and Arabic, the rules compare a short answer with common phrases.

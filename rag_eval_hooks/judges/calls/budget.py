@@ -1,4 +1,4 @@
-"""Limits the number, tokens and cost of model calls. Each call reserves its amount first."""
+"""Limits the number, tokens and cost of model calls. Each call first reserves an estimate."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class Spend(NamedTuple):
 class Budget:
     """Admits model calls until a limit of the current hour or day (UTC) is reached.
 
-    A sample reserves all expected calls before its first call, so a spent budget leaves whole
-    samples unscored. Without a sample, a call reserves one call, the prompt's tokens, 256 reply
-    tokens, and the price. The usage in the reply replaces this estimate. The estimate remains if
-    the call times out, reports no tokens, or belongs to a killed process.
+    Before a sample's first call, the budget reserves all expected calls of the sample. A spent
+    budget therefore leaves whole samples unscored. The estimate for a call is the prompt's tokens
+    and 256 reply tokens. The usage in the reply replaces the estimate. The estimate remains if the
+    call times out, reports no tokens, or belongs to a killed process.
 
-    Limits are named `<unit>_per_<period>`. `rate` limits this process's calls per second. A
-    separate thread writes the SQLite file, because a hanging disk must not block the event loop.
-    If the file fails, the budget admits no call.
+    Keys of `limits` are `<unit>_per_<period>`, such as `calls_per_day`. `rate` limits this
+    process's calls per second. A separate thread writes the SQLite file, because a hanging disk
+    must not block the event loop. If the file fails, the budget admits no call.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Reserve the calls of one sample, or raise `BudgetError`. Release the rest at the end."""
+        """Reserve a sample's calls, or raise `BudgetError`. Release unused calls at the end."""
         each = Spend.of(self._prices[False], input_tokens, _REPLY_TOKENS)
         hold = await self._reserved(Spend().plus(each, calls))
         try:
@@ -165,7 +165,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Amount reserved for a sample or for one call in flight. Settle a reservation at most once."""
+    """Amount reserved for a sample or for one call in flight. Call `settle` or `fail` only once."""
 
     budget: Budget = field(repr=False)
     periods: _Periods
@@ -173,7 +173,7 @@ class Reservation:
     price: Price = _FREE
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
-        """Replace the estimate with the usage in the reply, unless the reply has no token count."""
+        """Replace the estimate with the reply's usage. If both counts are 0, keep the estimate."""
         if input_tokens or output_tokens:
             self.replace(Spend.of(self.price, input_tokens, output_tokens))
 
@@ -188,7 +188,7 @@ class Reservation:
 def budget_of(
     config: RagEvalConfig, judge: Judge, embedder: Embedder | None, incidents: Incidents
 ) -> Budget | None:
-    """Return None without limits. Raise `ConfigError` if a cost limit needs an unknown price."""
+    """Create the budget, or return None if no limit is set. A cost limit requires known prices."""
     limits, rate = config.budget_limits, config.budget.get("calls_per_second") or None
     if not limits and rate is None:
         return None

@@ -93,7 +93,7 @@ class Meter:
 
     @asynccontextmanager
     async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """Count the `with` block as one attempt. After a timeout, the token count is unknown."""
+        """Count the `with` block as one attempt. A timed-out attempt costs the estimate."""
         await self.send()
         try:
             async with asyncio.timeout(timeout):
@@ -117,7 +117,7 @@ class Meter:
         id: object = None,
         prices: Prices | None = None,
     ) -> None:
-        """Add the usage that a reply reports. A count of a wrong type is 0."""
+        """Add the usage that a reply reports. A token count of the wrong type counts as 0."""
         call = self.record
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
         if prices is not None and used.input_tokens:
@@ -182,7 +182,7 @@ class ModelCalls:
         """Make one call. `request` reports each attempt and the reply's usage to the meter.
 
         Every exception becomes a `ReplyError` or a `JudgeError` that quotes no text of the sample.
-        After a `RequestRefusedError`, another output mode may work.
+        After a `RequestRefusedError`, the caller may try a different output mode.
         """
         gate = self._gates.setdefault(asyncio.get_running_loop(), Gate(self._limits))
         if (observer := call_context().observer) is not None:

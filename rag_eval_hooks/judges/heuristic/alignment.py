@@ -1,4 +1,4 @@
-"""Aligns a claim with a sentence that has the same words in order and equal values."""
+"""Aligns a claim with a sentence that contains the words of the claim in the same order."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def anchors(claim: Sentence, code: str) -> frozenset[str]:
 def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
     """Return whether a sentence repeats most words of a long claim.
 
-    The sentence must also repeat each detail that could make the claim false.
+    The sentence must also repeat all values, names, and words such as "if" and "increased".
     """
     words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
     if not code or max(len(claimed), len(stated)) > 2 * _LONGEST:
@@ -160,7 +160,7 @@ def _path(wanted: Sequence[str], held: Sequence[str]) -> _Path:
 
 
 def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int]) -> bool:
-    """Return whether the same prepositions precede the values. "by 20 %" differs from "to 20 %"."""
+    """Return whether both texts use the same prepositions. "by 20 %" differs from "to 20 %"."""
     beside = [
         (before, stated[place - 1])
         for before, item in pairwise(claimed)

@@ -37,7 +37,7 @@ class Entailer(LocalModel[_TextPair, Judged]):
 
     Args:
         model: `minilm` for the adapter in this package, the path of a folder, or the name of a
-            cached model. A model has one to three labels. `Entailer` never downloads a model.
+            cached model. `Entailer` accepts one to three labels and downloads no model.
         process: Whether to run the model in a child process. `auto` means yes if a child process
             can start.
 

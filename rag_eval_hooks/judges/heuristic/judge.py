@@ -120,23 +120,23 @@ _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
 class HeuristicJudge:
     """Makes findings with rules and a small logistic model, deterministically and offline.
 
-    A claim is supported if one sentence states the claim in nearly the same words. A claim is
-    refuted if a value or a name contradicts the claim. The judge is unsure about all other claims.
+    A claim is supported if one sentence states the claim in nearly the same words. A different
+    value, an unknown name or a negation refutes a claim. The judge is unsure about other claims.
     Each verdict has a probability of support. Scores are marked as `screening`. docs/accuracy.md
     lists the accuracy on each data set.
 
     Args:
         entailer: A local model that judges every English claim that the rules did not refute.
         calibration: A file that `rag-eval-hooks calibrate` wrote from your labels for this judge.
-            The file calibrates the probabilities. The file's `cut` is the threshold for support,
-            except for contradicted claims.
+            The file calibrates the probabilities. Contradicted claims stay contradicted. All other
+            claims with a probability of at least the file's `cut` are supported.
 
     Raises:
         ConfigError: The file is not a calibration, or belongs to another judge or version.
     """
 
     makes: Final = frozenset({*_MADE, *_SUPPORT})
-    """Findings that this judge makes. All other findings are `missing_input`."""
+    """Findings that this judge makes. All other findings have the cause `missing_input`."""
     annotator_kind = AnnotatorKind.CODE
 
     def __init__(

@@ -92,7 +92,7 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
-    """A bare answer ("Cornish heath") states every claim that contains the phrase."""
+    """Judge whether a text states a claim. A bare phrase states each claim with the phrase."""
     if not text.sentences:
         return Verdict(False, "the other text is empty")
     novel = claim.terms - question or claim.terms
