@@ -300,9 +300,9 @@ class RagEval(OnePerProcess):
     def shutdown(self, timeout: float | None = 5.0) -> bool:
         """Finish pending samples within `timeout` seconds, then close. Runs at exit, too.
 
-        Unfinished samples stay in the spool. Without a spool, unfinished samples are dropped as
-        `shutdown`. Later samples are dropped, too. Finally, the call flushes the providers of
-        `setup_tracing`. Returns False if a sample is unfinished after `timeout`.
+        Unfinished samples stay in the spool. Without a spool, unfinished samples are dropped with
+        the reason `shutdown`. Later samples are dropped, too. Finally, the call flushes the
+        providers of `setup_tracing`. Returns False if a sample is unfinished after `timeout`.
         """
         from rag_eval_hooks.runtime.lifecycle import shutdown
 

@@ -139,7 +139,9 @@ class RagEvalConfig(BaseSettings):
     judge_api_key: Secret = setting(None, "API key of the judge's endpoint. Never printed.")
     judge_headers: SecretByName = setting({}, "HTTP headers of judge calls. Never printed.")
     judge_timeout: Seconds = setting(30.0, "Timeout of one judge call, in seconds.")
-    judge_concurrency: Count = setting(16, "Limit on concurrent samples, and on judge calls.")
+    judge_concurrency: Count = setting(
+        16, "Maximum number of concurrent samples, and of concurrent judge calls."
+    )
     judge_prices: Path = setting(
         None, "TOML file with token prices, which override built-in prices."
     )
@@ -147,8 +149,8 @@ class RagEvalConfig(BaseSettings):
         "auto",
         "Model for embeddings. `sentence-transformers`: all-MiniLM-L6-v2. `auto`: for `openai` and "
         "`openai-decisions` judges, `text-embedding-3-small` at the judge's endpoint. For "
-        "`heuristic` and `nli`, MiniLM, if the extra `embeddings` is installed and the model is on "
-        "disk. For other judges, none.",
+        "`heuristic` and `nli` judges, all-MiniLM-L6-v2, if the extra `embeddings` is installed "
+        "and the model is on disk. For other judges, none.",
         EMBEDDERS.wanted,
     )
     token_scorer: Annotated[str, AfterValidator(TOKEN_SCORERS.check)] = setting(

@@ -119,7 +119,7 @@ class SinkQueue:
             return _RECOVERED
 
     def check(self) -> None:
-        """Drop expired results. While a call hangs, also drop late results outside the spool."""
+        """Drop expired results. While a call hangs, also drop late results that the spool lacks."""
         now, longest = time.monotonic(), self._timeout + _GRACE
         with self._lock:
             if self._flying and self.sink.is_watched and now - self._called_at > longest:

@@ -107,7 +107,7 @@ def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The models of an evaluation. Findings of a missing model are `missing_input`."""
+    """The models of an evaluation. Findings that need a missing model are `missing_input`."""
 
     judge: Judge
     embedder: Embedder | None = None

@@ -96,7 +96,7 @@ class LLMJudge(ModelJudge):
         self._stagger = stagger
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
-        """Return the number of calls if every reply is valid."""
+        """Return how many calls the judge needs if no reply is invalid."""
         calls = [SPECS[kind].call for kind in wanted & SPECS.keys()]
         return sum(len(TEMPLATES) if call is PromptKind.GRADE else 1 for call in calls)
 

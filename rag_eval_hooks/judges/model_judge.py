@@ -1,4 +1,4 @@
-"""`ModelJudge`: base class of judges that ask a model. Handles memo, usage and failures."""
+"""`ModelJudge`: base class of judges that ask a model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Question checks, which search the answers to known questions for expected content.
 
-A TOML file defines list, facts and calculation checks by `question_id`. Source: Evaluation Metrics
-Documentation, question-specific metrics.
+A TOML file defines checks of the kinds `list`, `facts` and `calculation` by `question_id`. Source:
+Evaluation Metrics Documentation, question-specific metrics.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def _private_keys(text: str) -> Iterator[Match]:
 
 
 def _is_random(text: str) -> bool:
-    """Return True if letters and digits look random, unlike a name, a record id or a hash."""
+    """Return True for a random key. Return False for a name, a record id or a hash."""
     has_both_cases = not (text.islower() or text.isupper())
     return bool(has_both_cases or _FORMS["one_case"].search(text)) and _turns(text) >= max(
         4, len(text) / 10

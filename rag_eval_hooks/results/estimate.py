@@ -113,11 +113,11 @@ def mean_of(
     weights: Sequence[float] | None = None,
     clusters: Sequence[Hashable] | None = None,
 ) -> Estimate | None:
-    """Return the mean of values in [0, 1], such as flags, or None without values.
+    """Return the mean of values in [0, 1]. Return None if there are no values.
 
     `weights` are inverse inclusion probabilities. By default, all weights are equal. `clusters` has
-    a key for each value, such as a session. Values with equal keys may depend on each other. By
-    default, all values are independent.
+    a key for each value, such as its session id. Values with equal keys may depend on each other.
+    By default, all values are independent.
     """
     if not values:
         return None

@@ -92,8 +92,8 @@ def entities(text: str) -> list[str]:
     """Return distinct entities of a text as written: names, then dates, then numbers.
 
     Names start with a capital letter. A capitalized first word of a sentence is a name unless the
-    text also has the word in lower case. A text of at most three words without an entity is itself
-    an entity.
+    text also has the word in lower case. If a text has at most three words and no other
+    entity, the text is the entity.
     """
     dates = [measure.text for measure in measures(text) if measure.unit == "date"]
     names = [name for name in _names(_without(text, dates)) if name.lower() not in MONTHS]
