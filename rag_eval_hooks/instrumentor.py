@@ -60,11 +60,9 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             _logger.error("rag_eval_hooks is off: %s", type(error).__name__)
 
     def _start(self, providers: dict[str, Any]) -> None:
-        # The completion hook may already have created the evaluator.
-        is_used = self.evals is not None
-        evals = self.evals or RagEval(**providers)
+        evals = RagEval(**providers)
         self._enabled = tuple(filter(None, (_enable(name, evals) for name in _FRAMEWORKS)))
-        if not self._enabled and not is_used:
+        if not self._enabled:
             _logger.warning(
                 "rag_eval_hooks is off. Install a supported framework: LangChain or LlamaIndex"
             )
