@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 from rag_eval_hooks import own_requests, semconv
 from rag_eval_hooks.config import limits
@@ -17,8 +18,6 @@ from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.telemetry.signals import score_details
-
-_CONNECTIONS: Final = 96
 
 
 class PlatformSink(Destination):
@@ -49,7 +48,9 @@ class PlatformSink(Destination):
         super().__init__(name, f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:12]}")
         self._url, self._auth = url, auth
         self._headers = {**(headers or {}), **({"authorization": f"Bearer {key}"} if key else {})}
-        self._client: Any = None
+        self._connect: Callable[[], Any]
+        # One client per call in flight, because a shared client searches all of its connections.
+        self._idle: list[Any] = []
         self._wants_content, self._content = content, False
         self._user: Callable[[], Any] = lambda: None
         self._process = self._no_span = 0
@@ -86,27 +87,31 @@ class PlatformSink(Destination):
 
         url = httpx.URL(self._url)
         in_url = (url.username, url.password) if url.username or url.password else None
-        self._client = httpx.Client(
+        self._idle = []  # A forked process shares no connection with its parent.
+        self._connect = partial(
+            httpx.Client,
             base_url=url.copy_with(username="", password=""),
             auth=self._auth or in_url,
             timeout=timeout,
             headers={"accept-encoding": own_requests.ENCODINGS, **self._headers},
             event_hooks={"response": [_limit_reply]},
-            # Keep the connection, because a new connection takes longer than most HTTP requests.
-            limits=httpx.Limits(max_keepalive_connections=_CONNECTIONS),
+            verify=httpx.create_ssl_context(),
         )
 
     def call(self, method: str, path: str, **request: Any) -> Any:
         """Return the response's JSON, or None without a body. Thread-safe."""
         import httpx
 
+        client = self._client()
         try:
             with own_requests.quiet():
-                response = self._client.request(method, path, **request)
+                response = client.request(method, path, **request)
         except own_requests.ReplyTooLongError as error:
             raise Rejected(str(error)) from None
         except httpx.TransportError as error:
             raise RetryLater(type(error).__name__) from None
+        finally:
+            self._idle.append(client)
         status = response.status_code
         if status == 404:
             raise SpanUnknown(response.text)
@@ -120,8 +125,14 @@ class PlatformSink(Destination):
             raise Rejected("no JSON") from None
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
+        while self._idle:
+            self._idle.pop().close()
+
+    def _client(self) -> Any:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
 
     def explanation(self, score: Score) -> str | None:
         return prose(score.explanation, limits.EXPLANATION_CHARS, content=self._content)
