@@ -55,9 +55,11 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
     handler, before = RagEvalCallbackHandler(evals, **options), AMBIENT.everywhere
     disable()
     # Never report this handler as unreached, because the application does not pass it to calls.
-    evals.recorder.handlers.pop(handler.place, None)
-    earlier = before.evals.recorder if isinstance(before, RagEvalCallbackHandler) else None
-    evals.recorder.enable(FRAMEWORK, handler.place, earlier)
+    evals.recorder.unmatched.handlers.pop(handler.place, None)
+    earlier = (
+        before.evals.recorder.unmatched if isinstance(before, RagEvalCallbackHandler) else None
+    )
+    evals.recorder.unmatched.enable(FRAMEWORK, handler.place, earlier)
     ask_ambient()
     AMBIENT.everywhere = handler
 
@@ -76,7 +78,6 @@ def disable() -> None:
     handler, AMBIENT.everywhere = AMBIENT.everywhere, None
     if not isinstance(handler, RagEvalCallbackHandler):
         return
-    handler.evals.recorder.by_hand.everywhere.discard(FRAMEWORK)
     with suppress(AttributeError):
         del VectorStore.__init_subclass__
     while _replaced:

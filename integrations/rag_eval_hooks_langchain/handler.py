@@ -110,11 +110,11 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         self._reader = Reader(recorder, evals.incidents, chosen)
         recorder.locators.add(current_run_id)
         self.place = place_of_caller()
-        recorder.handlers.setdefault(self.place, False)
+        recorder.unmatched.handlers.setdefault(self.place, False)
 
     def _start(self, kind: RunKind, serialized: _Values | None, event: _Values) -> Run | None:
         recorder = self._recorder
-        recorder.handlers[self.place] = True
+        recorder.unmatched.handlers[self.place] = True
         run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
         if recorder.left_out and recorder.skips(run_id, parent_id, kind):
             return None
@@ -125,7 +125,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         root = None if options is None else options.root
         if root is not None:
             is_outermost = outer is None or outer.kind is RunKind.MANUAL
-            if is_outermost and not recorder.is_root(root, name, self._reader.place):
+            if is_outermost and not self._reader.is_root(root, name):
                 return None
         elif self._has_lost(parent_id, tags):
             recorder.lost(run_id, parent_id)
@@ -151,7 +151,6 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         if run.kind is not RunKind.CHAIN or run.outermost:
             run.facts = start_facts(run.kind, run.name, serialized, event)
         if run.outermost:
-            interaction.is_joinable = FRAMEWORK in self._recorder.by_hand.everywhere
             interaction.passed = self is not AMBIENT.everywhere
             interaction.add_tags(users_tags(event.get("tags") or ()))
             if run.parent is None and isinstance(event["run_id"], UUID):

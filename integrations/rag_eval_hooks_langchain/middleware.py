@@ -47,7 +47,7 @@ class RagEvalMiddleware(AgentMiddleware[_RequestState, Any, Any]):  # type: igno
         ask_ambient()
         self._callbacks = RagEvalCallbackHandler(evals, **options)
         self._incidents, self._recorder = evals.incidents, evals.recorder
-        self._recorder.handlers[self._callbacks.place] = True
+        self._recorder.unmatched.handlers[self._callbacks.place] = True
 
     @host_edge
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:

@@ -81,7 +81,7 @@ class Reader(BaseReader):
         choice, chosen = self.options_of(run).question, run.chosen.get("question")
         if isinstance(choice, str):
             chosen = question_of(named(state, choice))
-            self.note_match(run, "question", isinstance(chosen, str), state)
+            self.note_match(run, "question", state, is_met=isinstance(chosen, str))
         return chosen if isinstance(chosen, str) else question_in_state(state)
 
     def _note_given_documents(self, run: Run, values: Any) -> None:

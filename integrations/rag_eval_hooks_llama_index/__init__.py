@@ -65,7 +65,7 @@ def enable(
     for registration in _registrations():
         if registration.evals is evals and registration.options == (choices, watch_streams):
             return registration
-        before = registration.evals.recorder
+        before = registration.evals.recorder.unmatched
         registration.disable()
     registration = Instrumentation(evals, choices, watch_streams=watch_streams)
     registration.enable(before)

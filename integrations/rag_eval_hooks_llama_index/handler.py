@@ -24,8 +24,9 @@ from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from llama_index.core.workflow import StopEvent
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.capture import CaptureOptions, Recorder, Run, RunKind
+from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
 from rag_eval_hooks.capture.facts import field
+from rag_eval_hooks.capture.unmatched import Unmatched
 from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.suppress import paused
 from rag_eval_hooks_llama_index import vocabulary, workflows
@@ -77,12 +78,12 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
     def class_name(cls) -> str:
         return cls.__name__
 
-    def enable(self, before: Recorder | None) -> None:
+    def enable(self, before: Unmatched | None) -> None:
         root = get_dispatcher()
         root.add_span_handler(self)
         root.add_event_handler(self)
         self._recorder.locators.add(self._parents.current)
-        self._recorder.enable(_FRAMEWORK, self._place, before)
+        self._recorder.unmatched.enable(_FRAMEWORK, self._place, before)
 
     def disable(self) -> None:
         """Remove the handler. Idempotent. Open requests are `abandoned` after their time limit."""
@@ -90,7 +91,6 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         root.span_handlers = [one for one in root.span_handlers if one is not self]
         root.event_handlers = [one for one in root.event_handlers if one is not self]
         self._recorder.locators.discard(self._parents.current)
-        self._recorder.by_hand.everywhere.discard(_FRAMEWORK)
 
     def paused(self) -> AbstractContextManager[None]:
         """Do not capture calls that start in the block, or in the block's tasks and threads.
@@ -104,7 +104,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
     ) -> None:
         parent_id = event.get("parent_id")
         try:
-            self._recorder.handlers[self._place] = True
+            self._recorder.unmatched.handlers[self._place] = True
             call = SpanCall.of(id_, bound_args, instance, parent_id)
             run = self._start(call, event.get("tags"))
             if run is not None and not (call.role is Role.PART and run.parent is not None):
@@ -126,16 +126,14 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         tags = active_instrument_tags.get() if tags is None else tags
         metadata, labels = vocabulary.metadata_of(tags), vocabulary.labels_of(tags)
         run = recorder.start(call.id, None, kind, call.name, metadata, labels)
-        if run is not None and run.outermost:
-            run.interaction.is_joinable = _FRAMEWORK in recorder.by_hand.everywhere
-            if run.parent is not None:
-                run.interaction.add_metadata(metadata)
+        if run is not None and run.outermost and run.parent is not None:
+            run.interaction.add_metadata(metadata)
         return run
 
     def _may_begin(self, call: SpanCall) -> bool:
         root = self._reader.options_of(self._recorder.around(None)).root
         if root is not None:
-            return self._recorder.is_root(root, call.name, self._reader.place)
+            return self._reader.is_root(root, call.name)
         is_step = call.event is not None
         return not self._parents.lost(call.id, call.parent_id, is_step=is_step)
 

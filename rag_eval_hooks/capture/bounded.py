@@ -120,20 +120,13 @@ class RunTable:
         self._leaves_out, self._on_left_out = leaves_out, on_left_out
 
     def key_of(
-        self, run_id: Hashable, kind: RunKind, otel: OtelContext, metadata: Mapping[str, Any]
+        self, run_id: Hashable, otel: OtelContext, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return a root's sampling key. None postpones the sampling decision to the root's end.
-
-        An application may call a retriever and a model separately. The key is the shared thread id
-        or trace id, because both calls need the same decision.
-        """
+        """Return a root's sampling key. None postpones the sampling decision to the root's end."""
         if self._leaves_out is None:
             return None
-        if (thread := metadata.get("thread_id")) is not None:
-            return str(thread)
-        if (trace_id := trace_id_of(otel)) is not None:
-            return trace_id
-        return id_of(run_id) if kind in (RunKind.CHAIN, RunKind.TOOL) else None
+        thread = metadata.get("thread_id")
+        return str(thread) if thread is not None else trace_id_of(otel) or id_of(run_id)
 
     def _is_left_out(self, root: LeftOut) -> bool:
         if self._leaves_out is None or not self._leaves_out(root.key, root.tags, root.metadata):

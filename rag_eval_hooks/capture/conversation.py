@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from rag_eval_hooks.capture.bounded import oldest
-from rag_eval_hooks.capture.records import Interaction, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Run
 from rag_eval_hooks.sample import Status
 
 _SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
@@ -67,7 +67,7 @@ class Suspensions:
         # A successful request with documents needs no retry.
         is_done = interaction.status is Status.OK and interaction.retrieves
         if self._remove(interaction) and not is_done:
-            self.add(_remainder(interaction))
+            self.add(interaction.remainder())
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
         """Continue the suspended request that fits. Return False if none or several fit.
@@ -121,15 +121,5 @@ def _continue(interaction: Interaction, earlier: Interaction) -> None:
     if earlier.status is Status.INTERRUPTED:
         interaction.root.query = earlier.root.query or interaction.root.query
     else:
-        earlier = _remainder(earlier)
+        earlier = earlier.remainder()
     interaction.absorb(earlier)
-
-
-def _remainder(broken: Interaction) -> Interaction:
-    giving = {found.run for found in broken.lists if not found.run.within(RunKind.RETRIEVER)}
-    kept = broken.part([run for run in broken.runs if run is broken.root or run in giving])
-    for run in kept.runs:
-        run.prompt, run.text, run.parent = (), None, None
-    # These runs belong to the sample of the failed request.
-    kept.runs, kept.prompted = kept.runs[:1], {}
-    return kept

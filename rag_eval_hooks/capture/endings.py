@@ -17,7 +17,6 @@ from rag_eval_hooks.capture.answering import answer_of
 from rag_eval_hooks.capture.contexts import has_retrieved
 from rag_eval_hooks.capture.conversation import Suspensions, objects_in
 from rag_eval_hooks.capture.interaction import BlockEnd
-from rag_eval_hooks.capture.manual_calls import ManualCalls, answers, is_step
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.capture.text_forms import fold
@@ -33,6 +32,9 @@ _MANY = 1000
 _PATIENCE_S = 2.0
 """Maximum number of seconds to wait for another thread's sweep."""
 _POLL_S = 0.001
+_MOST_ADDED = 0.2
+"""Maximum fraction of a formatter's output that is not from documents."""
+_STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
 _NO_ANSWER = (
     "An interaction() block recorded no answer",
     "Call it.answer(text), or it.answer(None) if there is no answer",
@@ -44,8 +46,9 @@ _NO_CONTEXTS = (
 _UNRETRIEVED = (
     "A request was not evaluated, because capture saw an answer but no retrieved text. If the "
     "request did retrieve, pass the handler in the config of the outermost call, not to a "
-    "constructor or to the model. For a vector store, use enable(evals). For search tools, set "
-    "retrieval_tools=. "
+    "constructor or to the model. If the application calls retriever and model separately, wrap "
+    "both calls in evals.interaction(question). For a vector store, use enable(evals). For search "
+    "tools, set retrieval_tools=. "
     "For other searches, call record_contexts(documents). stats().without_retrieval counts "
     "requests without retrieved text; see docs/capture.md, 'I see no sample'."
 )
@@ -56,13 +59,11 @@ class Endings:
         self,
         on_end: Callable[[Interaction], None],
         on_wait: Callable[[], bool],
-        by_hand: ManualCalls,
         suspensions: Suspensions,
         incidents: Incidents,
     ) -> None:
         self._on_end = on_end
         self._on_wait = on_wait
-        self._by_hand = by_hand
         self._suspensions = suspensions
         self._incidents = incidents
         self._ended: deque[Interaction] = deque()
@@ -76,7 +77,7 @@ class Endings:
 
     @property
     def unretrieved(self) -> int:
-        return self._passed_over - self._by_hand.joined
+        return self._passed_over
 
     @property
     def lacks_model(self) -> bool:
@@ -159,8 +160,6 @@ class Endings:
             self._pass_over(interaction)
 
     def _note_mistakes(self, interaction: Interaction) -> None:
-        for told, place in filter(None, interaction.unmet.values()):
-            self._incidents.count(told, detail=place)
         end = interaction.root.state
         if not isinstance(end, BlockEnd):
             return
@@ -175,26 +174,20 @@ class Endings:
         self._incidents.count(told, detail=f"{advice}, at {end.place}")
 
     def _is_request(self, interaction: Interaction) -> bool:
-        if is_step(interaction) or _asks_nothing(interaction):
+        if _is_step(interaction) or _asks_nothing(interaction):
             return False
         if interaction.retrieves is not None:
             return interaction.retrieves
-        # Prefer to join a matching separate retrieval, because its documents have metadata.
-        is_joined = interaction.is_joinable and self._by_hand.shown_to(interaction)
-        return not is_joined and has_retrieved(interaction, answer_of(interaction))
+        return has_retrieved(interaction, answer_of(interaction))
 
     def _pass_over(self, interaction: Interaction) -> None:
-        root, was_shown = interaction.root, self._by_hand.add(interaction)
-        if not answers(interaction):
+        if not _answers(interaction):
             return
         self._passed_over += 1
-        self._traces.append(id_of(root.id))
+        self._traces.append(id_of(interaction.root.id))
         if (span := interaction.span_context).is_valid:
             self._traces.append(format_trace_id(span.trace_id))
-        # Do not warn about a model that saw retrieved documents, because `ManualCalls` joins the
-        # call. Do not warn about a single model call, which may rewrite the question.
-        is_rewriter = root.kind is RunKind.MODEL and interaction.is_joinable
-        if not (is_rewriter or was_shown or self._has_warned):
+        if not self._has_warned:
             self._has_warned = True
             _logger.warning(_UNRETRIEVED)
 
@@ -218,6 +211,29 @@ def _is_closed_early(interaction: Interaction) -> bool:
     said = (fold(run.text) for run in models if run.text and not run.unfinished)
     is_said = any(text and text in answer and 2 * len(text) >= len(answer) for text in said)
     return models[-1].unfinished and not is_said
+
+
+def _answers(interaction: Interaction) -> bool:
+    is_alone = interaction.passed and len(interaction.runs) == 1 and interaction.root.query
+    # LangChain does not pass a constructor's handler to the chain's steps.
+    spoke = any(run.text for run in (interaction.runs if is_alone else interaction.models))
+    return spoke and interaction.status is Status.OK and not _is_step(interaction)
+
+
+def _is_step(interaction: Interaction) -> bool:
+    root = interaction.root
+    if root.kind in _STEPS:
+        return True
+    if interaction.models:
+        return False
+    if root.kind is not RunKind.CHAIN or interaction.passed:
+        return root.kind is RunKind.TOOL
+    if not root.text or interaction.chosen is not None:
+        return False
+    text = rest = fold(root.text)
+    for context in (context for found in interaction.lists for context in found.contexts):
+        rest = rest.replace(fold(context.text), "")
+    return len(rest) <= _MOST_ADDED * len(text)
 
 
 def _asks_nothing(interaction: Interaction) -> bool:

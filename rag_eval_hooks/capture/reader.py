@@ -12,7 +12,6 @@ from rag_eval_hooks.capture.options import CaptureOptions, converted
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Run
 from rag_eval_hooks.capture.snapshots import LATE_LEVELS, LATE_NODES, Copier, Cut, Form
-from rag_eval_hooks.errors import nearest
 from rag_eval_hooks.incidents import Incidents, place_of_caller
 from rag_eval_hooks.sample import Context
 
@@ -36,12 +35,16 @@ class BaseReader:
         own = None if run is None else run.interaction.options
         return self.options if own is None else own.over(self.options)
 
+    def is_root(self, root: str, name: str) -> bool:
+        told = "The option root names an unknown run"
+        return self._recorder.unmatched.is_named(told, [root], [name], self.place)
+
     def is_named_tool(self, run: Run) -> bool | None:
         """Return whether `retrieval_tools` names the tool, or None if the option is not set."""
         if (names := self.options_of(run).retrieval_tools) is None:
             return None
         told = "The option retrieval_tools names an unknown tool"
-        return self._recorder.is_named(told, names, run.name, self.place)
+        return self._recorder.unmatched.is_named(told, names, [run.name], self.place)
 
     def _converted(self, run: Run, read: Callable[[Any], Any], value: Any) -> Context | None:
         try:
@@ -105,7 +108,7 @@ class BaseReader:
         choice, result = getattr(self.options_of(run), name), run.chosen.get(name)
         if isinstance(choice, str):
             found = named(value, choice)
-            self.note_match(run, name, found is not None, value)
+            self.note_match(run, name, value, is_met=found is not None)
             return None if found is None else read(found)
         if result is None or isinstance(result, str):
             return result
@@ -116,22 +119,18 @@ class BaseReader:
         error = result if isinstance(result, Exception) else TypeError()
         self._incidents.report(f"choice {name}", error)
 
-    def note_match(self, run: Run, name: str, is_met: bool, value: Any) -> None:
-        if is_met:
-            run.interaction.unmet[name] = None
-        elif name not in run.interaction.unmet:
-            choice = getattr(self.options_of(run), name)
-            near = nearest(choice, list(map(str, entries(value) or ())))
-            advice = f"; did you mean {near!r}?" if near else ""
-            told = f"The option {name}={choice!r} matches no key of a request{advice}"
-            run.interaction.unmet[name] = told, self.place
+    def note_match(self, run: Run, name: str, value: Any, *, is_met: bool) -> None:
+        choice = getattr(self.options_of(run), name)
+        keys = [choice] if is_met else list(map(str, entries(value) or ()))
+        told = f"The option {name} names an unknown key"
+        self._recorder.unmatched.is_named(told, [choice], keys, self.place)
 
     def _note_choice(self, run: Run, value: Any) -> None:
         choice, result = self.options_of(run).contexts, run.chosen.get("contexts")
         if isinstance(choice, str):
             result = named(value, choice)
             if result is not None or run.outermost:
-                self.note_match(run, "contexts", result is not None, value)
+                self.note_match(run, "contexts", value, is_met=result is not None)
         if choice is None or result is None:
             return
         contexts = None if isinstance(result, Exception) else contexts_in(result)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
-import weakref
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -23,25 +20,18 @@ from rag_eval_hooks.capture.bounded import (
 from rag_eval_hooks.capture.conversation import Suspensions
 from rag_eval_hooks.capture.endings import Endings
 from rag_eval_hooks.capture.interaction import enclosing_run
-from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind, status_after
+from rag_eval_hooks.capture.unmatched import Unmatched
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.errors import nearest, unknown
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
 
-_MOST_NAMES = 20
 _NO_MODEL = (
     "A retriever ran with the handler, but no model did. "
     "Pass the handler to a chain that contains the retriever and the model"
 )
-# By framework: its name, the other framework, and a module of the other framework.
-_FRAMEWORKS = {
-    "langchain": ("LangChain", "llama_index", "llama_index.core"),
-    "llama_index": ("LlamaIndex", "langchain", "langchain_core"),
-}
 _MAX_RUNS = 10_000
 """Maximum number of runs per request. A request with more runs is abandoned."""
 _MAX_CHARS = 400_000_000
@@ -72,67 +62,22 @@ class Recorder(RunTable, Notes):
         self._on_wait = on_wait
         self._ttl_ns = int(limits.INTERACTION_SECONDS * 1e9)
         self._max_open = limits.OPEN_INTERACTIONS
-        self.by_hand = ManualCalls(on_end, incidents)
         # Each function returns the id of the framework's current run.
         self.locators: set[Callable[[], Hashable | None]] = set()
         self.forked()
 
     def forked(self) -> None:
-        # Observed names of runs, by message, expected names and place. None after a match.
-        self._names: dict[tuple[str, tuple[str, ...], str], dict[str, None] | None] = {}
-        # Whether a run reached a handler, by the handler's place.
-        self.handlers: dict[str, bool] = {}
-        # Framework by the place of its `enable`.
-        self.enabled: dict[str, str] = {}
+        self.unmatched = Unmatched(self._incidents)
         self._forget_runs()
         self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
-        self.by_hand.forked()
         self.suspensions = Suspensions(lambda one: self.ended.add(one), self._max_open)
-        self.ended = Endings(
-            self._on_end, self._on_wait, self.by_hand, self.suspensions, self._incidents
-        )
-
-    def is_root(self, root: str, name: str, place: str) -> bool:
-        return self.is_named("The option root names an unknown run", [root], name, place)
-
-    def is_named(self, told: str, wanted: Collection[str], name: str, place: str) -> bool:
-        seen = self._names.setdefault(key := (told, tuple(wanted), place), {})
-        if name in wanted:
-            self._names[key] = None
-        elif seen is not None and len(seen) < _MOST_NAMES:
-            seen[name] = None
-        return name in wanted
-
-    def enable(self, framework: str, place: str, before: Recorder | None = None) -> None:
-        """Record a call of a framework's `enable`. `before` is the previous call's recorder."""
-        if before is not None and before is not self:
-            advice = "Pass one RagEval to all calls"
-            self._incidents.mistake("enable() replaces another RagEval", advice)
-            before.enabled.clear()
-        self.by_hand.everywhere.add(framework)
-        self.enabled[place] = framework
+        self.ended = Endings(self._on_end, self._on_wait, self.suspensions, self._incidents)
 
     def report_unmet(self) -> None:
-        for (told, wanted, place), seen in list(self._names.items()):
-            if seen:
-                meant = next((one for one in wanted if nearest(one, [*seen])), *wanted[:1])
-                self._incidents.count(unknown(told, meant, [*seen]), detail=place)
-        is_idle = not any(self.handlers.values())
-        for place, framework in list(self.enabled.items()):
-            name, other, module = _FRAMEWORKS[framework]
-            if is_idle and module in sys.modules:
-                told = f"rag_eval_hooks_{framework}.enable() captured no call of {name}. For "
-                told += f"{_FRAMEWORKS[other][0]}, write: from rag_eval_hooks_{other} import enable"
-                self._incidents.count(told, detail=f"at {place}")
+        self.unmatched.report()
         if self.ended.lacks_model:
             self._incidents.count(_NO_MODEL, detail="or use evals.interaction")
-
-    def report_unreached(self) -> None:
-        for place in [place for place, is_reached in self.handlers.items() if not is_reached]:
-            told = f"No run reached the handler created at {place}. Before evals.shutdown(), call "
-            self._incidents.count(told + 'the chain with config={"callbacks": [handler]}')
-        self.handlers.clear()
 
     def opened(self) -> tuple[int, int]:
         held = [*self._open.values(), *self.suspensions.interrupted()]
@@ -217,7 +162,7 @@ class Recorder(RunTable, Notes):
         tags: tuple[str, ...],
     ) -> Run | None:
         otel = otel_context.get_current()
-        key, now = self.key_of(run_id, kind, otel, metadata), time.time_ns()
+        key, now = self.key_of(run_id, otel, metadata), time.time_ns()
         # Runs in a manual block have no thread id, so sampling decides at the block's end.
         if key is not None and kind is not RunKind.MANUAL:
             root = LeftOut(run_id, key, trace_id_of(otel), tags, metadata, now, [run_id])
@@ -228,10 +173,8 @@ class Recorder(RunTable, Notes):
             len(self._open) >= self._max_open or first.opened <= now - self._ttl_ns
         ):
             self._finish(first.root, Status.ABANDONED)
-        task = current_task()
-        interaction = Interaction(otel, tags=tags, sampling_key=key, task=task, opened=now)
-        interaction.task_of_start = None if task is None else weakref.ref(task)
-        interaction.thread = threading.get_ident()
+        interaction = Interaction(otel, tags=tags, sampling_key=key, opened=now)
+        interaction.task = current_task()
         interaction.metadata = self._cut_metadata(interaction, metadata)
         run = Run(run_id, kind, name, None, interaction, now, outermost=True)
         interaction.runs.append(run)
@@ -308,8 +251,7 @@ class Recorder(RunTable, Notes):
                     interaction.stops.add(run.checkpoint)
         self.ended.end(interaction)
 
-    def sweep(self, *, at_once: bool = False) -> None:
-        """Report finished requests. With `at_once`, do not wait for further manual calls."""
+    def sweep(self) -> None:
         with self.ended.sweeping() as is_free:
             if not is_free:
                 return
@@ -320,7 +262,6 @@ class Recorder(RunTable, Notes):
             self.suspensions.sweep(oldest_allowed)
             self._sweep_open(oldest_allowed)
             self.ended.decide()
-            self.by_hand.sweep(list(self._open.values()), at_once=at_once)
 
     def _sweep_open(self, oldest_allowed: int) -> None:
         sizes = [(one, one.chars) for one in list(self._open.values())]

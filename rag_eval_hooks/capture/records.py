@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
@@ -151,9 +150,6 @@ class Others:
     unrecorded: SpanContext | None = None
 
 
-SAME_LINE = 2
-
-
 def status_after(error: type[BaseException]) -> Status:
     if issubclass(error, GeneratorExit):
         return Status.CLOSED
@@ -208,15 +204,8 @@ class Interaction:
     returned: bool = False
     # last time at which the application read a stream, in nanoseconds since the epoch, or 0
     read_until: int = 0
-    # task and thread that started the request
-    task_of_start: weakref.ref[Any] | None = None
-    thread: int = 0
     # The application passed the handler to this call, so the call is not a step of another call.
     passed: bool = False
-    # Capture saw all calls of the framework, so this request can join other requests.
-    is_joinable: bool = False
-    # by option: message and place if no key matched, or None after a match
-    unmet: dict[str, tuple[str, str] | None] = field(default_factory=dict)
     # The request's own options override the handler's options.
     options: CaptureOptions | None = None
     # Weak reference to the framework's run id. Once the id is gone, no end event can arrive.
@@ -260,17 +249,6 @@ class Interaction:
         texts = len(self.root.query or "") + len(self.root.text or "")
         return max(self.kept_chars + texts, self.snapshots.chars)
 
-    def nearness(self, other: Interaction) -> int:
-        """Estimate whether `other` is part of this request: -1 no, 0 unknown, 1 maybe, 2 likely."""
-        one, two = self.span_context, other.span_context
-        if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
-            return -1
-        below_one = one.is_valid and one.span_id == two.span_id
-        task = self.task_of_start
-        if task is not other.task_of_start or (task is None and self.thread != other.thread):
-            return int(below_one)
-        return SAME_LINE if below_one or task is not None else 1
-
     def lists_of(self, origin: Origin) -> list[DocumentList]:
         return [found for found in self.lists if found.origin is origin]
 
@@ -288,20 +266,20 @@ class Interaction:
         while self.pending:
             self.pending.popleft()()
 
-    def part(self, runs: Sequence[Run]) -> Interaction:
-        """Return a copy with only `runs`. The first run is the root of the copy."""
+    def remainder(self) -> Interaction:
+        """Return a copy that has the request's documents, but no run except a bare root."""
         own = copy(self)
         own.metadata = dict(self.metadata)
         own.left_out, own.stops = set(self.left_out), set(self.stops)
         own.pending, own.streams, own.snapshots = deque(), [], Snapshots()
-        copies: dict[Run, Run] = {}
-        for run in runs:
-            copies[run] = made = copy(run)
-            made.interaction, made.parent = own, run.parent and copies.get(run.parent)
-        own.runs = list(copies.values())
-        left = set(self.runs).difference(copies)
-        kept = (found for found in self.lists if found.run not in left)
-        own.lists = [replace(found, run=copies.get(found.run, found.run)) for found in kept]
+        own.prompted = {}
+        lists = [found for found in self.lists if not found.run.within(RunKind.RETRIEVER)]
+        bare = {
+            run: replace(run, interaction=own, parent=None, prompt=(), text=None)
+            for run in (self.root, *(found.run for found in lists))
+        }
+        own.runs = [bare[self.root]]
+        own.lists = [replace(found, run=bare[found.run]) for found in lists]
         return own
 
     def absorb(self, earlier: Interaction) -> None:

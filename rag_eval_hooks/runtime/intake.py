@@ -128,12 +128,10 @@ class Intake:
         return self._spans.begin(interaction, partial(self._assembler.attributes, session))
 
     def _is_left_out(self, interaction: Interaction) -> bool:
-        if self.leaves_out is None or interaction.status is not Status.OK:
+        key, is_well = interaction.sampling_key, interaction.status is Status.OK
+        if self.leaves_out is None or key is None or not is_well:
             return False
-        if interaction.sampling_key is None:
-            # Use the run's id, because the trace id would come from our own span.
-            interaction.sampling_key = id_of(interaction.root.id)
-        return self.leaves_out(interaction.sampling_key, interaction.tags, interaction.metadata)
+        return self.leaves_out(key, interaction.tags, interaction.metadata)
 
     def _submit_next(self, refusal: str | None = None) -> bool:
         key, request = object(), None

@@ -106,7 +106,7 @@ def shutdown(pipeline: Pipeline, timeout: float) -> bool:
     finished = flush(pipeline, max(0.0, deadline - time.monotonic()))
     pipeline.recorder.abandon_open()
     pipeline.tick(_STOP_TIMEOUT)
-    pipeline.recorder.report_unreached()
+    pipeline.recorder.unmatched.report_unreached()
     pipeline.outbox.drain(_STOP_TIMEOUT)
     pipeline.worker.stop(_STOP_TIMEOUT)
     pipeline.delivery.close()

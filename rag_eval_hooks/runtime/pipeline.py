@@ -305,7 +305,7 @@ class Pipeline:
         self.holder.expire()
         self.delivery.check()
         self.worker.revive()
-        self.recorder.sweep(at_once=self._clock.is_asked or not self._clock.is_running)
+        self.recorder.sweep()
         self._intake.tick()
         return None if self._is_stopped else _TICK_S
 

@@ -116,13 +116,12 @@ def test_both_integrations_are_enabled_and_disabled_alike(shut_down_after: ShutD
     evals, other = (shut_down_after(RagEval(sinks=[])) for _ in range(2))
     for package in (rag_eval_hooks_langchain, rag_eval_hooks_llama_index):
         package.enable(evals)
-        assert len(evals.recorder.by_hand.everywhere) == 1
+        assert len(evals.recorder.unmatched.enabled) == 1
         package.enable(other)
-        assert not evals.recorder.by_hand.everywhere
-        assert len(other.recorder.by_hand.everywhere) == 1
+        assert not evals.recorder.unmatched.enabled
+        assert len(other.recorder.unmatched.enabled) == 1
         package.disable()
         package.disable()
-        assert not other.recorder.by_hand.everywhere
 
 
 TOWER = Sample.of(

@@ -1,0 +1,66 @@
+"""Collects option names and handlers that match no run, and reports them with advice."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from itertools import islice
+
+from rag_eval_hooks.errors import nearest, unknown
+from rag_eval_hooks.incidents import Incidents
+
+_MOST_NAMES = 20
+# By framework: its name, the other framework, and a module of the other framework.
+_FRAMEWORKS = {
+    "langchain": ("LangChain", "llama_index", "llama_index.core"),
+    "llama_index": ("LlamaIndex", "langchain", "langchain_core"),
+}
+
+
+class Unmatched:
+    def __init__(self, incidents: Incidents) -> None:
+        self._incidents = incidents
+        # Observed names, by message, expected names and place. None after a match.
+        self._names: dict[tuple[str, tuple[str, ...], str], dict[str, None] | None] = {}
+        # Whether a run reached a handler, by the handler's place.
+        self.handlers: dict[str, bool] = {}
+        # Framework by the place of its `enable`.
+        self.enabled: dict[str, str] = {}
+
+    def is_named(
+        self, told: str, wanted: Collection[str], names: Collection[str], place: str
+    ) -> bool:
+        """Return whether `names` contains a wanted name. `report` tells names that never match."""
+        seen = self._names.setdefault(key := (told, tuple(wanted), place), {})
+        if is_met := any(name in wanted for name in names):
+            self._names[key] = None
+        elif seen is not None:
+            seen |= dict.fromkeys(islice(names, _MOST_NAMES - len(seen)))
+        return is_met
+
+    def enable(self, framework: str, place: str, before: Unmatched | None) -> None:
+        """Record a call of a framework's `enable`. `before` belongs to the previous call."""
+        if before is not None and before is not self:
+            advice = "Pass one RagEval to all calls"
+            self._incidents.mistake("enable() replaces another RagEval", advice)
+            before.enabled.clear()
+        self.enabled[place] = framework
+
+    def report(self) -> None:
+        for (told, wanted, place), seen in list(self._names.items()):
+            if seen:
+                meant = next((one for one in wanted if nearest(one, [*seen])), *wanted[:1])
+                self._incidents.count(unknown(told, meant, [*seen]), detail=place)
+        is_idle = not any(self.handlers.values())
+        for place, framework in list(self.enabled.items()):
+            name, other, module = _FRAMEWORKS[framework]
+            if is_idle and module in sys.modules:
+                told = f"rag_eval_hooks_{framework}.enable() captured no call of {name}. For "
+                told += f"{_FRAMEWORKS[other][0]}, write: from rag_eval_hooks_{other} import enable"
+                self._incidents.count(told, detail=f"at {place}")
+
+    def report_unreached(self) -> None:
+        for place in [place for place, is_reached in self.handlers.items() if not is_reached]:
+            told = f"No run reached the handler created at {place}. Before evals.shutdown(), call "
+            self._incidents.count(told + 'the chain with config={"callbacks": [handler]}')
+        self.handlers.clear()
