@@ -183,7 +183,7 @@ def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
 def unknown(what: str, name: object, known: Sequence[str]) -> str:
     written = str(name)[:40]
     near = nearest(written, known)
-    advice = f"did you mean {near!r}?" if near else f"there are {', '.join(known) or 'none'}."
+    advice = f"did you mean {near!r}?" if near else f"known names: {', '.join(known) or 'none'}."
     return f"{what} {written!r}; {advice}"
 
 

@@ -93,7 +93,7 @@ class Incidents:
 
     def waits_for_itself(self, call: str) -> bool:
         if is_inside := is_work_of(self):
-            self.mistake(f"{call} inside a sink or metric waits for itself", "remove the call")
+            self.mistake(f"{call} inside a sink or metric would wait forever", "remove the call")
         return is_inside
 
     def blocks_loop(self, call: str, instead: str) -> None:
@@ -217,7 +217,7 @@ def _safe_name(error: KeyError | AttributeError | NameError) -> str:
 
 
 def place_in_application(error: BaseException) -> str:
-    """Return file and line of the application's function, or an empty string."""
+    """Return file and line of the application's function that raised, or an empty string."""
     file = place = ""
     for frame, line in _frames(error):
         name = frame.f_code.co_filename

@@ -156,9 +156,9 @@ def _text_of(message: Any) -> str:
     if isinstance(message, str):
         return reply_text(message)
     if not isinstance(message, BaseMessage):
-        raise ReplyError("it was empty")
+        raise ReplyError("the reply was empty")
     if message.additional_kwargs.get("refusal"):
-        raise ReplyError("it was a refusal")
+        raise ReplyError("the reply was a refusal")
     # If LangChain could not parse the arguments, use the original text.
     kinds = ("tool_calls", "invalid_tool_calls")
     calls = [call["args"] for kind in kinds for call in getattr(message, kind, ())]

@@ -120,7 +120,7 @@ class Assembler:
             RedactionError: The reference contains text to redact.
         """
         if isinstance(text, str) and self._redactor.holds(text[: self.text_chars]):
-            raise RedactionError("the reference contains text to redact")
+            raise RedactionError("the reference contains text that `redact` removes")
         return text[: self._max_chars] if isinstance(text, str) else text
 
     def label(self, text: str | None) -> str | None:

@@ -31,7 +31,7 @@ def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
 
 def objects_in(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {
-        key: f"metadata {key!r} must be a text or a number, not {type(metadata[key]).__name__}"
+        key: f"metadata[{key!r}] must be a text or a number, not {type(metadata[key]).__name__}"
         for key in _TEXT_KEYS
         if not isinstance(metadata.get(key), str | int | UUID | None)
     }
@@ -70,10 +70,10 @@ class Suspensions:
             self.add(interaction.remainder())
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue the suspended request that fits. Return False if none or several fit.
+        """Continue the suspended request that fits. Return False if no single request fits.
 
-        A single interrupted request precedes failed requests. A failed request continues with only
-        its question and its documents.
+        If exactly one interrupted request fits, continue this request. Otherwise, continue the only
+        failed request that fits. A failed request keeps only its question and documents.
         """
         fitting = self._fitting(conversation, fits)
         interrupted = [one for one in fitting if one.status is Status.INTERRUPTED]

@@ -37,20 +37,20 @@ _MOST_ADDED = 0.2
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
 _NO_ANSWER = (
     "An interaction() block recorded no answer",
-    "Call it.answer(text), or it.answer(None) if there is no answer",
+    "Inside the block, call it.answer(text), or it.answer(None) if there is no answer",
 )
 _NO_CONTEXTS = (
     "An interaction() block recorded no contexts",
-    "Call it.contexts(documents), or it.contexts([]) if retrieval found none",
+    "Inside the block, call it.contexts(documents), or it.contexts([]) if retrieval found none",
 )
 _UNRETRIEVED = (
-    "A request was not evaluated, because capture saw an answer but no retrieved text. If the "
-    "request did retrieve, pass the handler in the config of the outermost call, not to a "
-    "constructor or to the model. If the application calls retriever and model separately, wrap "
-    "both calls in evals.interaction(question). For a vector store, use enable(evals). For search "
-    "tools, set retrieval_tools=. "
-    "For other searches, call record_contexts(documents). stats().without_retrieval counts "
-    "requests without retrieved text; see docs/capture.md, 'I see no sample'."
+    "A request was not evaluated, because capture saw an answer but no retrieved text. If a "
+    "retriever ran, pass the handler in the config of the outermost call. A handler in a "
+    "constructor or on the model misses retrievers. If the application calls retriever and model "
+    "separately, make both calls inside evals.interaction(question). For a vector store, call "
+    "enable(evals). For search tools, set the handler's retrieval_tools=. For other searches, call "
+    "record_contexts(documents). stats().without_retrieval counts requests without retrieved "
+    "text. See docs/capture.md, 'I see no sample'."
 )
 
 
@@ -141,7 +141,7 @@ class Endings:
         _replace_rewritten(interaction)
         interaction.snapshots = Snapshots()
         for key, told in objects_in(interaction.metadata).items():
-            self._incidents.count(told, detail="the key is omitted")
+            self._incidents.count(told, detail="capture omits this key")
             interaction.add_metadata({key: None})
         if interaction.status is Status.OK:
             self._note_mistakes(interaction)

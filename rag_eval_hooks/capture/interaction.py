@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = __name__.rpartition(".")[0] + "."
 _RECORDING = ("contexts", "answer", "metadata")
-_OUTSIDE = "outside its with block"
+_OUTSIDE = "outside the with block"
 _MANY_ANSWERS = 4
 _MAPPING = "a mapping, such as {'session_id': ...}"
 _HELPERS = contextlib.__name__
@@ -105,7 +105,7 @@ class ManualInteraction:
         if self._state:
             advice = "Write: `with evals.interaction(question) as it:`"
             if self._state != _OUTSIDE and self._thread != threading.get_ident():
-                advice = "Inside the block, wait until the thread ends"
+                advice = "Join the calling thread before the block ends"
             self._incidents.mistake(f"it.{method}() was called {self._state}", advice)
         return self._run
 
@@ -120,7 +120,7 @@ class ManualInteraction:
                 nothing.
         """
         if not documents:
-            raise InputError("it.contexts() received no documents. If there are none, pass [].")
+            raise InputError("it.contexts() needs documents. If retrieval found none, pass [].")
         if (run := self._opened("contexts")) is not None:
             given = documents[0] if len(documents) == 1 else documents
             read = contexts_of if self._options is None else self._options.contexts_of
@@ -140,7 +140,7 @@ class ManualInteraction:
             self._answers += 1
             if self._answers == _MANY_ANSWERS:
                 advice = "Only the last call counts. Join the parts of a stream and make one call"
-                self._incidents.mistake("A block called answer() many times", advice)
+                self._incidents.mistake("An interaction() block called answer() repeatedly", advice)
             self._recorder.answer(run, _unless_lost(run, "answer", lambda: _text("answer", text)))
 
     @host_edge
@@ -154,7 +154,7 @@ class ManualInteraction:
         own = dict(values)
         for key, told in objects_in(own).items():
             del own[key]
-            self._incidents.mistake(told, "the key is omitted")
+            self._incidents.mistake(told, "capture omits this key")
         return own
 
     def __enter__(self) -> Self:
@@ -210,7 +210,7 @@ class ManualInteraction:
     @host_edge
     def _close(self, error: BaseException | None) -> None:
         run, frame, self._run, self._frame = self._run, self._frame, None, None
-        self._state = "after its with block"
+        self._state = "after the with block ended"
         # A generator may be closed in another context, where we must not reset the value.
         if _current.get() is self:
             _current.set(next(_opened_blocks(), None))

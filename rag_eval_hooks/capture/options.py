@@ -107,7 +107,7 @@ def converted(as_context: Callable[[Any], Any], value: Any) -> Context | None:
         return found
     if isinstance(found, str):
         return Context(text=found) if found else None
-    wrong = wrong_type("as_context's result", "str, Context or None", found)
+    wrong = wrong_type("The result of as_context", "str, Context or None", found)
     raise InputError(wrong.stated + place_of(as_context))
 
 

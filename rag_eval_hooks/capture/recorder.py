@@ -29,7 +29,7 @@ from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
 
 _NO_MODEL = (
-    "A retriever ran with the handler, but no model did. "
+    "A retriever ran with the handler, but no model ran with the handler. "
     "Pass the handler to a chain that contains the retriever and the model"
 )
 _MAX_RUNS = 10_000
@@ -77,7 +77,7 @@ class Recorder(RunTable, Notes):
     def report_unmet(self) -> None:
         self.unmatched.report()
         if self.ended.lacks_model:
-            self._incidents.count(_NO_MODEL, detail="or use evals.interaction")
+            self._incidents.count(_NO_MODEL, detail="or record both calls with evals.interaction()")
 
     def opened(self) -> tuple[int, int]:
         held = [*self._open.values(), *self.suspensions.interrupted()]

@@ -47,7 +47,7 @@ class Opaque:
     """Placeholder for an unread object. `str` and `repr` of the placeholder raise `TypeError`."""
 
     def __repr__(self) -> str:
-        raise TypeError("the object was not read")
+        raise TypeError("Capture did not read this object, so the object has no text.")
 
 
 _OPAQUE = Opaque()

@@ -30,7 +30,7 @@ class Unmatched:
     def is_named(
         self, told: str, wanted: Collection[str], names: Collection[str], place: str
     ) -> bool:
-        """Return whether `names` contains a wanted name. `report` tells names that never match."""
+        """Return whether `names` contains a wanted name. `report` logs names that never match."""
         seen = self._names.setdefault(key := (told, tuple(wanted), place), {})
         if is_met := any(name in wanted for name in names):
             self._names[key] = None
@@ -41,8 +41,8 @@ class Unmatched:
     def enable(self, framework: str, place: str, before: Unmatched | None) -> None:
         """Record a call of a framework's `enable`. `before` belongs to the previous call."""
         if before is not None and before is not self:
-            advice = "Pass one RagEval to all calls"
-            self._incidents.mistake("enable() replaces another RagEval", advice)
+            advice = "Pass the same RagEval to all calls of enable()"
+            self._incidents.mistake("enable() replaces the RagEval of an earlier call", advice)
             before.enabled.clear()
         self.enabled[place] = framework
 
@@ -61,6 +61,6 @@ class Unmatched:
 
     def report_unreached(self) -> None:
         for place in [place for place, is_reached in self.handlers.items() if not is_reached]:
-            told = f"No run reached the handler created at {place}. Before evals.shutdown(), call "
-            self._incidents.count(told + 'the chain with config={"callbacks": [handler]}')
+            told = f"No run reached the handler created at {place}. Before evals.shutdown(), "
+            self._incidents.count(told + 'call the chain with config={"callbacks": [handler]}')
         self.handlers.clear()

@@ -22,7 +22,7 @@ from rag_eval_hooks.sqlite_file import SqliteFile, open_existing
 EVALUATE: Final = "evaluate"  # consumer of samples
 FEEDBACK: Final = "feedback"  # consumer of feedback on other processes' requests
 NAME: Final = "outbox.sqlite"
-LOST: Final = -1  # instead of a row, if another process has claimed the job
+LOST: Final = -1  # result of a write if another process has claimed the job
 LEASE_S: Final = 15.0  # seconds after which another process can claim a dead process's jobs
 _BUSY_S: Final = 0.5
 _SQL: Final[Mapping[str, Any]] = tomllib.loads(
@@ -94,7 +94,10 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Sequence[RowChange]) -> list[int | None]:
-        """Write changes. Return each job's row number, `LOST`, or None if the job has no row."""
+        """Write changes. Return each job's row number, or None if the job has no row.
+
+        If another process has claimed the job, return `LOST` instead.
+        """
         with self._transaction() as db:
             return [self._write(db, change) for change in changes]
 

@@ -38,7 +38,7 @@ _GRACE: Final = 0.1  # seconds in which a cancelled awaitable can finish
 _RECOVERED: Final = 64  # maximum number of results to claim from the spool at once
 _LONGEST_SLEEP: Final = 3600.0
 _POLL: Final = 0.05  # seconds between two checks for a hanging call
-_ALONE: Final = SendError("one of several failed")
+_ALONE: Final = SendError("a result of the batch failed")
 
 
 @dataclass(slots=True, eq=False)
@@ -119,15 +119,18 @@ class SinkQueue:
             return _RECOVERED
 
     def check(self) -> None:
-        """Drop expired results. While a call hangs, also drop late results that the spool lacks."""
+        """Drop expired results. If a call hangs, also drop its results and overdue queued results.
+
+        Results in the spool stay there.
+        """
         now, longest = time.monotonic(), self._timeout + _GRACE
         with self._lock:
             if self._flying and self.sink.is_watched and now - self._called_at > longest:
-                late = [] if self._is_overdue else self._flying
+                hanging = [] if self._is_overdue else self._flying
                 self._is_overdue = True
                 behind = self._take(lambda one: not one.is_stored and now - one.queued_at > longest)
-                self._note_slow(len(late) + len(behind))
-                for one in (*late, *behind):
+                self._note_slow(len(hanging) + len(behind))
+                for one in (*hanging, *behind):
                     if not one.is_stored:
                         self._end(one, "lost")
             if self._is_down:

@@ -43,7 +43,7 @@ Source: TypeAlias = Judge | Embedder | TokenScorer
 _NO_EMBEDDER: Final = "no embedder is configured; set embedder=..."
 _NO_SCORER: Final = "no token scorer is configured; set token_scorer=..."
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
-_LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return the finding")
+_LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge returned no value for a finding")
 _LONGEST_LOAD: Final = 600.0
 """Maximum seconds of model loading. Loading does not count toward the sample's timeout."""
 _LATER_ROUNDS: Final = 2

@@ -21,17 +21,16 @@ MATCH: Final = "reference_match"
 class References:
     """Adds references to samples whose question equals a golden question.
 
-    If golden questions are equal, the first question counts. `before_redaction` runs before the
-    redactor, and `equal` runs afterwards. `equal` skips references for which `holds` returns True.
-    New placeholders in such references would not match the sample's placeholders.
+    If golden questions are equal, the first question counts. `after_redaction` skips references
+    that the redactor would change. New placeholders would not match the sample's placeholders.
     """
 
     def __init__(
-        self, golden: Iterable[Sample], *, holds: Callable[[str], bool] | None = None
+        self, golden: Iterable[Sample], *, is_redacted: Callable[[str], bool] | None = None
     ) -> None:
         self._is_asked = self._is_matched = False
         self._by_question = {_folded(one.question): one for one in reversed(list(golden))}
-        self._holds = holds
+        self._is_redacted = is_redacted
 
     def before_redaction(self, sample: Sample) -> Sample:
         golden = self._by_question.get(_folded(sample.question))
@@ -47,17 +46,18 @@ class References:
             metadata={**sample.metadata, MATCH: "exact"},
         )
 
-    def equal(self, sample: Sample) -> Sample:
+    def after_redaction(self, sample: Sample) -> Sample:
         completed = self.before_redaction(sample)
-        is_private = self._holds is not None and self._holds(completed.reference or "")
+        is_private = self._is_redacted is not None and self._is_redacted(completed.reference or "")
         return sample if is_private else completed
 
     def report_unmatched(self, path: str | None, incidents: Incidents) -> None:
         """Report once if no question so far equals a golden question."""
         if self._is_asked and not self._is_matched:
             self._is_matched = True
-            advice = "questions must be equal, except for upper case and spaces"
-            incidents.count(f"references: no question so far is in {path}", detail=advice)
+            advice = "a request's question must equal a golden question, except for case and spaces"
+            told = f"references: {path} contains no question of the requests so far"
+            incidents.count(told, detail=advice)
 
 
 def read_golden(path: str) -> tuple[Sample, ...]:

@@ -199,7 +199,8 @@ class Criterion(Metric):
         if not (sample.answer or "").strip():
             return NotScored(Cause.UNDEFINED, "the answer is blank")
         if getattr(judge, "screening", False):
-            return NotScored(Cause.UNDEFINED, "the judge cannot tell", undecided=True)
+            told = "the judge is unsure about the criterion"
+            return NotScored(Cause.UNDEFINED, told, undecided=True)
         return None
 
     def judged(self, sample: Sample) -> tuple[Sample, Findings]:

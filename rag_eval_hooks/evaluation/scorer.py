@@ -192,7 +192,7 @@ class Scorer:
             detail = f"undecided: {detail}"
             if getattr(judge, "screening", False):
                 detail = detail.replace("the judge", "the heuristic judge")
-            is_unsure = "cannot tell" in detail or "is unsure about" in detail
+            is_unsure = "is unsure about" in detail
             if judge.annotator_kind is not AnnotatorKind.LLM and is_unsure:
                 detail += "; configure an LLM judge"
         if is_lasting and not self.only_fed:

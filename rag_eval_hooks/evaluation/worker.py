@@ -160,7 +160,7 @@ class Worker:
     def _call(
         self, function: Callable[[], Awaitable[R]], on_done: Callable[[], object]
     ) -> Future[R]:
-        """Queue a call. The caller must not touch the future before `on_done` is called."""
+        """Queue a call and return its future. Callers must wait for `on_done` before any access."""
         call = _Inline(function, Future())
 
         def tell(_: object) -> None:

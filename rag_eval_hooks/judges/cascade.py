@@ -177,5 +177,5 @@ def _draw(question: str, kind: Finding, item: str) -> float:
 
 def _made(judge: str | Judge) -> Judge:
     if isinstance(judge, str):
-        raise RuntimeError(f"{judge!r} is only the name of a judge. Pass the cascade to RagEval.")
+        raise RuntimeError(f"The name {judge!r} has no judge yet. Pass the cascade to RagEval.")
     return judge

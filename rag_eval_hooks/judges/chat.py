@@ -112,12 +112,12 @@ def reply_text(
     text = json.dumps(text) if is_parsed else text
     is_text, is_cut = isinstance(text, str) and bool(text.strip()), not _CUT.isdisjoint(ends)
     problems = {
-        "it was cut off by a filter": not _FILTERED.isdisjoint(ends),
-        "it was cut off; be brief": is_parsed and is_cut,
-        "it was a refusal": "refusal" in ends,
-        "it called the tool more than once": len(calls) > 1,
-        "the token limit was reached before any text": is_cut and not is_text,
-        "it was empty": not is_text,
+        "a filter cut off the reply": not _FILTERED.isdisjoint(ends),
+        "the reply was cut off; be brief": is_parsed and is_cut,
+        "the reply was a refusal": "refusal" in ends,
+        "the reply called the tool more than once": len(calls) > 1,
+        "the reply reached the token limit before any text": is_cut and not is_text,
+        "the reply was empty": not is_text,
     }
     if (problem := next((told for told, is_so in problems.items() if is_so), None)) is not None:
         raise ReplyError(problem)

@@ -36,7 +36,7 @@ class DecisionModel(ModelAdapter, ABC):
             pairs = zip(named, answers, strict=False)
             answers = {k: a for k, a in pairs if isinstance(a, Mapping) and a.get("name") == k}
         if not isinstance(answers, Mapping):
-            raise ReplyError("it holds no answers")
+            raise ReplyError("the reply has no answers")
         return json.dumps([_read(one, answers.get(name)) for name, one in named.items()])
 
     @abstractmethod

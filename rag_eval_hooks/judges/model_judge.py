@@ -71,7 +71,7 @@ class Answers:
     def finding(self, advice: str) -> Findings:
         kind, unit, asked = self.ask.kind, self.ask.spec.unit, self.ask.items()
         missing = sum(key not in self.values for key in asked)
-        counts = f"for {missing} of {len(asked)}"
+        unanswered = f"{missing} of {len(asked)}"
         if unit is Unit.SENTENCE:
             is_enough = 3 * missing <= len(asked)
         else:
@@ -80,12 +80,12 @@ class Answers:
         warnings: dict[Finding, tuple[str, ...]] = {}
         if missing and not is_enough:
             problem = f"; last problem: {self.problem}{advice}" if self.problem else ""
-            detail = f"the judge gave no valid reply {counts} items{problem}"
+            detail = f"the judge gave no valid reply for {unanswered} items{problem}"
             content = self.failure or NotScored(Cause.JUDGE_FAILED, detail)
         else:
             content = self.ask.content(self.values)
             if missing and unit is Unit.SENTENCE:
-                warnings = {kind: (f"the judge gave no valid claims {counts} sentences",)}
+                warnings = {kind: (f"the judge gave no claims for {unanswered} sentences",)}
         usage = {kind: self.usage} if self.usage != Usage() else {}
         return Findings.of(kind, content, usage=usage, warnings=warnings)
 

@@ -83,7 +83,7 @@ def _text(reply: Any) -> str:
         content = message.get("content")
         calls = [call["function"]["arguments"] for call in message.get("tool_calls") or ()]
     except (AttributeError, IndexError, KeyError, TypeError):
-        problem = "it was an error" if field(reply, "error") else "it was empty"
+        problem = "the reply was " + ("an error" if field(reply, "error") else "empty")
         raise ReplyError(problem) from None
     if isinstance(content, list):
         parts = [field(part, "text") for part in content if field(part, "type") == "text"]

@@ -27,7 +27,7 @@ Formula: TypeAlias = Callable[[Sequence[bool]], float]
 Scoring: TypeAlias = Callable[[Sample, Findings], Outcome]
 V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
-_OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scale")
+_OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside the rating scale")
 _DETAILS: Final = {
     CUT: "the texts were cut (see max_text_chars), and the kept part is not enough to decide {}",
     UNREAD: "the judge gave no readable verdict for {}",
@@ -128,14 +128,14 @@ def require_sure(
     sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
 ) -> tuple[str, ...]:
     """Return a warning if items are unsure. Raise `Unavailable` if over a third are unsure."""
-    left = f"{len(sure) - sum(sure)} of {len(sure)}"
+    unsure = f"{len(sure) - sum(sure)} of {len(sure)}"
     if 3 * sum(sure) < 2 * len(sure):
         known = next((reason for reason in reasons if reason in _DETAILS), "")
-        detail = _DETAILS[known].format(f"{left} items")
+        detail = _DETAILS[known].format(f"{unsure} items")
         raise Unavailable(
             NotScored(Cause.UNDEFINED, detail, undecided=True, explanation=explanation)
         )
-    return () if all(sure) else (f"{left} verdicts are unsure and do not count",)
+    return () if all(sure) else (f"{unsure} verdicts are unsure and do not count",)
 
 
 def flaws(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ def _weighted_mean(
         failed = undecided or {name: one for name, one in absent.items() if one.cause.is_failure}
         cause = next((one.cause for one in failed.values()), Cause.UNDEFINED)
         detail = "; ".join(f"{name}: {one.detail}" for name, one in failed.items())
-        detail = detail or "no part has a value"
+        detail = detail or "none of the combined metrics has a value"
         return NotScored(cause, detail, undecided=bool(undecided), explanation=explanation)
     values = {name: one.value for name, one in scores.items()}
     weighed = math.fsum(shares[name] * value for name, value in values.items())

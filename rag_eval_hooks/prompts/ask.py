@@ -147,7 +147,7 @@ class Ask:
         flaws = ((key, getattr(one, "warning", "")) for key, one in values.items())
         problems += [f"{key}: {flaw}" for key, flaw in flaws if flaw]
         listed = tuple(f"{self.kind.value}: {one}" for one in dict.fromkeys(problems))
-        return Reading(values, ("it was cut off",) if cut else listed, cut)
+        return Reading(values, ("the reply was cut off",) if cut else listed, cut)
 
     def content(self, values: Mapping[str, Any]) -> Any:
         """Build the finding. An item without a value is unsure."""
@@ -172,15 +172,15 @@ class Ask:
             if (id_key := self.spec.unit.key) is None:
                 return dict.fromkeys(keys, content_of(self.spec.element, group, view))
             if not isinstance(group, list):
-                raise ReplyError("it is missing or not a list")
+                raise ReplyError("the value is missing or not a list")
             named: _Group = {}
             for element in group:
                 if isinstance(element, Mapping) and id_key in element:
                     name = number_of(element[id_key])
                     if str(name) not in keys:
-                        raise SpoiledGroupError("it has an id or number that was not asked for")
+                        raise SpoiledGroupError(f"the list has an unknown {id_key}")
                     if str(name) in named:
-                        raise SpoiledGroupError(f"{name} stands twice")
+                        raise SpoiledGroupError(f"{name} occurs twice")
                     named[str(name)] = element
             return {key: self._one(key, named, view) for key in keys}
         except ReplyError as error:
@@ -245,7 +245,7 @@ def _unless_differing(key: str, group: _Group, earlier: Iterable[_Group]) -> Any
     said = [one for other in earlier if not isinstance(one := other[key], ReplyError)]
     if isinstance(content, ReplyError) or all(one == content for one in said):
         return content
-    return ReplyError(f"{key} is judged twice, differently")
+    return ReplyError(f"{key} has two different verdicts")
 
 
 @lru_cache(maxsize=64)

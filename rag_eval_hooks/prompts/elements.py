@@ -61,7 +61,7 @@ def _flag(value: Any) -> Any:
 
 def _one_line(text: str) -> str:
     if is_empty(text) or "\n" in text.strip():
-        raise ValueError("it is empty or has more than one line")
+        raise ValueError("the text is empty or has more than one line")
     return text.strip()
 
 
@@ -71,7 +71,7 @@ def _word(value: Any) -> Any:
 
 def _percent(value: float) -> float:
     if 0 < value < 1:
-        raise SpoiledGroupError("it has a rating between 0 and 1, where 100 is the most")
+        raise SpoiledGroupError("a rating is between 0 and 1, but ratings go from 0 to 100")
     return value
 
 
@@ -165,7 +165,7 @@ class QuestionList(EntityList):
     def content(self, view: View) -> Questions:
         texts = super().content(view)
         if len(texts) not in (0, _QUESTION_COUNT):
-            raise ReplyError(f"expected {_QUESTION_COUNT} different questions, or none")
+            raise ReplyError(f"give {_QUESTION_COUNT} different questions, or none")
         return Questions(texts, self.noncommittal)
 
 
@@ -194,17 +194,15 @@ class SupportElement(AgreementElement):
 
     def content(self, view: View) -> Support:
         if not {*self.chunks, *self.partly} <= view.texts.keys():
-            raise SpoiledGroupError("it has a chunk number that does not exist")
+            raise SpoiledGroupError("the reply names a chunk number that does not exist")
         if view.partial and "partly" not in self.model_fields_set:
-            raise ReplyError("partly is missing")
+            raise ReplyError("`partly` is missing")
         if self.together and len(view.texts) == 1:
-            raise ReplyError("one chunk cannot support a claim together with others")
+            raise ReplyError("`together` must be false, because there is only one chunk")
         supporting = frozenset(self.chunks)
         together = self.together and not supporting
         if (self.verdict == "supported") != (together or bool(supporting)):
-            raise ReplyError(
-                "supported claims need chunks or together, and no other claims may have them"
-            )
+            raise ReplyError("supported claims need `chunks` or `together`, other claims neither")
         quoted = view.quoted(self.quote)
         if supporting and quoted and not quoted & supporting:
             raise ReplyError("none of the listed chunks contains the quote")
@@ -299,9 +297,8 @@ def content_of(model: Any, value: Any, view: View) -> Any:
     else:
         return element.content(view) if isinstance(element, ReplyElement) else element
     if not isinstance(model, type):
-        raise ReplyError(f"{found[0]['msg'].lower()}, as a number")
+        raise ReplyError(f"the value must be a number; {found[0]['msg'].lower()}")
     if any(misfit["type"] == "extra_forbidden" for misfit in found):
         raise ReplyError("the object has a key that the schema does not define")
-    names = {str((*misfit["loc"], "it")[0]) for misfit in found}
-    wrong = "missing, of the wrong type or out of range"
-    raise ReplyError(f"{', '.join(sorted(names))} {wrong}")
+    names = {str((*misfit["loc"], "object")[0]) for misfit in found}
+    raise ReplyError(f"missing or invalid: {', '.join(sorted(names))}")

@@ -172,12 +172,12 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
         value = _decoded(whole)
         inner = text[match.start() + 1 : at]
         if (at is None or name in value) and name in _FIRST_KEY.findall(inner):
-            raise ReplyError("it was broken off and started again")
+            raise ReplyError("the reply started its JSON object twice")
         objects.append(value)
         if at is None:
             return objects, True
     if not objects:
-        raise ReplyError("it holds no JSON object")
+        raise ReplyError("the reply has no JSON object")
     return objects, False
 
 
@@ -204,7 +204,7 @@ def _extent(text: str, start: int) -> tuple[int | None, str]:
                 closers = "".join(_CLOSERS[one] for one in reversed(open_marks))
                 complete = text[start : match.end()] + closers
         if len(open_marks) > _DEEPEST:
-            raise ReplyError("its JSON is malformed")
+            raise ReplyError("the reply's JSON is malformed")
     return None, complete
 
 
@@ -212,24 +212,24 @@ def _decoded(text: str) -> dict[str, Any]:
     try:
         value: dict[str, Any] = _DECODER.decode(text)
     except (json.JSONDecodeError, RecursionError):
-        raise ReplyError("its JSON is malformed") from None
+        raise ReplyError("the reply's JSON is malformed") from None
     return value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(pairs)
     if len(unique) != len(pairs):
-        raise ReplyError("its JSON has a key twice")
+        raise ReplyError("the reply's JSON has a key twice")
     return unique
 
 
 def _no_constant(_name: str) -> NoReturn:
-    raise ReplyError("its JSON has NaN or Infinity, which are not JSON")
+    raise ReplyError("the reply has NaN or Infinity, which JSON does not allow")
 
 
 def _whole_number(digits: str) -> int:
     if len(digits) > _DIGITS:
-        raise ReplyError("its JSON has a number that is too long")
+        raise ReplyError(f"the reply has a number with more than {_DIGITS} digits")
     return int(digits)
 
 

@@ -111,7 +111,7 @@ class Parts:
     fleet: RemoteFleet | None
 
     def referenced(self, sample: Sample) -> Sample:
-        return sample if self.references is None else self.references.equal(sample)
+        return sample if self.references is None else self.references.after_redaction(sample)
 
     def call_context(self, log: CallLog | None = None) -> AbstractContextManager[CallContext]:
         return in_call_context(
@@ -168,14 +168,14 @@ def parts_of(
     tracer = _usable(trace.get_tracer, tracer, trace.NoOpTracerProvider(), incidents)
     meter = _usable(otel_metrics.get_meter, meter, otel_metrics.NoOpMeterProvider(), incidents)
     logger = _usable(_logs.get_logger, logger, _logs.NoOpLoggerProvider(), incidents)
-    path, holds = config.references, redactor.holds if redactor.active else None
+    path, is_redacted = config.references, redactor.holds if redactor.active else None
     return Parts(
         config=config,
         incidents=incidents,
         redactor=redactor,
         selection=Selection(config, measured, available, incidents),
         scorer=Scorer(measured, sources, config.sample_timeout, incidents, only_fed=chosen is None),
-        references=None if path is None else References(read_golden(path), holds=holds),
+        references=None if path is None else References(read_golden(path), is_redacted=is_redacted),
         budget=budget_of(config, sources.judge, sources.embedder if embeds else None, incidents),
         telemetry=Telemetry(
             config,

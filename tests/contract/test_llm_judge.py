@@ -82,10 +82,10 @@ async def test_an_item_that_never_fits_is_unsure(kind: Finding) -> None:
 
 async def test_a_finding_is_asked_for_a_limited_number_of_times() -> None:
     for attempts in [1, 2, 4]:
-        chat = BrainChat([ReplyError("it was a refusal"), lambda _reply: "SECRET words on tulips"])
+        chat = BrainChat([ReplyError("the reply was a refusal"), lambda _reply: "SECRET words"])
         findings = await verify(chat, wanted=SUPPORT, attempts=attempts)
         assert len(chat.prompts) == attempts
-        assert all("it was a refusal" in prompt.user for prompt in chat.prompts[1:2])
+        assert all("the reply was a refusal" in prompt.user for prompt in chat.prompts[1:2])
         absent = findings.answer_support
         assert isinstance(absent, NotScored)
         assert absent.cause is Cause.JUDGE_FAILED

@@ -78,18 +78,18 @@ MISTAKES: dict[str, str] = {
     "ran(lambda _: record_contexts(retriever), evals)": "retriever.invoke(question), called",
     "record_contexts([SECRET])": "record_contexts() recorded nothing at",
     "with evals.interaction(SECRET) as it: [it.answer(SECRET) for _ in range(4)]": "the last call",
-    "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": "The key is omitted",
-    "[retriever.invoke('', config(evals)) for _ in range(1 + evals.flush())]": "but no model did",
+    "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": "Capture omits",
+    "[retriever.invoke('', config(evals)) for _ in range(1 + evals.flush())]": "but no model ran",
     "evals.submit(question=SECRET, status=SECRET)": "status must be one of ok, error",
     "evals.submit(question=SECRET, metadata=SECRET)": "metadata must be a mapping, not str",
     "evals.shutdown(); evals.submit(sample(answer=SECRET))": "request after shutdown",
     "it = evals.interaction(SECRET); it.answer(SECRET)": "Write: `with evals.interaction(",
-    "with evals.interaction(SECRET) as it: it.contexts([])\nit.answer(SECRET)": "after its with",
-    "with evals.interaction(SECRET) as it: it.contexts([SECRET])": "Call it.answer(text), or",
-    "with evals.interaction(SECRET) as it: it.answer(SECRET)": "Call it.contexts(documents), or",
+    "with evals.interaction(SECRET) as it: it.contexts([])\nit.answer(SECRET)": "after the with",
+    "with evals.interaction(SECRET) as it: it.contexts([SECRET])": "call it.answer(text), or",
+    "with evals.interaction(SECRET) as it: it.answer(SECRET)": "call it.contexts(documents), or",
     "with evals.interaction(SECRET, contxts=SECRET): pass": "did you mean 'contexts'?",
     "with evals.interaction(SECRET, session_id=SECRET): pass": "Pass metadata={'session_id': ...}",
-    "with evals.interaction(SECRET) as it: it.contexts()": "If there are none, pass []",
+    "with evals.interaction(SECRET) as it: it.contexts()": "If retrieval found none, pass []",
     "with evals.interaction(SECRET) as it: it.answer(coroutine())": "Await it first",
     "with evals.interaction(SECRET) as it: it.answer(**{SECRET: SECRET})": (
         "got an unexpected keyword argument, called"
@@ -218,7 +218,7 @@ def test_configuration_that_no_request_meets_is_logged_once(tmp_path: Path) -> N
             assert made.flush(60)
         assert "metric own.silent: none of the first 3 samples has a score" in "".join(seen)
         assert len(seen) == (2 if question == SECRET else 1)
-        assert (f"references: no question so far is in {file}" in "".join(seen)) == (len(seen) == 2)
+        assert (f"references: {file} contains no question" in "".join(seen)) == (len(seen) == 2)
 
 
 @contextmanager
@@ -448,7 +448,7 @@ class Loose(_Judge):
     [
         (Hasty(), "must be async"),
         (Loose(), "be Findings, not dict"),
-        (lambda _: SECRET, "the requested JSON"),
+        (lambda _: SECRET, "the JSON that the messages request"),
         (refusing, "KeyError at"),
         (
             lambda _: SimpleNamespace(choices=SECRET),
@@ -488,7 +488,7 @@ SINKS: dict[str, str] = {
     "evaluation.scores['hafl']": "no score of 'hafl'; did you mean 'own.half'?) raised at",
     "evaluation.scores[evaluation.sample.answer]": "sink store: NoOutcome raised at",
     "setattr(evaluation, evaluation.sample.answer, 1)": "sink store: FrozenInstanceError raised at",
-    "evals.flush()": "flush() inside a sink or metric waits for itself. Remove the call. Called at",
+    "evals.flush()": "flush() inside a sink or metric would wait forever. Remove the call.",
 }
 
 

@@ -101,15 +101,15 @@ async def test_replies_that_are_no_verdicts_and_lasting_failures_are_told_by_the
         ({"models": ["other"]}, "HTTP 404"),
     ]
     replies: list[tuple[Callable[[dict[str, Any]], object], str]] = [
-        (_message(content=None, refusal="I cannot help."), "it was a refusal"),
+        (_message(content=None, refusal="I cannot help."), "the reply was a refusal"),
         (_message(content=None, finish_reason="content_filter"), "cut off by a filter"),
-        (_message(content="", finish_reason="length"), "token limit was reached before any text"),
-        (_message(content=[{"type": "image_url"}]), "it was empty"),
-        (_message(content="I cannot judge this."), "it holds no JSON object"),
-        (_message(content='{"answer_support": ['), "it was cut off"),
-        (lambda made: {**made, "choices": []}, "it was empty"),
-        (lambda _made: {"error": {"message": "down", "code": 502}}, "it was an error"),
-        (lambda _made: "data: {}", "it was empty"),
+        (_message(content="", finish_reason="length"), "reached the token limit before any text"),
+        (_message(content=[{"type": "image_url"}]), "the reply was empty"),
+        (_message(content="I cannot judge this."), "the reply has no JSON object"),
+        (_message(content='{"answer_support": ['), "the reply was cut off"),
+        (lambda made: {**made, "choices": []}, "the reply was empty"),
+        (lambda _made: {"error": {"message": "down", "code": 502}}, "the reply was an error"),
+        (lambda _made: "data: {}", "the reply was empty"),
     ]
     cases += [({"completions": completions}, words) for completions, words in replies]
     for abilities, words in cases:

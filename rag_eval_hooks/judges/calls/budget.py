@@ -148,12 +148,12 @@ class Budget:
         memory = self._memory
         try:
             with nullcontext(memory) if self._file is None else self._file.transaction() as db:
-                for name, start in periods:
-                    row = db.execute(_READ, (name, start)).fetchone() or ()
+                for period, start in periods:
+                    row = db.execute(_READ, (period, start)).fetchone() or ()
                     total = Spend(*row).plus(amount)
-                    if limits and total.least(limits[name]) != total:
-                        spent = f"the judge budget of this {name} is spent"
-                        return f"{spent}; increase the `budget` setting"
+                    if limits and total.least(limits[period]) != total:
+                        spent = f"the judge budget of this {period} is used up"
+                        return f"{spent}; raise the `budget` setting"
                 for name, start in periods:
                     db.execute(_ADD, (name, start, *amount))
                     db.execute(_FORGET, (start - _KEPT_S,))

@@ -200,7 +200,7 @@ class ModelCalls:
     def _translated(self, error: Exception) -> JudgeError | ReplyError:
         name, status = self._caller.name, status_of(error)
         if type(error).__name__.endswith("FinishReasonError"):
-            return ReplyError("it was cut off; be brief")
+            return ReplyError("the reply was cut off; be brief")
         if is_time_out(error):
             seconds, tries = self._limits.timeout, self._limits.retries + 1
             return JudgeTimeout(f"{name}: no reply within {seconds:g} s ({tries} attempts)")

@@ -94,7 +94,7 @@ def _judged(reading: ClaimReading, judged: Mapping[int, Judged]) -> Support:
     support = replace(support, probability=1 / (1 + math.exp(-odds)))
     if contrary >= _CONTRARY and entailed < _STATES:
         quote = reading.closest[first].text
-        reason = f"the entailment model finds the opposite in {quote!r}"
+        reason = f"the entailment model finds a contradiction in {quote!r}"
         if support.supported:
             nowhere = (False,) * len(support.by_chunk)
             return replace(support, by_chunk=nowhere, verdict=ClaimVerdict.UNSURE, reason=reason)
@@ -108,7 +108,7 @@ def _judged(reading: ClaimReading, judged: Mapping[int, Judged]) -> Support:
         verdict = ClaimVerdict.SUPPORTED
         return replace(support, by_chunk=flags, verdict=verdict, reason=reason, quote=quote)
     if neither >= _OPEN and odds < 0:
-        reason = "the model finds the claim in no chunk"
+        reason = "the entailment model finds the claim in no chunk"
         return replace(support, verdict=ClaimVerdict.NOT_STATED, reason=reason)
     return support
 

@@ -71,8 +71,8 @@ class _Case:
     def relevance(self, target: str) -> tuple[ChunkRelevance, ...]:
         wanted, found = self.asked | {*terms(target)}, list[ChunkRelevance]()
         for score, chunk in zip(self.chunks.bm25(sorted(wanted)), self.chunks, strict=True):
-            held = ", ".join(sorted(wanted & chunk.index.keys()))
-            reason = f"contains: {held}" if held else "contains no term of the question"
+            terms_found = ", ".join(sorted(wanted & chunk.index.keys()))
+            reason = f"contains: {terms_found}" if terms_found else "contains no searched term"
             rating = min(100.0 * score, 100.0)
             found.append(ChunkRelevance(score >= _USEFUL, rating, f"the chunk {reason}"))
         return tuple(found)
@@ -85,9 +85,9 @@ class _Case:
         found = []
         for entity in self.items("entities"):
             holding = (at for at, one in enumerate(self.chunks, 1) if one.holds_entity(entity))
-            listed = ", ".join(map(str, holding))
-            where = f"the entity is in chunk {listed}" if listed else "the entity is in no chunk"
-            found.append(Verdict(bool(listed), where))
+            numbers = ", ".join(map(str, holding))
+            where = f"the entity is in chunk {numbers}" if numbers else "the entity is in no chunk"
+            found.append(Verdict(bool(numbers), where))
         return tuple(found)
 
     def classification(self) -> Verdict | NotScored:

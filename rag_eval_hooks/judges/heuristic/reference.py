@@ -94,12 +94,12 @@ def _clauses(sentence: str) -> list[str]:
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
     """Judge whether a text states a claim. A bare phrase states each claim with the phrase."""
     if not text.sentences:
-        return Verdict(False, "the other text is empty")
+        return Verdict(False, "the compared text is empty")
     novel = claim.terms - question or claim.terms
     if not novel:
         return Verdict(False, "the claim contains no content word")
     if denied := _denied(claim, text, question):
-        return Verdict(False, f"only one of the two texts negates {denied}")
+        return Verdict(False, f"either the claim or the compared text negates {denied}, not both")
     stated = text.sentences[0].terms
     is_bare = len(text.sentences) == 1 and 0 < len(stated) <= _BARE
     if is_bare and (stated - question or stated) <= claim.terms:
@@ -136,10 +136,10 @@ def _negated(text: str) -> Sequence[frozenset[str]]:
 def _differs(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
     for said in claim.measures:
         if f"{said.number:g}" not in question and not any(agree(said, x) for x in text.measures):
-            return f"the number {said.text} is missing from the other text"
+            return f"the number {said.text} is missing from the compared text"
     for phrase, parts in claim.names.items():
         if parts and not any(part in question or text.has_form(part) for part in parts):
-            return f"the name {phrase!r} is missing from the other text"
+            return f"the name {phrase!r} is missing from the compared text"
     return ""
 
 
@@ -180,7 +180,7 @@ def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
     other = SplitText(reference)
     for claim in answer.claims:
         if denied := _denied(claim, other, asked):
-            return Verdict(False, f"only one of answer and reference negates {denied}")
+            return Verdict(False, f"either the answer or the reference negates {denied}, not both")
     return stated
 
 
@@ -194,7 +194,7 @@ def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
     else:  # The answer must end with a name such as "The Who".
         is_said = bool(words) and answer.tokens[-len(words) :] == words
     if is_said:
-        return Verdict(True, f"it says {reference!r}")
+        return Verdict(True, f"the answer says {reference!r}")
     if _names_person(_WORD.findall(reference), answer.words):
         return Verdict(True, f"the name {reference!r} appears in another form")
     return None

@@ -103,7 +103,7 @@ def _ruling(claim: Sentence, chunks: Chunks, lacking: _Lacking) -> Support:
     code, verdict, quote = _language(claim, chunks), ClaimVerdict.UNSURE, ""
     reason = "no sentence states the claim in similar words, and no value or name refutes the claim"
     if code is None:
-        reason = "the claim is in another language than the chunks"
+        reason = "the claim and the chunks are in different languages"
     elif sum(isinstance(one, Measure) or is_content(one) for one in claim.items(code)) < _FEWEST:
         reason = "the claim contains fewer than two content words"
     else:

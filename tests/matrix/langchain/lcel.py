@@ -88,7 +88,7 @@ def model_without_retrieval(world: World, way: str) -> None:
     ways=("invoke", "batch", "ainvoke", "abatch"),
     incidents={
         (
-            "A retriever ran with the handler, but no model did. "
+            "A retriever ran with the handler, but no model ran with the handler. "
             "Pass the handler to a chain that contains the retriever and the model"
         ): 1
     },
