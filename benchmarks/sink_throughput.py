@@ -23,7 +23,6 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import AnySink, Dispatch
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.outbox import Outbox
-from rag_eval_hooks.delivery.outbox_file import Job
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
@@ -100,7 +99,7 @@ def delivered(sink: AnySink, evaluations: Sequence[Evaluation]) -> float:
     delivery = Dispatch([sink], RagEvalConfig(), incidents, outbox, revive=from_text)
     began = time.monotonic()
     for one in evaluations:
-        delivery.put(Job({*delivery.sinks_of(one)}, delivery.encoder(one)), one)
+        delivery.put(one, None)
     delivery.flush(300)
     took = time.monotonic() - began
     delivery.close()

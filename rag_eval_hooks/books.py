@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rag_eval_hooks.explanation import Explanation
@@ -87,7 +87,7 @@ class Books(Observer):
         self._counts: Counter[tuple[Column, str]] = Counter()
         self._notes: dict[str, Counter[str]] = {name: Counter() for name in _NOTES}
         # Remembered requests and their ids, by sequence number.
-        self._entries: OrderedDict[int, tuple[Explanation, frozenset[str]]] = OrderedDict()
+        self._entries: OrderedDict[int, tuple[Explanation, set[str]]] = OrderedDict()
 
     def note(self, column: str, reason: str) -> None:
         with self._lock:
@@ -99,24 +99,23 @@ class Books(Observer):
                 # Another process left this request in the spool.
                 request.is_counted = False
                 self._counts[Column.DROPPED, "spooled"] -= 1
-            self._explain(self._begin(request), request)
-
-    def begun(self, request: Request) -> None:
-        sample_id = request.sample().sample_id
-        with self._lock:
-            self._explain(self._pending[request], request, sample_id=sample_id)
+            self._explain(
+                self._begin(request), request, Explanation(key=request.key, outcome="pending")
+            )
 
     def settled(self, request: Request, ending: Ending) -> None:
-        missing = ending.missing
+        missing, evaluation = ending.missing, ending.evaluation
+        explanation = Explanation(
+            key=request.key,
+            outcome=ending.column.value,
+            reason=ending.reason,
+            absent={name: one.line for name, one in missing.items()},
+            probability=ending.probability,
+            sample_id=None if evaluation is None else evaluation.sample.sample_id,
+        )
         with self._lock:
-            self._explain(
-                self._pending.get(request) or self._begin(request),
-                request,
-                outcome=ending.column.value,
-                reason=ending.reason,
-                absent={name: one.line for name, one in missing.items()},
-                probability=ending.probability,
-            )
+            number = self._pending.get(request) or self._begin(request)
+            self._explain(number, request, explanation)
             if not request.is_counted:
                 for name, one in missing.items():
                     if one.cause.is_failure:
@@ -183,17 +182,9 @@ class Books(Observer):
                 del self._waiters[turn]
                 turn.release()
 
-    def _explain(self, number: int, request: Request, **changes: Any) -> None:
-        if not request.key:
-            return
-        new = (
-            Explanation(key=request.key, outcome="pending"),
-            frozenset((request.key, *request.ids)),
-        )
-        entry, ids = self._entries.get(number, new)
-        entry = replace(entry, **changes)
-        if entry.sample_id is not None:
-            ids |= {id_of(entry.sample_id)}
-        self._entries[number] = entry, ids
+    def _explain(self, number: int, request: Request, explanation: Explanation) -> None:
+        if request.key:
+            names = {request.key, id_of(explanation.sample_id or request.key), *request.ids}
+            self._entries[number] = explanation, names
         if len(self._entries) > self._explained:
             self._entries.popitem(last=False)

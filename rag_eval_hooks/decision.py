@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.sample import Sample
@@ -56,7 +57,7 @@ def highest(shares: Shares) -> Share:
     return max(shares.values(), default=_NEVER)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Decision:
     position: int
     """Hash of the key, from 0 to below 2**64, or -1 if feedback requested the metrics."""
@@ -69,26 +70,26 @@ class Decision:
         shares = self.shares.items()
         return frozenset(name for name, share in shares if share.includes(self.position))
 
-    @property
+    @cached_property
+    def top(self) -> Share:
+        """The highest share, which is the sample's share."""
+        return highest(self.shares)
+
+    @cached_property
     def sampled(self) -> bool:
-        return highest(self.shares).includes(self.position)
+        return self.top.includes(self.position)
 
     @property
     def probability(self) -> float:
         """The sample's inclusion probability: the highest probability of its metrics."""
-        return highest(self.shares).rate * self.admitted_share
+        return self.top.rate * self.admitted_share
 
-    @property
-    def because(self) -> str:
-        """What set the sample's rate: `ratio`, `rule:<name>` or `tail:<name>`."""
-        return highest(self.shares).reason
-
-    @property
+    @cached_property
     def reason(self) -> str:
         """The sampling reason, or `sampled_out:<rule>` if a rule excluded the sample."""
         if self.sampled:
-            return self.because
-        return SAMPLED_OUT if self.because == RATIO else f"{SAMPLED_OUT}:{self.because}"
+            return self.top.reason
+        return SAMPLED_OUT if self.top.reason == RATIO else f"{SAMPLED_OUT}:{self.top.reason}"
 
     @property
     def admitted_share(self) -> float:

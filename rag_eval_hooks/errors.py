@@ -156,8 +156,9 @@ def check_number(
     most: float = math.inf,
 ) -> None:
     """Raise `InputError` unless an argument is None or a finite number in a range."""
-    check_type(name, value, Real, wanted)
-    if isinstance(value, Real) and not (math.isfinite(value) and least <= float(value) <= most):
+    if not isinstance(value, Real):
+        check_type(name, value, Real, wanted)
+    elif not (math.isfinite(value) and least <= float(value) <= most):
         raise InputError(f"{name} must be {wanted}.", f"It is {value}.")
 
 

@@ -38,7 +38,7 @@ class Explanation:
         reason: Reason of a dropped or failed request, as in `Stats`. For a sampled-out request, the
             rule that set the rate: `ratio`, `rule:<name>` or `tail:<name>`.
         absent: Cause and detail for each metric without a score.
-        sample_id: Id of the sample, or None before the sample is built.
+        sample_id: Id of the evaluated sample, or None without an evaluation.
         probability: Inclusion probability of a sampled-out request.
     """
 

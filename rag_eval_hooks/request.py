@@ -187,15 +187,12 @@ class Request:
 class Observer:
     """Base class of objects that follow every request.
 
-    For each request, the pipeline calls `accepted`, `begun`, `evaluated` and `settled`, in this
-    order. A rejected request gets only `settled`. `accepted` runs on the application's thread.
-    `begun` and `evaluated` run on the worker's thread. `settled` runs on either thread. No method
-    may block.
+    For each request, the pipeline calls `accepted`, `evaluated` and `settled`, in this order. A
+    rejected request gets only `settled`. `accepted` runs on the application's thread. `evaluated`
+    runs on the worker's thread. `settled` runs on either thread. No method may block.
     """
 
     def accepted(self, request: Request) -> None: ...
-
-    def begun(self, request: Request) -> None: ...
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None: ...
 

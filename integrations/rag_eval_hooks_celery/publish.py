@@ -65,7 +65,7 @@ class Publisher:
         """
         sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))
-        urgent = decision.because.startswith("tail:")
+        urgent = decision.top.reason.startswith("tail:")
         result = self._waiting[task_id] = asyncio.get_running_loop().create_future()
         try:
             text = sample_to_wire(sample, decision, accepted, self._mark)

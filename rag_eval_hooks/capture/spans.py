@@ -12,6 +12,8 @@ from typing import Final, TypeAlias
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import (
+    NoOpTracerProvider,
+    ProxyTracerProvider,
     Span,
     SpanContext,
     SpanKind,
@@ -161,7 +163,7 @@ class SpanWriter:
         self._tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
-        self._mode, self._content = config.spans, config.capture_content
+        self._provider, self._mode, self._content = provider, config.spans, config.capture_content
         self._incidents = incidents
         self.forked()
 
@@ -170,6 +172,13 @@ class SpanWriter:
         self._waiting: deque[_DeferredSpan] = deque()
         self._waiting_chars = 0
         self._draining = threading.Lock()
+
+    @property
+    def has_trace(self) -> bool:
+        """False if no provider is set and no span is current."""
+        provider = self._provider or trace.get_tracer_provider()
+        is_set = not isinstance(provider, ProxyTracerProvider | NoOpTracerProvider)
+        return is_set or trace.get_current_span() is not trace.INVALID_SPAN
 
     def begin(self, interaction: Interaction, redact: Redact = dict) -> RequestSpan:
         others = interaction.others or Others()

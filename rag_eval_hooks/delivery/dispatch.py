@@ -82,12 +82,14 @@ class Dispatch:
     def encoder(self, evaluation: Evaluation) -> Callable[[], str]:
         return partial(evaluation_to_text, evaluation, self._mark)
 
-    def put(self, job: Job, evaluation: Evaluation) -> None:
-        """Queue a result for the sinks that must still deliver the result."""
-        outcomes = evaluation.outcomes.values()
-        chars = sum(_CHARS + len(str(one.explanation)) for one in outcomes)
-        for key in job.consumers & self._queues.keys() - job.left:
-            self._queues[key].put(evaluation, chars + evaluation.sample.chars, job)
+    def put(self, evaluation: Evaluation, job: Job | None) -> None:
+        """Queue a result for all sinks, or for the sinks of a stored job."""
+        keys = self.sinks_of(evaluation) if job is None else job.consumers - job.left
+        chars = evaluation.sample.chars
+        for outcome in evaluation.outcomes.values():
+            chars += _CHARS + len(str(outcome.explanation))
+        for key in self._queues.keys() & keys:
+            self._queues[key].put(evaluation, chars, job)
 
     def put_feedback(self, feedback: Feedback) -> None:
         chars = _CHARS + len(feedback.reference or "") + len(feedback.label or "")
@@ -110,7 +112,7 @@ class Dispatch:
             job.encode = job.stored = self.encoder(evaluation)
             # Another process has counted the sample.
             job.is_undurable = True
-            self.put(job, evaluation)
+            self.put(evaluation, job)
         return True
 
     def check(self) -> None:

@@ -91,8 +91,7 @@ class SinkQueue:
 
     def put(self, payload: Evaluation | Feedback, chars: int, job: Job | None = None) -> None:
         now = time.monotonic()
-        retries = self.sink.retries or (job is not None and self._outbox.is_durable)
-        give_up_at = now + self._retry_for if retries else 0.0
+        give_up_at = now + self._retry_for if self.sink.retries or job is not None else 0.0
         if job is not None and job.is_stored:
             give_up_at = max(give_up_at, now + self._keep_for - (time.time() - job.accepted))
         one = _Delivery(payload, chars, job, now, give_up_at)
@@ -186,13 +185,14 @@ class SinkQueue:
             pause = self._pause(now)
             if pause == 0.0:
                 self._flying, self._called_at = self._batch(now), now
-        with suppressed(self._incidents):
-            if pause is None:
+        if pause is None:
+            with suppressed(self._incidents):
                 self._close_sink()
-            elif self._flying:
+        elif self._flying:
+            with suppressed(self._incidents):
                 failures = self._send()
-                with self._lock:
-                    self._settle(failures, time.monotonic())
+            with self._lock:
+                self._settle(failures, time.monotonic())
         return pause
 
     def _close_sink(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rag_eval_hooks.incidents import Incidents, without_exit
@@ -21,38 +22,13 @@ CLOSED: Final = "This RagEval was shut down. Call shutdown() only when the proce
 QUEUE_FULL: Final = "queue_full"
 
 
-class Handler(NamedTuple):
-    """Functions that process one type of queued job."""
-
-    process: Callable[[Any], Coroutine[Any, Any, None]]
-    """Called once per job in the event loop. Handles its own exceptions."""
-    end: Callable[[Any], None]
-    """Called once per finished job, even if the job was cancelled before its start."""
-
-
-class _Queued(NamedTuple):
-    handler: Handler
-    value: Any
-    size: int
-
-    async def run(self) -> None:
-        try:
-            await self.handler.process(self.value)
-        finally:
-            self.handler.end(self.value)
-
-
-class _Inline(NamedTuple):
-    function: Callable[[], Awaitable[Any]]
-    future: Future[Any]
-
-    async def run(self) -> None:
-        try:
-            self.future.set_result(await without_exit(self.function()))
-        except asyncio.CancelledError:
-            self.future.set_exception(RuntimeError(CLOSED))
-        except Exception as error:  # noqa: BLE001 - handed to the caller
-            self.future.set_exception(error)
+class Work(NamedTuple):
+    run: Callable[[], Coroutine[Any, Any, None]]
+    """Called once in the event loop. Handles its own exceptions."""
+    end: Callable[[Exception], None]
+    """Called once at the end, even if the work was cancelled before its start."""
+    size: int | None = None
+    """Number of characters, or None outside the queue."""
 
 
 class Worker:
@@ -78,15 +54,15 @@ class Worker:
         self._concurrency = concurrency
         self._incidents = incidents
         self._lock = threading.Lock()
-        self._queue: deque[_Queued] = deque()
-        self._calls: list[_Inline] = []
+        self._queue: deque[Work] = deque()
+        self._calls: list[Work] = []
         self._reserved = self.waiting_chars = 0
         self._closed = self._stopping = self._woken = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event
-        self._jobs: set[asyncio.Task[None]] = set()
-        self._inline: set[asyncio.Task[None]] = set()
+        self._running = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -122,20 +98,18 @@ class Worker:
             self._reserved -= 1
             self.waiting_chars -= size
 
-    def put(self, handler: Handler, item: Any, size: int, *, reserved: bool = True) -> str | None:
-        """Queue a job of `size` characters. Return None, or `shutdown` if the worker has stopped.
+    def put(self, job: Work, *, reserved: bool = True) -> str | None:
+        """Queue a job. Return None, or `shutdown` if the worker has stopped.
 
         Pass `reserved=False` for a job that an earlier call has already accepted. The worker queues
         such a job even if the queue is full or closed.
         """
         with self._lock:
-            if reserved:
-                self._reserved -= 1
-                self.waiting_chars -= size
+            self._reserved -= reserved
             if self._stopping:
                 return "shutdown"
-            self._queue.append(_Queued(handler, item, size))
-            self.waiting_chars += size
+            self._queue.append(job)
+            self.waiting_chars += 0 if reserved else job.size or 0
             self._wake()
         self._start()
         return None
@@ -153,7 +127,13 @@ class Worker:
     async def run_async(self, function: Callable[[], Awaitable[R]]) -> R:
         """Like `run`, without blocking the caller's event loop."""
         done, loop = asyncio.Event(), asyncio.get_running_loop()
-        future = self._call(function, lambda: loop.call_soon_threadsafe(done.set))
+
+        def on_done() -> None:
+            # The caller's loop may be closed.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(done.set)
+
+        future = self._call(function, on_done)
         await done.wait()
         return future.result()
 
@@ -161,24 +141,29 @@ class Worker:
         self, function: Callable[[], Awaitable[R]], on_done: Callable[[], object]
     ) -> Future[R]:
         """Queue a call and return its future. Callers must wait for `on_done` before any access."""
-        call = _Inline(function, Future())
+        future: Future[R] = Future()
 
-        def tell(_: object) -> None:
-            # The caller's loop may be closed.
-            with suppress(RuntimeError):
-                on_done()
+        async def run() -> None:
+            try:
+                future.set_result(await without_exit(function()))
+            except Exception as error:  # noqa: BLE001 - handed to the caller
+                future.set_exception(error)
 
-        call.future.add_done_callback(tell)
+        def end(error: Exception) -> None:
+            if not future.done():
+                future.set_exception(error)
+
+        future.add_done_callback(lambda _: on_done())
         with self._lock:
             is_closed = self._closed
             if not is_closed:
-                self._calls.append(call)
+                self._calls.append(Work(run, end))
                 self._wake()
         if is_closed:
-            call.future.set_exception(RuntimeError(CLOSED))
+            end(RuntimeError(CLOSED))
         elif not self._start():
             self._give_up(RuntimeError("The system cannot start another thread."))
-        return call.future
+        return future
 
     def close(self) -> None:
         self._closed = True
@@ -191,8 +176,8 @@ class Worker:
             self._queue.clear()
             thread = self._thread
             self._wake()
-        for item in left:
-            item.handler.end(item.value)
+        for job in left:
+            job.end(RuntimeError(CLOSED))
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
 
@@ -246,10 +231,7 @@ class Worker:
         try:
             await self._stopped.wait()
         finally:
-            # Let new tasks start. A task that is cancelled earlier never finishes its call.
-            await asyncio.sleep(0)
-            tasks = self._jobs | self._inline
-            for task in tasks:
+            for task in (tasks := list(self._tasks)):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._on_close()
@@ -261,22 +243,27 @@ class Worker:
         with self._lock:
             calls, self._calls = self._calls, []
         for call in calls:
-            call.future.set_exception(error)
+            call.end(error)
 
     def _start_tasks(self) -> None:
         with self._lock:
             self._woken = False
             if self._stopping:
                 self._stopped.set()
-            count = min(self._concurrency - len(self._jobs), len(self._queue))
-            jobs = [self._queue.popleft() for _ in range(count)]
-            self.waiting_chars -= sum(job.size for job in jobs)
-            calls, self._calls = self._calls, []
-        for tasks, waiting in ((self._inline, calls), (self._jobs, jobs)):
-            for one in waiting:
-                tasks.add(task := asyncio.create_task(one.run()))
-                task.add_done_callback(tasks.discard)
-                task.add_done_callback(lambda _: self._start_tasks())
+            started, self._calls = self._calls, []
+            while self._queue and self._running < self._concurrency:
+                started.append(job := self._queue.popleft())
+                self.waiting_chars -= job.size or 0
+                self._running += 1
+        for one in started:
+            self._tasks.add(task := asyncio.create_task(one.run()))
+            task.add_done_callback(partial(self._finish, one))
+
+    def _finish(self, job: Work, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._running -= job.size is not None
+        self._start_tasks()
+        job.end(RuntimeError(CLOSED))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

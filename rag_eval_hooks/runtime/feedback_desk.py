@@ -10,11 +10,12 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.decision import RATE_LIMIT
 from rag_eval_hooks.delivery.outbox_file import FEEDBACK, Job
-from rag_eval_hooks.evaluation.worker import Handler
+from rag_eval_hooks.evaluation.worker import Work
 from rag_eval_hooks.feedback import Feedback, given_id
 from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
@@ -53,7 +54,6 @@ class FeedbackDesk(Observer):
         self._pipeline, self._parts = pipeline, pipeline.parts
         self._books, self._worker = pipeline.books, pipeline.worker
         self._outbox, self._delivery = pipeline.outbox, pipeline.delivery
-        self._handler = Handler(self._process, self._end)
         self._memory = Memory()
         self._lock = threading.Lock()
         # Feedback that waits for the end of its request.
@@ -105,7 +105,10 @@ class FeedbackDesk(Observer):
                     return "queue_full"
                 self._waiting.append(item)
                 return None
-        return self._worker.reserve(item.size) or self._worker.put(self._handler, item, item.size)
+        return self._worker.reserve(item.size) or self._worker.put(self._work(item))
+
+    def _work(self, item: _Item) -> Work:
+        return Work(partial(self._process, item), partial(self._end, item), item.size)
 
     def _pass_on(self, name: str, feedback: Feedback) -> str:
         if not name:
@@ -152,12 +155,8 @@ class FeedbackDesk(Observer):
         if not request.by_feedback:
             self._memory.add(request)
 
-    def begun(self, request: Request) -> None:
-        # Store the sample's id now, because a sink may call `feedback` with this id.
-        if not request.by_feedback:
-            self._memory.update(request, request.sample())
-
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+        # Store the sample's id now, because a sink may call `feedback` with this id.
         if not request.by_feedback:
             self._remember(request, evaluation)
 
@@ -181,7 +180,7 @@ class FeedbackDesk(Observer):
             items = [one for one in self._waiting if one.request is request]
             self._waiting = [one for one in self._waiting if one.request is not request]
         for item in items:
-            if self._worker.put(self._handler, item, item.size, reserved=False) is not None:
+            if self._worker.put(self._work(item), reserved=False) is not None:
                 self._end(item)
 
     # The methods below run on the worker's thread.
@@ -228,7 +227,7 @@ class FeedbackDesk(Observer):
         }
         self._memory.update(request, evaluation.sample)
 
-    def _end(self, item: _Item) -> None:
+    def _end(self, item: _Item, _: object = None) -> None:
         if not item.is_delivered:
             self._parts.incidents.count("feedback is lost")
         self._books.end(item)

@@ -87,7 +87,8 @@ class Intake:
 
     def submit(self, sample: Sample) -> bool:
         """Submit a sample now. Write a RAG span if the sample names neither a trace nor a span."""
-        if sample.trace_id is not None or sample.span_id is not None:
+        has_ids = sample.trace_id is not None or sample.span_id is not None
+        if has_ids or not self._spans.has_trace:
             return self._pipeline.submit(Request.of(sample, lambda: self._assembler.own(sample)))
         interaction, session = interaction_of(sample), self._assembler.session()
         # Use the sample's own key, because the samples of a batch may share a trace.
@@ -119,7 +120,8 @@ class Intake:
                 time.sleep(_POLL_S)
 
     def tick(self) -> None:
-        self.drain()
+        if self._waiting or self._submitting:
+            self.drain()
         self._spans.drain()
 
     def _span(self, interaction: Interaction, session: Session) -> RequestSpan:

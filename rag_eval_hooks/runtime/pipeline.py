@@ -17,7 +17,7 @@ from rag_eval_hooks.delivery import Dispatch
 from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.errors import InputError
-from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Handler, Worker
+from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Work, Worker
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import given_id
 from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request
@@ -109,7 +109,6 @@ class Pipeline:
         )
         self.processor = Processor(self)
         self.outbox.consume(EVALUATE, self._capacity, self.processor.recover)
-        self._requests = Handler(self.processor.process, self.processor.end)
         self._desk = FeedbackDesk(self)
         # `flush` waits for `books`, so `books` must come last.
         self._observers: tuple[Observer, ...] = (parts.telemetry, self._desk, self.books)
@@ -169,7 +168,7 @@ class Pipeline:
         request.decision = decision
         self.books.note("decisions", decision.reason)
         if not decision.sampled:
-            reason, chance = decision.because, decision.probability
+            reason, chance = decision.top.reason, decision.probability
             return Ending(Column.SAMPLED_OUT, reason, probability=chance)
         if self._limit.active:
             if (share := self._limit.admit()) is None:
@@ -194,7 +193,11 @@ class Pipeline:
             except BaseException:
                 self.worker.release(request.size)
                 raise
-            reason = self.worker.put(self._requests, request, request.size)
+            run, end = (
+                partial(self.processor.process, request),
+                partial(self.processor.end, request),
+            )
+            reason = self.worker.put(Work(run, end, request.size))
         return None if reason is None else Ending.dropped(reason)
 
     def accept(self, request: Request) -> None:

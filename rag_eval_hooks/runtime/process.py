@@ -64,7 +64,7 @@ class Processor:
             ending = Ending(Column.FAILED, Cause.METRIC_FAILED.value)
         self._pipeline.settle(request, ending)
 
-    def end(self, request: Request) -> None:
+    def end(self, request: Request, _: object = None) -> None:
         if request.ending is None:
             ending = Ending.dropped("shutdown")
             if request.entry is not None and request.entry.is_stored:
@@ -126,7 +126,6 @@ class Processor:
             origin = "redaction" if isinstance(error, RedactionError) else "capture"
             self._parts.incidents.report(origin, error)
             return Ending.dropped(f"{origin}_failed")
-        self._pipeline.tell("begun", request)
         assert request.decision is not None
         selection = self._parts.selection
         if not request.is_final and selection.is_open(request):
@@ -143,18 +142,20 @@ class Processor:
         return await self._passed_on(request, self._parts.telemetry.judged(evaluation))
 
     async def _passed_on(self, request: Request, evaluation: Evaluation) -> Ending:
-        ending, delivery = Ending.of(evaluation), self._pipeline.delivery
-        sinks, encode = delivery.sinks_of(evaluation), delivery.encoder(evaluation)
-        job = request.entry or Job(set(), encode, request.accepted_at)
-        count = "" if request.by_feedback else ending.entry
-        # Store the results before sinks receive them.
-        if not await self._within_patience(self._outbox.end(job, EVALUATE, count, sinks, encode)):
-            # Another process has claimed the sample and delivers its results.
-            return Ending.dropped("spooled")
-        # `FeedbackDesk` keeps the request for an hour, so drop the result here.
-        request.entry = None
+        ending, delivery, job = Ending.of(evaluation), self._pipeline.delivery, None
+        if self._outbox.is_durable:
+            sinks, encode = delivery.sinks_of(evaluation), delivery.encoder(evaluation)
+            job = request.entry or Job(set(), encode, request.accepted_at)
+            count = "" if request.by_feedback else ending.entry
+            # Store the results before sinks receive them.
+            stored = self._outbox.end(job, EVALUATE, count, sinks, encode)
+            if not await self._within_patience(stored):
+                # Another process has claimed the sample and delivers its results.
+                return Ending.dropped("spooled")
+            # `FeedbackDesk` keeps the request for an hour, so drop the result here.
+            request.entry = None
         self._pipeline.tell("evaluated", request, evaluation)
-        delivery.put(job, evaluation)
+        delivery.put(evaluation, job)
         return ending
 
     async def _within_patience(self, written: Future[bool]) -> bool:
@@ -186,7 +187,8 @@ class Processor:
     async def _evaluated(self, _: Request, sample: Sample, decision: Decision) -> Evaluation:
         blank, began, log = _blank(sample, decision), time.monotonic_ns(), CallLog()
         with self._parts.call_context(log):
-            scored = await _score(self._parts, sample, decision.chosen)
+            scored = await self._parts.scorer.score(sample, decision.chosen)
+            self._parts.telemetry.used(sample, scored)
         # Not the wall clock, because the system may adjust it during the evaluation.
         end = blank.start + time.monotonic_ns() - began
         return replace(blank, outcomes=OutcomeTable(by_rates(scored, decision)), end=end, log=log)
@@ -208,14 +210,8 @@ async def evaluate_inline(parts: Parts, sample: Sample, chosen: Container[str] |
     with suppressed(parts.incidents), parts.call_context():
         # Metrics that the caller named must report missing inputs.
         named = chosen is not None
-        outcomes = await _score(parts, parts.referenced(sample), chosen, whole=named)
+        completed = parts.referenced(sample)
+        outcomes = await parts.scorer.score(completed, chosen, whole=named)
+        parts.telemetry.used(completed, outcomes)
     kept = {name: one for name, one in outcomes.items() if chosen is None or name in chosen}
     return OutcomeTable(kept)
-
-
-async def _score(
-    parts: Parts, sample: Sample, chosen: Container[str] | None, *, whole: bool = False
-) -> Outcomes:
-    outcomes = await parts.scorer.score(sample, chosen, whole=whole)
-    parts.telemetry.used(sample, outcomes)
-    return outcomes

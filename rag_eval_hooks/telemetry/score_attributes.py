@@ -57,6 +57,8 @@ class Thresholds:
         `passed` is False if any score misses a threshold. Otherwise, `passed` is None if a metric
         with a threshold failed or is undecided, or if no metric with a threshold has a score.
         """
+        if not self._limits:
+            return evaluation
         outcomes = {name: evaluation.outcomes.get(name) for name in self._limits}
         verdicts = {
             name: self.missed_by(name, outcome) <= 0.0

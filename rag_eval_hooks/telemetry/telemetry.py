@@ -84,26 +84,29 @@ class Telemetry(Observer):
         if not self._is_told:
             self._is_told = True
             _warn_without_providers()
+        if request.span is not None or evaluation.sample.span_id is not None:
+            self._write_spans(request, evaluation)
+        # The process that evaluates a shipped sample sends the other signals.
+        if not request.is_shipped:
+            self._try("event", self._events.emit, evaluation, self._told)
+            self._try("metrics", self._record, request, evaluation)
+
+    def _write_spans(self, request: Request, evaluation: Evaluation) -> None:
         attributes = self._attributes.of(evaluation)
         # Start evaluation spans first, because a RAG span accepts no links after its end.
         spans: Sequence[Span] = ()
         if not (request.is_shipped or self._spans.only_late):
             spans = self._try("evaluation span", self._spans.start, evaluation, attributes) or ()
-        takes = False
+        takes = request.is_shipped
         if request.span is not None:
             about = {**attributes, **_attributes_of(request, Ending.of(evaluation))}
             links = [span.get_span_context() for span in spans]
-            takes = self.holder.finish(request.span, about, links)
-        if request.is_shipped:
-            # The process that evaluates the sample sends the other signals.
-            return
+            takes |= self.holder.finish(request.span, about, links)
         if self._spans.only_late and not takes:
             spans = self._try("evaluation span", self._spans.start, evaluation, attributes) or ()
-        self._try("evaluation span", self._spans.end, spans, evaluation)
         if spans:
+            self._try("evaluation span", self._spans.end, spans, evaluation)
             self._incidents.count("judge call omitted from the trace", evaluation.log.omitted)
-        self._try("event", self._events.emit, evaluation, self._told)
-        self._try("metrics", self._record, request, evaluation)
 
     def settled(self, request: Request, ending: Ending) -> None:
         if request.span is None:

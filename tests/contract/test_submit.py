@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from rag_eval_hooks import RagEval, Sample, Status
 from rag_eval_hooks.books import Books
 from rag_eval_hooks.decision import Share
 from rag_eval_hooks.request import Column, Ending, Request
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sampling.rules import position
 from tests.support.evaluation import faithful_judge, sample
 from tests.support.otel import Spans
@@ -152,12 +152,12 @@ def test_memory_of_explanations_is_bounded(traces: list[str], shared: bool, expl
         one = Request(
             key=key,
             ids=(key, "run" if shared else f"run {number}"),
-            build=partial(Sample, question="q", sample_id=name),
+            build=None,
             trace_id=key,
         )
         books.accepted(one)
-        books.begun(one)
-        books.settled(one, Ending(Column.SCORED))
+        evaluation = Evaluation(sample=Sample(question="q", sample_id=name), outcomes={})
+        books.settled(one, Ending(Column.SCORED, evaluation=evaluation))
         known.append((key, name))
     # Each remembered request has three ids.
     assert len(books._entries) <= explained

@@ -38,10 +38,12 @@ class Dispatched:
 
     def put(self, *evaluations: Evaluation) -> None:
         for evaluation in evaluations:
-            sinks, encode = self.dispatch.sinks_of(evaluation), self.dispatch.encoder(evaluation)
-            job = Job({*sinks}, encode)
-            assert self.outbox.end(job, EVALUATE, "scored").result(60)
-            self.dispatch.put(job, evaluation)
+            job = None
+            if self.outbox.is_durable:
+                encode = self.dispatch.encoder(evaluation)
+                job = Job({*self.dispatch.sinks_of(evaluation)}, encode)
+                assert self.outbox.end(job, EVALUATE, "scored").result(60)
+            self.dispatch.put(evaluation, job)
 
     def counts(self) -> Mapping[str, int]:
         return self.incidents.counts()
