@@ -77,6 +77,7 @@ def run(
             "PYTHONPATH": os.pathsep.join([*entry_point_folder(folder), *filter(None, sys.path)]),
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.listen_to_grpc(),
             "OTEL_SERVICE_NAME": "app",
+            "SSL_CERT_FILE": os.environ["SSL_CERT_FILE"],
             "RAG_EVAL_EXIT_TIMEOUT": "60",
             "RAG_EVAL_HOLD_TIMEOUT": "60",
             "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": ",".join(OTHERS),
@@ -130,7 +131,7 @@ RAISED_AGAIN = """
 """As uvicorn does it: a handler of its own, and at the end the signal again."""
 
 
-@pytest.mark.parametrize("before", ["", RAISED_AGAIN])
+@pytest.mark.parametrize("before", [pytest.param("", marks=pytest.mark.long), RAISED_AGAIN])
 def test_sigterm_loses_no_span(before: str, collector: OtlpCollector, tmp_path: Path) -> None:
     done = run(tmp_path, collector, before + KILLED, RAG_EVAL_METRICS="ragas.faithfulness")
     assert done.returncode == -signal.SIGTERM, done.stderr

@@ -20,7 +20,9 @@ class Finished(NamedTuple):
 
 
 def run_command(folder: Path, *arguments: str, variables: Mapping[str, str]) -> Finished:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    kept = {
+        name: os.environ[name] for name in ("PATH", "HOME", "SSL_CERT_FILE") if name in os.environ
+    }
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.dict(os.environ, {**kept, **variables}, clear=True),
