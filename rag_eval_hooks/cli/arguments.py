@@ -63,10 +63,7 @@ def time_of(text: str, now: datetime | None = None) -> datetime:
 
 
 _TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
-    "condition": (
-        FailCondition.of,
-        "METRIC<NUMBER, with <, <=, > or >=",
-    ),
+    "condition": (FailCondition.of, "a condition such as 'ragas.faithfulness<0.8'"),
     "cut": (_cut, "METRIC=LOW:HIGH, numbers from 0 to 1, such as ragas.faithfulness=0.6:0.9"),
     "moment": (time_of, "24h, 90m, 7d, today, or a date such as 2026-03-01"),
     "pair": (_pair, ""),
@@ -111,7 +108,7 @@ def rows_of(paths: Sequence[str]) -> Results:
     skipped = ", ".join(f"{count} {reason}" for reason, count in results.skipped.items())
     raise UsageError(
         f"{', '.join(paths)}: no result has an outcome (skipped lines: {skipped or 0}). "
-        "`rag-eval-hooks evaluate DATA -o RESULTS` writes results of a data set."
+        "To write results of a data set, run: rag-eval-hooks evaluate DATA -o RESULTS"
     )
 
 

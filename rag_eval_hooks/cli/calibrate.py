@@ -46,15 +46,16 @@ def run(arguments: argparse.Namespace) -> int:
     found = agreement(probabilities, truths)
     print(_text(found))
     if found.low < LEAST_AUROC:
-        print(f"rejected: the AUROC may be below {LEAST_AUROC}, too low to calibrate this judge")
+        told = f"the 95 % interval of the AUROC starts below {LEAST_AUROC}"
+        print(f"rejected: {told}, so the judge is too weak to calibrate")
         return 1
     if arguments.output is not None:
         made = {(r.scores[metric].annotator or "", r.scores[metric].version) for r in rows}
         judges = {(judge, version.partition("+")[2]) for judge, version in made}
         if len(judges) > 1:
             names = ", ".join(sorted(" ".join(one) for one in judges))
-            told = f"the scores come from several judges or versions: {names}."
-            raise UsageError(f"{arguments.results}: {told}")
+            told = f"the scores are from several judges or versions ({names})"
+            raise UsageError(f"{arguments.results}: {told}. Pass results of one judge version.")
         judge, version = judges.pop()
         replace(fitted(probabilities, truths), judge=judge, version=version).write(arguments.output)
         print(f"written: {arguments.output}")

@@ -276,7 +276,7 @@ def _lines(
         if text:
             yield from (f"  {text}", f"  To name the {part} yourself: {_DATA['remedies'][part]}")
     if samples:
-        yield "\nIf a part of the sample is wrong:"
+        yield "\nIf the question, contexts or answer of the sample are wrong:"
         yield from (f"  {part}: {remedy}" for part, remedy in _DATA["remedies"].items())
         yield from [f"Keys of the output: {', '.join(keys)}"] if keys else []
 
@@ -284,7 +284,7 @@ def _lines(
 def _described(sample: Sample) -> Iterator[str]:
     yield f"question: {_short(sample.question)}"
     yield f"  {_rule(sample.question_source, _DATA['question_rules'])}"
-    count = "no retrieved text was seen" if sample.contexts is None else len(sample.contexts)
+    count = "capture saw no retrieved text" if sample.contexts is None else len(sample.contexts)
     yield f"contexts: {count}"
     if sample.context_source is not None:
         yield f"  {_rule(sample.context_source, _DATA['context_rules'])}"
@@ -293,7 +293,7 @@ def _described(sample: Sample) -> Iterator[str]:
         facts += [f"id {context.id}"] if context.id else []
         facts += [] if context.score is None else [f"score {context.score:.3g}"]
         yield f"  [{number}] {_short(context.text)} ({', '.join(facts)})"
-    yield f"answer: {'none was found' if sample.answer is None else _short(sample.answer)}"
+    yield f"answer: {'capture found no answer' if sample.answer is None else _short(sample.answer)}"
     if sample.truncated:
         cut = ", ".join(sample.truncated)
         yield f"truncated: {cut} (by limits or unreadable texts)"

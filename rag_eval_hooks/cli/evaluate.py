@@ -98,11 +98,11 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     rate = run.evaluated / seconds if seconds else 0.0
     told = {
         f"{run.evaluated} rows were evaluated in {seconds:.1f} s ({rate:.0f} a second)": True,
-        f"{run.resumed} were in the file already": run.resumed,
-        f"{run.unreadable} were unreadable": run.unreadable,
-        f"{run.failed} failed": run.failed,
+        f"{run.resumed} rows were already in the file": run.resumed,
+        f"{run.unreadable} rows were unreadable": run.unreadable,
+        f"{run.failed} rows failed": run.failed,
         f"the judge cost {run.usage.cost or 0.0:.4f}": run.usage.cost is not None,
-        f"{run.partial} lack a score, because a metric failed. To score these rows, run the "
+        f"{run.partial} rows lack a score, because a metric failed. To score these rows, run the "
         "command again": run.partial,
     }
     print(f"{output}: {', '.join(text for text, shown in told.items() if shown)}")

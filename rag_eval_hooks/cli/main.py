@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.others = others
     if others and not arguments.takes_others:
         options = [name for name in arguments.known if name.startswith("--")]
-        arguments.refuse(unknown("The command has no argument", others[0], options))
+        arguments.refuse(unknown("The command does not know the argument", others[0], options))
     module, _, function = arguments.run.partition(":")
     try:
         code = int(getattr(import_module(f"{__package__}.{module}"), function)(arguments))

@@ -38,7 +38,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def listed(metric: Metric) -> tuple[str, ...]:
-    needs = ", ".join(sorted(metric.needs)) or "fields of its parts"
+    needs = ", ".join(sorted(metric.needs)) or "inputs of its parts"
     scale = f"{metric.scale.low:g} to {metric.scale.high:g}"
     better = "higher" if metric.scale.higher_is_better else "lower"
     judged = [SPECS[kind] for kind in _findings(metric) & SPECS.keys()]
@@ -52,7 +52,7 @@ def _findings(metric: Metric) -> frozenset[Finding]:
 
 def _explained(metric: Metric) -> Iterator[str]:
     name, scale, better, needs, calls, source = listed(metric)
-    none = "no finding: the metric uses only the texts"
+    none = "none, because the metric reads only the texts"
     facts = {
         "scale": f"{scale}, {better} is better",
         "needs": needs,

@@ -76,8 +76,8 @@ def _report(arguments: argparse.Namespace) -> ResultReport:
     )
     if labels is not None and not report.labelled:
         raise UsageError(
-            f"{arguments.labels}: no metric has labels for {LEAST_LABELS} scored samples. "
-            f"The file has {len(labels)} labels."
+            f"{arguments.labels} has {len(labels)} labels, but no metric has labels for at least "
+            f"{LEAST_LABELS} scored samples. Label more samples."
         )
     return report
 
@@ -107,8 +107,8 @@ def compare_runs(arguments: argparse.Namespace) -> int:
         allow_different_judges=arguments.allow_different_judges,
     )
     if not comparison.pairs:
-        told = f"note: no question is in both {arguments.base} and {arguments.new}"
-        print(f"{told}, so the means are of different questions", file=sys.stderr)
+        told = f"note: {arguments.base} and {arguments.new} have no question in common"
+        print(f"{told}, so their means are not comparable", file=sys.stderr)
     points, conditions = arguments.fail_on_point, arguments.fail_on
     failures = failed_conditions(conditions, comparison.new, by_point=points)
     if arguments.fail_on_regression is not None:

@@ -148,7 +148,7 @@ def test_the_page_names_rule_and_remedy(
 
 def test_no_sample_has_a_reason(tmp_path: Path, module: str, drawn: Variation) -> None:
     for kind, *told in (
-        ("silent", "no retrieved text was seen", "record_contexts(documents)"),
+        ("silent", "capture saw no retrieved text", "record_contexts(documents)"),
         ("raising", "LookupError"),
         ("bare", "without_retrieval", "retrieval_tools"),
     ):

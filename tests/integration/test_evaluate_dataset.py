@@ -135,7 +135,7 @@ def test_failed_rows_are_tried_again(tmp_path: Path) -> None:
     with JudgeServer(replies=half_broken) as server:
         first = evaluate(tmp_path, path, *command, **judged_by(server))
     assert first.code == 1
-    assert "5 lack a score, because a metric failed" in first.out
+    assert "5 rows lack a score, because a metric failed" in first.out
     assert sum("ragas.faithfulness" not in row.scores for row in read(output)) == 5
     with JudgeServer() as server:
         assert evaluate(tmp_path, path, *command, **judged_by(server)).code == 0

@@ -335,7 +335,7 @@ def test_wrong_input_ends_with_2_and_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text(label + '{"sample_id": "s1", "value": "high"}')
     for arguments, words in (
         ("r.jsonl --cut ragas.faithful=0.1:0.2", "did you mean 'ragas.faithfulness'?"),
-        ("other.jsonl", "`rag-eval-hooks evaluate DATA -o RESULTS` writes results"),
+        ("other.jsonl", "run: rag-eval-hooks evaluate DATA -o RESULTS"),
         ("r.jsonl --labels bad.jsonl", "labels: line 2"),
         ("nowhere.jsonl --worst 3", "There is no file, folder or spool"),
         ("r.jsonl --since yesterdayish", "Use 24h, 90m, 7d, today"),
