@@ -140,7 +140,7 @@ def way_to_documents(value: Any) -> str:
 def refusal(value: Any) -> InputError:
     advice, shown = "", ""
     if isinstance(value, Mapping):
-        advice = f"The text must be under a key: {', '.join(map(repr, _TEXT_KEYS))}."
+        advice = f"Put the text under one of the keys {', '.join(map(repr, _TEXT_KEYS))}."
         shown = f"The keys are: {', '.join(map(str, value)) or 'none'}."
     elif isinstance(value, list | tuple):
         advice = "Pass one flat list of documents or (document, score) pairs."

@@ -185,7 +185,7 @@ class OutcomeTable(dict[str, Outcome]):
     """Mapping from metric id to outcome. The repr shows one line per outcome."""
 
     def __missing__(self, name: object) -> Outcome:
-        raise NoOutcome(name, unknown("There is no outcome of", name, list(self)))
+        raise NoOutcome(name, unknown("There is no outcome of metric", name, list(self)))
 
     def __repr__(self) -> str:
         return "\n".join(text for text, _ in outcome_lines(self)) or "{}"

@@ -25,7 +25,7 @@ class _Scores(dict[str, Score]):
     def __missing__(self, name: str) -> Score:
         if isinstance(absent := self.outcomes.get(name), NotScored):
             raise NoOutcome(name, f"{name!r} has no score: {absent.line}")
-        raise NoOutcome(name, unknown("There is no score of", name, list(self.outcomes)))
+        raise NoOutcome(name, unknown("There is no score of metric", name, list(self.outcomes)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,7 +81,7 @@ def expected_by(field: FieldInfo) -> str:
         *names, last = map(repr, typing.get_args(field.annotation))
         return f"{', '.join(names)} or {last}"
     words = [each.text for each in field.metadata if isinstance(each, Expected)]
-    return words[-1] if words else "a value of another type"
+    return words[-1] if words else "a value of the setting's type"
 
 
 def is_mapping(field: FieldInfo) -> bool:

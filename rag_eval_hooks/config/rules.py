@@ -55,7 +55,7 @@ class RuleSettings(BaseModel):
     tags: _Texts = ()
     metadata: Annotated[
         dict[str, _Scalar | list[_Scalar]],
-        Expected("a table whose values are texts, numbers, booleans or lists of these"),
+        Expected("a table with texts, numbers, booleans, or lists of such values"),
     ] = {}
     question: _Search = None
     answer: _Search = None

@@ -41,8 +41,8 @@ from rag_eval_hooks.errors import InputError, masked
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, SINK_KEYS, SINKS, TOKEN_SCORERS
 
 REDACTIONS = (
-    "'none', 'all', or a list of 'email', 'phone', 'card', 'iban', 'key', 'ip' and 'presidio'; in "
-    "code also redaction rules, and functions (text) -> text or (field, text) -> text"
+    "'none', 'all', or a list of 'email', 'phone', 'card', 'iban', 'key', 'ip' and 'presidio'. In "
+    "code, also redaction rules, and functions (text) -> text or (field, text) -> text"
 )
 BROKER = "redis://host:port/db, or amqp://user:password@host:port/vhost,redis://host:port/db"
 _Redaction = Annotated[str, Field(pattern="^(none|all|email|phone|card|iban|key|ip|presidio)$")]
@@ -123,7 +123,7 @@ class RagEvalConfig(BaseSettings):
 
     metrics: Names = setting(
         (),
-        "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`. A name after `-` is excluded. "
+        "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`. A leading `-` excludes a name. "
         "The default is every `ragas` metric whose inputs the sample has.",
         "names of suites or metrics",
     )
@@ -160,7 +160,7 @@ class RagEvalConfig(BaseSettings):
     )
     thresholds: dict[str, Number] = setting(
         {},
-        "Score at which a metric passes, on the metric's own scale.",
+        "Score that a metric needs to pass, on the metric's own scale.",
         "metric ids with numbers, such as ragas.faithfulness=0.8",
     )
     references: Path = setting(
@@ -175,8 +175,8 @@ class RagEvalConfig(BaseSettings):
     )
     rules: tuple[RuleSettings, ...] = setting(
         (),
-        "Sampling rules: conditions on a request, and a rate. The first matching rule applies. In "
-        "an environment variable, write the rules as JSON.",
+        "Sampling rules. A rule has conditions on a request and a sample rate. The first matching "
+        "rule applies. In an environment variable, write the rules as JSON.",
         "tables, each with a rate",
     )
     tail: tuple[TailSettings, ...] = setting(
@@ -193,8 +193,8 @@ class RagEvalConfig(BaseSettings):
         {},
         "Limits on calls, tokens and cost of judge and embedder, per UTC hour or day. Calls above "
         "`calls_per_second` wait. Processes with the same `path` share a budget.",
-        "numbers, 0 or more, for {calls,tokens,cost}_per_{hour,day} and calls_per_second; "
-        "and path, the path of a file",
+        "a table with numbers of 0 or more for {calls,tokens,cost}_per_{hour,day} and "
+        "calls_per_second, and with a file path for path",
     )
     sample_timeout: Seconds = setting(120.0, "Total time for one sample's judge calls, in seconds.")
     queue_size: Count = setting(1000, "Maximum queued samples. Further samples are dropped.")
@@ -234,7 +234,7 @@ class RagEvalConfig(BaseSettings):
         "the results. Never printed.",
         BROKER,
     )
-    sinks: Names = setting((), "Additional destinations of scores, besides the span.", SINKS.wanted)
+    sinks: Names = setting((), "Destinations of scores in addition to the span.", SINKS.wanted)
     sink_keys: SecretByName = setting(
         {},
         "API keys of platforms, by sink name. Never printed.",
@@ -248,13 +248,13 @@ class RagEvalConfig(BaseSettings):
     )
     redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE] = setting(
         (),
-        "Kinds of text removed before anything leaves the process. `all` means all except `ip` and "
-        "`presidio`. See [privacy](privacy.md).",
+        "Kinds of text to remove before any text leaves the process. `all` means all kinds except "
+        "`ip` and `presidio`. See [privacy](privacy.md).",
         REDACTIONS,
     )
     redact_regions: Annotated[tuple[_Region, ...], ONE_OR_MORE] = setting(
         (),
-        "Countries whose national phone numbers, without a country code, are removed, too.",
+        "Countries whose phone numbers `redact` removes even without a country code.",
         "country codes of two capital letters, such as 'DE'",
     )
     redact_ids_key: Secret = setting(None, "Key that hashes user and session ids. Never printed.")

@@ -46,7 +46,7 @@ def named_object(name: str, option: str = "chain") -> Any:
     try:
         return reduce(getattr, attribute.split("."), found)
     except AttributeError as error:
-        raise ConfigError(option, name, f"the name of an object in a module; {error}") from None
+        raise ConfigError(option, name, f"the name of an object in the module; {error}") from None
 
 
 @contextmanager

@@ -225,9 +225,9 @@ def _of_lines(path: Path) -> Iterator[Any]:
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     reader = csv.DictReader(_lines(path), restkey="")
     names = list(reader.fieldnames or ())
-    other = next((mark for mark in ";\t|" if mark in "".join(names)), None)
-    if other and len(names) == 1:
-        raise ValueError(f"commas must separate the cells, but the first line has {other!r}")
+    separator = next((mark for mark in ";\t|" if mark in "".join(names)), None)
+    if separator and len(names) == 1:
+        raise ValueError(f"the first line separates cells by {separator!r}; use commas")
     while row := _next_row(reader):
         yield row
 

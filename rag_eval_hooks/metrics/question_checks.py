@@ -64,7 +64,7 @@ class Evidence(_Table):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if not (self.words or self.numbers or self.signs):
-            raise ValueError("at least one of words, numbers, signs")
+            raise ValueError("a table with at least one of the keys words, numbers and signs")
         return self
 
     def stands_in(self, answer: str) -> bool:
@@ -106,7 +106,7 @@ class ListCheck(_Check):
     """
 
     value = "rules_coverage"
-    summary = "Share of the reference's list items that are also items in the answer to {}."
+    summary = "Share of the reference's list items that the answer to {} also lists."
     needs = ("answer", "reference")
     kind: Literal["list"]
     patterns: list[re.Pattern[str]] = []
@@ -114,7 +114,7 @@ class ListCheck(_Check):
     def _outcome(self, answer: str, reference: str) -> Outcome:
         expected, listed = self._items(reference), self._items(answer)
         if not expected:
-            return NotScored(Cause.UNDEFINED, "the reference lists nothing")
+            return NotScored(Cause.UNDEFINED, "the reference contains no list items")
         found = [item for item in expected if item in listed]
         value = len(found) / len(expected)
         counts = {"rules_found": float(len(found)), "total_rules": float(len(expected))}
@@ -141,7 +141,7 @@ class ListCheck(_Check):
 
 class FactsCheck(_Check):
     value = "fact_score"
-    summary = "Share of the expected facts in the answer to {}."
+    summary = "Share of the expected facts that the answer to {} states."
     kind: Literal["facts"]
     facts: Annotated[dict[str, Evidence], Field(min_length=1)]
 
@@ -173,7 +173,7 @@ class CalculationCheck(FactsCheck):
     @model_validator(mode="after")
     def _names_known(self) -> Self:
         if not self.facts.keys() >= {*self.correct.holds, *self.correct.lacks}:
-            raise ValueError(f"facts in `correct` that are among {', '.join(self.facts)}")
+            raise ValueError(f"a table that names only the facts {', '.join(self.facts)}")
         return self
 
     def _value(self, held: Mapping[str, bool]) -> float:

@@ -38,7 +38,7 @@ def _answer_relevancy(_sample: Sample, findings: Findings) -> Outcome:
         return UNIT.score(0.0, explanation={"noncommittal": True})
     value, rows = mean_similarity(findings)
     if value is None:
-        return NotScored(Cause.UNDEFINED, "the judge found no question that the answer answers")
+        return NotScored(Cause.UNDEFINED, "the judge generated no question from the answer")
     return UNIT.score(value, explanation={"noncommittal": False, "questions": rows})
 
 

@@ -41,7 +41,10 @@ _MEASURES: dict[str, tuple[_Measure, str]] = {
         lambda hits, _: 1.0 / (hits.index(True) + 1) if any(hits) else 0.0,
         "1 divided by the rank of the first relevant chunk, or 0.",
     ),
-    "ndcg": (_ndcg, "Discounted gain of the relevant chunks, divided by the best gain."),
+    "ndcg": (
+        _ndcg,
+        "Discounted gain of the relevant chunks, divided by the highest gain.",
+    ),
 }
 
 
@@ -78,7 +81,7 @@ def _score(sample: Sample, _findings: Findings, *, measure: _Measure, k: int | N
     retrieved = [context.id for context in sample.contexts or ()]
     relevant = frozenset(sample.reference_ids or ())
     if not relevant:
-        return NotScored(Cause.UNDEFINED, "no chunk is known to be relevant")
+        return NotScored(Cause.UNDEFINED, "the sample has no reference_ids")
     if None in retrieved:
         detail = "a chunk has no id; pass contexts=[{'id': ..., 'text': ...}]"
         return NotScored(Cause.MISSING_INPUT, detail)

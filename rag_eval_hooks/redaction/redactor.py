@@ -116,8 +116,8 @@ class Session:
             for function in self._functions:
                 before, redacted = redacted, function(field, redacted)
                 if redacted == field != before:
-                    told = "A redaction function returned the field's name. Its arguments are"
-                    raise InputError(f"{told} (field, text).{place_of(function)}")
+                    told = "A redaction function returned the field's name instead of the text."
+                    raise InputError(f"{told} Write: (field, text) -> text.{place_of(function)}")
                 if not isinstance(redacted, str):
                     advice = f"Return the text.{place_of(function)}"
                     raise wrong_type("The result of a redaction function", "str", redacted, advice)

@@ -33,8 +33,8 @@ _SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".parquet")
 _LINE: Final = "result"
 _DEFAULT: Final = "ragas.faithfulness"
 _WANTS: Final = (
-    '{"sample_id": "...", "metric": "ragas.faithfulness", "value": 0.5}, with "supported": true '
-    "or false in place of metric and value, or a line of results"
+    'a label {"sample_id": "...", "metric": "ragas.faithfulness", "value": 0.5}, a label '
+    '{"sample_id": "...", "supported": true}, or a line of results'
 )
 NO_ROW: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 

@@ -76,6 +76,6 @@ def _url(endpoint: str | None, signal: str) -> str | None:
 def _accept(response: Any, *_: Any, **__: Any) -> Any:
     """If the receiver does not support the signal, treat the response as a success."""
     if response.status_code in _NOT_TAKEN:
-        _logger.debug("%s rejects this signal (HTTP %d).", response.url, response.status_code)
+        _logger.debug("%s accepts no such telemetry (HTTP %d).", response.url, response.status_code)
         response.status_code = 200
     return response

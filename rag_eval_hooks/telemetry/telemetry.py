@@ -142,7 +142,7 @@ def _warn_without_providers() -> None:
     names = (type(one).__name__.lstrip("_") for one in global_providers())
     if all(name.startswith(("Proxy", "NoOp")) for name in names):
         warn_once(
-            "The scores go nowhere, because no sink and no tracer provider is set. Pass "
+            "Nothing exports the scores, because no sink and no tracer provider is set. Pass "
             "sinks=['console'] to RagEval, or call setup_tracing() at startup."
         )
 

@@ -485,7 +485,7 @@ def test_call_of_its_evaluator_in_a_metric_returns_at_once(
 
 # What a sink writes, and the one WARNING.
 SINKS: dict[str, str] = {
-    "evaluation.scores['hafl']": "no score of 'hafl'; did you mean 'own.half'?) raised at",
+    "evaluation.scores['hafl']": "score of metric 'hafl'; did you mean 'own.half'?) raised at",
     "evaluation.scores[evaluation.sample.answer]": "sink store: NoOutcome raised at",
     "setattr(evaluation, evaluation.sample.answer, 1)": "sink store: FrozenInstanceError raised at",
     "evals.flush()": "flush() inside a sink or metric would wait forever. Remove the call.",
@@ -527,10 +527,10 @@ def test_sink_may_flush_another_evaluator() -> None:
 COMMANDS: dict[str, str] = {
     "evaluate header.csv": "header.csv has no rows",
     "evaluate latin.csv": "must be a file in UTF-8",
-    **{f"evaluate {at}.csv": f"the first line has {mark!r}" for at, mark in enumerate(";|\t")},
+    **{f"evaluate {at}.csv": f"cells by {mark!r}" for at, mark in enumerate(";|\t")},
     "evaluate data.jsonl --chain ./app.py:chain": "; write app:chain",
     "evaluate data.jsonl -o data.jsonl": "output is 'data.jsonl', but must be a new file",
-    "evaluate data.jsonl --metrics lexical --threshold 1": "argument '--threshold'; there are",
+    "evaluate data.jsonl --metrics lexical --threshold 1": "argument '--threshold'; known names",
     "evaluate data.jsonl --chain tests.contract.test_mistakes:coroutine": "write `pipeline =",
     "evaluate data.jsonl --fail-on-point ragas.faithfulness>=0.8": "write ragas.faithfulness<0.8",
     "evaluate data.jsonl --fail-on ragas.noise_sensitivity<0.1": "write ragas.noise_sensitivity>=",

@@ -105,7 +105,7 @@ def test_a_faulty_file_is_told_apart() -> None:
         ("[Q]\nkind = 'list'\npatern = []", "f.toml: Q.patern", "permitted"),
         ("[Q]\nkind = 'facts'\nfacts = {a={numbers=['x']}}", "f.toml: Q.facts.a.numbers.0", "one"),
         (CALCULATION + FACT, "f.toml: Q.correct", "required"),
-        (CALCULATION + "correct = {holds = ['b']}\n" + FACT, "f.toml: Q", "among a"),
+        (CALCULATION + "correct = {holds = ['b']}\n" + FACT, "f.toml: Q", "only the facts a"),
     ):
         with pytest.raises(ConfigError) as caught:
             parse_checks(text, "f.toml")

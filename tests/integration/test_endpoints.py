@@ -102,7 +102,7 @@ async def test_replies_that_are_no_verdicts_and_lasting_failures_are_told_by_the
     ]
     replies: list[tuple[Callable[[dict[str, Any]], object], str]] = [
         (_message(content=None, refusal="I cannot help."), "the reply was a refusal"),
-        (_message(content=None, finish_reason="content_filter"), "cut off by a filter"),
+        (_message(content=None, finish_reason="content_filter"), "a filter cut off the reply"),
         (_message(content="", finish_reason="length"), "reached the token limit before any text"),
         (_message(content=[{"type": "image_url"}]), "the reply was empty"),
         (_message(content="I cannot judge this."), "the reply has no JSON object"),
