@@ -17,7 +17,6 @@ from rag_eval_hooks.capture.conversation import thread_of
 from rag_eval_hooks.capture.copied import entries
 from rag_eval_hooks.capture.documents import Lists, documents_in
 from rag_eval_hooks.capture.records import Interaction, Origin
-from rag_eval_hooks.sample import Status
 
 # The first step of every graph in old versions.
 _START = "__start__"
@@ -115,9 +114,7 @@ def _begin_turn(recorder: Recorder, step: Run, graph: Run, *, first: bool) -> No
         resume_at(recorder, graph, step.checkpoint)
     elif first:
         node = _node_of(step.checkpoint)
-        recorder.suspensions.renew(
-            conversation, lambda one: one.status is Status.OK or node in _nodes(one)
-        )
+        recorder.suspensions.renew(conversation, lambda one: node in _nodes(one))
 
 
 def resume_at(recorder: Recorder, graph: Run, checkpoint: str | None) -> None:

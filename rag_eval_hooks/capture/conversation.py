@@ -10,7 +10,6 @@ from uuid import UUID
 
 from rag_eval_hooks.capture.bounded import oldest
 from rag_eval_hooks.capture.records import Interaction, Run
-from rag_eval_hooks.sample import Status
 
 _SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
 _THREAD_KEYS = ("thread_id", "checkpoint_ns", "assistant_id")
@@ -52,7 +51,7 @@ class Suspensions:
         self._waiting: dict[Hashable, tuple[str, Interaction]] = {}
 
     def add(self, interaction: Interaction) -> None:
-        """Keep the request for a later run, if the request has a thread id."""
+        """Keep an interrupted request for a later run, if the request has a thread id."""
         root = interaction.root
         conversation = thread_of(root.name, interaction.metadata)
         if conversation is not None:
@@ -60,30 +59,16 @@ class Suspensions:
             self._waiting[root.id] = conversation, interaction
             if len(self._waiting) > self._most and (first := oldest(self._waiting)) is not None:
                 self._give_up(first[1])
-        elif interaction.status is Status.INTERRUPTED:
+        else:
             self._report(interaction)
 
-    def reduce(self, interaction: Interaction) -> None:
-        # A successful request with documents needs no retry.
-        is_done = interaction.status is Status.OK and interaction.retrieves
-        if self._remove(interaction) and not is_done:
-            self.add(interaction.remainder())
-
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue the suspended request that fits. Return False if no single request fits.
-
-        If exactly one interrupted request fits, continue this request. Otherwise, continue the only
-        failed request that fits. A failed request keeps only its question and documents.
-        """
+        """Continue the interrupted request that fits. Return False if no single request fits."""
         fitting = self._fitting(conversation, fits)
-        interrupted = [one for one in fitting if one.status is Status.INTERRUPTED]
-        failed = [one for one in fitting if one not in interrupted]
-        chosen = interrupted if len(interrupted) == 1 else failed
-        if len(chosen) != 1 or not self._remove(chosen[0]):
+        if len(fitting) != 1 or not self._remove(fitting[0]):
             return False
-        earlier, interaction = chosen[0], run.interaction
-        if earlier.status is Status.INTERRUPTED:
-            run.start, interaction.otel = earlier.root.start, earlier.otel
+        earlier, interaction = fitting[0], run.interaction
+        run.start, interaction.otel = earlier.root.start, earlier.otel
         interaction.metadata = {**earlier.metadata, **interaction.metadata}
         interaction.pending.appendleft(partial(_continue, interaction, earlier))
         return True
@@ -100,16 +85,15 @@ class Suspensions:
         self._most = 0
         self.sweep(float("inf"))
 
-    def interrupted(self) -> list[Interaction]:
-        waiting = [one for _, one in list(self._waiting.values())]
-        return [one for one in waiting if one.status is Status.INTERRUPTED]
+    def waiting(self) -> list[Interaction]:
+        return [one for _, one in list(self._waiting.values())]
 
     def _fitting(self, conversation: str, fits: Fits) -> list[Interaction]:
         waiting = [one for name, one in list(self._waiting.values()) if name == conversation]
         return list(filter(fits, waiting))
 
     def _give_up(self, interaction: Interaction) -> None:
-        if self._remove(interaction) and interaction.status is Status.INTERRUPTED:
+        if self._remove(interaction):
             self._report(interaction)
 
     def _remove(self, interaction: Interaction) -> bool:
@@ -118,8 +102,5 @@ class Suspensions:
 
 def _continue(interaction: Interaction, earlier: Interaction) -> None:
     earlier.read()
-    if earlier.status is Status.INTERRUPTED:
-        interaction.root.query = earlier.root.query or interaction.root.query
-    else:
-        earlier = earlier.remainder()
+    interaction.root.query = earlier.root.query or interaction.root.query
     interaction.absorb(earlier)

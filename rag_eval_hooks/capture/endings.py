@@ -87,17 +87,12 @@ class Endings:
         return key in self._traces
 
     def end(self, interaction: Interaction) -> None:
-        is_well = interaction.status is Status.OK
-        if interaction.interrupted and is_well:
+        if interaction.interrupted and interaction.status is Status.OK:
             interaction.status = Status.INTERRUPTED
             self._on_wait()
             self._suspensions.add(interaction)
-            return
-        # Only handlers in a call's config receive interrupts. Without such a handler, a
-        # successful end may be an interrupt.
-        if interaction.resumable and not (is_well and interaction.passed):
-            self._suspensions.add(interaction)
-        self.add(interaction)
+        else:
+            self.add(interaction)
 
     def add(self, interaction: Interaction) -> None:
         self._ended.append(interaction)
@@ -148,8 +143,6 @@ class Endings:
             _mark_unfinished(interaction)
         for run in interaction.runs:
             run.state = None
-        if interaction.resumable:
-            self._suspensions.reduce(interaction)
         root = interaction.root
         is_manual = root.kind is RunKind.MANUAL
         self._has_model |= is_manual or bool(interaction.models)

@@ -80,7 +80,7 @@ class Recorder(RunTable, Notes):
             self._incidents.count(_NO_MODEL, detail="or record both calls with evals.interaction()")
 
     def opened(self) -> tuple[int, int]:
-        held = [*self._open.values(), *self.suspensions.interrupted()]
+        held = [*self._open.values(), *self.suspensions.waiting()]
         return len(held), sum(interaction.chars for interaction in held)
 
     def __len__(self) -> int:

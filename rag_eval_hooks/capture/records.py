@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -265,22 +264,6 @@ class Interaction:
         """Read the deferred events in order. Not thread-safe."""
         while self.pending:
             self.pending.popleft()()
-
-    def remainder(self) -> Interaction:
-        """Return a copy that has the request's documents, but no run except a bare root."""
-        own = copy(self)
-        own.metadata = dict(self.metadata)
-        own.left_out, own.stops = set(self.left_out), set(self.stops)
-        own.pending, own.streams, own.snapshots = deque(), [], Snapshots()
-        own.prompted = {}
-        lists = [found for found in self.lists if not found.run.within(RunKind.RETRIEVER)]
-        bare = {
-            run: replace(run, interaction=own, parent=None, prompt=(), text=None)
-            for run in (self.root, *(found.run for found in lists))
-        }
-        own.runs = [bare[self.root]]
-        own.lists = [replace(found, run=bare[found.run]) for found in lists]
-        return own
 
     def absorb(self, earlier: Interaction) -> None:
         """Add the runs and values of an earlier request. This request's own values win."""
