@@ -126,12 +126,10 @@ def coexistence(session: nox.Session) -> None:
 
 @nox.session
 def providers(session: nox.Session) -> None:
-    """Test judges of other providers by their clients, and redaction by a real Presidio."""
+    """Test judges of other providers by their clients."""
     extras = "langchain,instrument,openai,privacy"
-    groups = ("--group", "judges", "--group", "presidio")
-    install_wheel(session, extras, *groups, *RUNNERS)
-    files = ("tests/integration/test_provider_judges.py", "tests/redaction/test_presidio.py")
-    outside(session, "-rs", *files)
+    install_wheel(session, extras, "--group", "judges", *RUNNERS)
+    outside(session, "-rs", "tests/integration/test_provider_judges.py")
 
 
 @nox.session(python=False)
