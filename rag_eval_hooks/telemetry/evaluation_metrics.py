@@ -5,9 +5,9 @@ from __future__ import annotations
 import tomllib
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from opentelemetry import metrics
 from opentelemetry.context import Context
@@ -27,16 +27,6 @@ from rag_eval_hooks.telemetry.rag_span import context_of
 _INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
     files(__package__).joinpath("instruments.toml").read_text("utf-8")
 )
-_Level: TypeAlias = Callable[[Gate], Iterable[tuple[int, Mapping[str, str]]]]
-_LEVELS: Final[Mapping[str, _Level]] = {
-    "rag.eval.judge.concurrency.limit": lambda gate: [(gate.limit, {})],
-    "rag.eval.judge.concurrency.usage": lambda gate: [(gate.in_flight, {})],
-    "rag.eval.judge.concurrency.waiting": lambda gate: [(gate.waiting, {})],
-    # Report every state, even with the value 0, because a reader keeps the last value.
-    "rag.eval.judge.breakers": lambda gate: [
-        (int(gate.breaker.state is one), {semconv.EVAL_BREAKER: one.value}) for one in BreakerState
-    ],
-}
 
 
 class MetricRecorder:
@@ -60,7 +50,7 @@ class MetricRecorder:
             for name, row in _INSTRUMENTS["counters"].items()
         }
         for name, row in _INSTRUMENTS["levels"].items():
-            meter.create_observable_up_down_counter(name, [self._level(_LEVELS[name])], **row)
+            meter.create_observable_up_down_counter(name, [self._breakers], **row)
 
     def forked(self) -> None:
         self._gates = ()
@@ -118,7 +108,7 @@ class MetricRecorder:
             self._incidents.report("telemetry metrics", error)
 
     def passes(self, caller: Caller, gate: Gate) -> None:
-        """Report a gate's concurrency and breaker until the gate is garbage-collected."""
+        """Report a gate's breaker until the gate is garbage-collected."""
         if not any(known() is gate for _, known in self._gates):
             alive = tuple(entry for entry in self._gates if entry[1]() is not None)
             self._gates = (*alive, (caller, weakref.ref(gate)))
@@ -129,13 +119,13 @@ class MetricRecorder:
             semconv.GEN_AI_OPERATION_NAME: caller.operation.value,
         }
 
-    def _level(self, of: _Level) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def read(_: CallbackOptions) -> Iterable[Observation]:
-            # A caller has one gate per event loop.
-            sums: Counter[tuple[tuple[str, str], ...]] = Counter()
-            for caller, known in self._gates:
-                for count, about in () if (gate := known()) is None else of(gate):
-                    sums[tuple({**self._about(caller), **about}.items())] += count
-            return [Observation(count, dict(key)) for key, count in sums.items()]
-
-        return read
+    def _breakers(self, _: CallbackOptions) -> Iterable[Observation]:
+        gates = [(caller, gate) for caller, known in self._gates if (gate := known()) is not None]
+        # A caller has one gate per event loop.
+        counts = Counter((caller, gate.breaker.state) for caller, gate in gates)
+        # Report every state, even with the value 0, because a reader keeps the last value.
+        return [
+            Observation(counts[caller, state], {**self._about(caller), semconv.EVAL_BREAKER: state})
+            for caller in {caller for caller, _ in counts}
+            for state in BreakerState
+        ]

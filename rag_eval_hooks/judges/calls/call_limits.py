@@ -100,12 +100,9 @@ class Breaker:
 
 
 class Gate:
-    """Limits concurrency in one event loop. Any thread may read the attributes."""
+    """Limits concurrency in one event loop. Any thread may read the breaker."""
 
     def __init__(self, limits: CallLimits) -> None:
-        self.limit = limits.concurrency
-        self.in_flight = 0
-        self.waiting = 0
         self.breaker = Breaker()
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._paused_until = 0.0
@@ -114,19 +111,12 @@ class Gate:
     async def slot(self) -> AsyncIterator[None]:
         """Wait for a slot, or raise `JudgeUnavailable` while the breaker is open."""
         self._refuse_if_open()
-        self.waiting += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self.waiting -= 1
-        try:
+        async with self._slots:
             while (left := self._paused_until - time.monotonic()) > 0:
                 self._refuse_if_open()
                 await asyncio.sleep(left)
             with self._in_flight():
                 yield
-        finally:
-            self._slots.release()
 
     def _refuse_if_open(self) -> None:
         if self.breaker.state is BreakerState.OPEN:
@@ -137,7 +127,6 @@ class Gate:
         probe, answered = self.breaker.probe(), None
         if not probe and self.breaker.state is not BreakerState.CLOSED:
             raise JudgeUnavailable(_UNAVAILABLE)
-        self.in_flight += 1
         try:
             yield
             answered = True
@@ -146,5 +135,4 @@ class Gate:
             self._paused_until = max(self._paused_until, time.monotonic() + requested_pause(error))
             raise
         finally:
-            self.in_flight -= 1
             self.breaker.ended(answered=answered, probe=probe)
