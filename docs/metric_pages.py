@@ -45,7 +45,7 @@ FORMULAS = {
     "lexical.keyword_coverage": "keywords of the reference that the answer contains / keywords of the reference, here 7 / 11",
     "lexical.number_match": "numbers of the reference that the answer contains / numbers of the reference, here 1 / 3",
     "lexical.answer_completeness": "(min(1, words of the answer / words of the reference) + keyword coverage) / 2, here (1 + 0.6364) / 2",
-    "lexical.source_citation": "min(1, kinds of source indicators in the answer / 3), here 2 / 3",
+    "lexical.source_citation": "min(1, kinds of source references in the answer / 3), here 2 / 3",
     "retrieval.hit_rate": "1 if at least one retrieved id is relevant, else 0",
     "retrieval.recall": "relevant ids that were retrieved / relevant ids, here 2 / 2",
     "retrieval.mrr": "1 / rank of the first relevant chunk, here 1 / 1",

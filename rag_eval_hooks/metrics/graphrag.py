@@ -29,7 +29,10 @@ from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
 from rag_eval_hooks.text.refusals import refusal
 
 _PERCENT: Final = Scale(0.0, 100.0)
-_RANK_AWARE: Final = "Precision in percent that is higher if the useful chunks come first."
+_RANK_AWARE: Final = (
+    "Average precision of the ranked chunks, in percent. The value is 100 if all useful chunks "
+    "come first."
+)
 _GRADES: Final = {"A": 80.0, "B": 60.0, "C": 40.0, "D": 20.0}
 _SHORT: Final = 10  # In an answer below 10 characters, each of these words means DON'T KNOW.
 _SHORT_WORDS: Final = ("unknown", "n/a", "none", "null")
