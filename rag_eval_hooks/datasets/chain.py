@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pkgutil
 import sys
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -36,17 +36,13 @@ def named_object(name: str, option: str = "chain") -> Any:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        found = import_module(module)
+        return pkgutil.resolve_name(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an import may raise anything
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raised = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
-        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module
-        wants = f"a module that Python can import ({error if is_missing else raised})"
+        is_own = isinstance(error, AttributeError) or getattr(error, "name", None) == module
+        wants = f"an object that Python can import ({error if is_own else raised})"
         raise ConfigError(option, name, wants) from None
-    try:
-        return reduce(getattr, attribute.split("."), found)
-    except AttributeError as error:
-        raise ConfigError(option, name, f"the name of an object in the module; {error}") from None
 
 
 @contextmanager

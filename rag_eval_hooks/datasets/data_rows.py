@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,7 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
 """Known column names by field. `a.b` is the key `b` in the objects of the column `a`."""
 ROW_KEY: Final = "dataset_row"
 MAX_LINE_CHARS: Final = 2**24
-"""Maximum number of characters of a line or cell. Limits the memory per row."""
+"""Maximum number of characters of a line. Limits the memory per row."""
 _LONG: Final = 300
 """Minimum length of a text that is too long for metadata, in characters."""
 _BATCH: Final = 200
@@ -218,27 +218,13 @@ def _lines(path: Path, errors: str = "strict") -> Iterator[str]:
             number += 1
 
 
-def _of_lines(path: Path) -> Iterator[Any]:
-    return (value for _, value in json_lines(path))
-
-
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     reader = csv.DictReader(_lines(path), restkey="")
     names = list(reader.fieldnames or ())
     separator = next((mark for mark in ";\t|" if mark in "".join(names)), None)
     if separator and len(names) == 1:
         raise ValueError(f"the first line separates cells by {separator!r}; use commas")
-    while row := _next_row(reader):
-        yield row
-
-
-def _next_row(reader: csv.DictReader[str]) -> dict[str, str] | None:
-    # The limit applies to the whole process, so each row restores the limit.
-    limit = csv.field_size_limit(MAX_LINE_CHARS)
-    try:
-        return next(reader, None)
-    finally:
-        csv.field_size_limit(limit)
+    return reader
 
 
 def parquet_rows(path: Path) -> Iterator[Any]:
@@ -261,4 +247,8 @@ def _of_folder(path: Path) -> Iterator[Any]:
                 yield from batch.to_pylist()
 
 
-_READERS: Final = {".jsonl": _of_lines, ".csv": _of_csv, ".parquet": parquet_rows}
+_READERS: Final[Mapping[str, Callable[[Path], Iterator[Any]]]] = {
+    ".jsonl": lambda path: (value for _, value in json_lines(path)),
+    ".csv": _of_csv,
+    ".parquet": parquet_rows,
+}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -25,6 +24,7 @@ Ask: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Asks the pipeline a question with metadata. The pipeline's handler captures the sample."""
 _WINDOW: Final = 256
 """Maximum number of samples in flight. Limits the memory for a large data set."""
+_PAUSE_S: Final = 0.5
 _MOST_ERRORS: Final = 5
 
 
@@ -55,7 +55,6 @@ class DatasetRun(JsonlSink):
         self.usage = Usage()
         self._reasons: dict[str, str] = {}  # by metric; empty if the metric has a score
         self._done: set[int] = set()  # hashes need less memory than keys of a million rows
-        self._changed = threading.Condition()
         if path.exists():
             self._resume(path)
 
@@ -96,13 +95,11 @@ class DatasetRun(JsonlSink):
 
     def deliver(self, evaluation: Evaluation) -> None:
         super().deliver(evaluation)
-        with self._changed:
-            self.evaluated += 1
-            self.partial += _has_failed(evaluation)
-            self.unanswered += self._lacks_answer(evaluation)
-            self.usage = sum((one.usage for one in evaluation.outcomes.values()), start=self.usage)
-            self._see(evaluation)
-            self._changed.notify_all()
+        self.partial += _has_failed(evaluation)
+        self.unanswered += self._lacks_answer(evaluation)
+        self.usage = sum((one.usage for one in evaluation.outcomes.values()), start=self.usage)
+        self._see(evaluation)
+        self.evaluated += 1
 
     def _lacks_answer(self, row: Evaluation) -> bool:
         return self._is_asked and row.sample.answer is None
@@ -113,12 +110,6 @@ class DatasetRun(JsonlSink):
                 self._reasons[metric] = ""
             elif self._reasons.get(metric) != "":
                 self._reasons[metric] = one.line
-
-    def wait(self) -> bool:
-        """Wait at most a second for a result. Return whether a result arrived."""
-        with self._changed:
-            before = self.evaluated
-            return self._changed.wait_for(lambda: self.evaluated > before, 1.0)
 
 
 def _has_failed(row: Evaluation) -> bool:
@@ -156,18 +147,22 @@ def run_dataset(
                 progress(run)
                 if run.has(row):
                     run.resumed += 1
-                elif row.sample is None:
+                    continue
+                if row.sample is None:
                     run.unreadable += 1
                     run.fail(row.error, 0)
-                else:
-                    _await_results(evals, run, progress)
-                    if ask is None:
-                        _submit(row.sample, evals, run)
-                        continue
-                    if len(asked) >= concurrency:
-                        _finish(asked, run, FIRST_COMPLETED)
-                    future = pool.submit(ask, row.sample.question, _metadata(row.sample))
-                    asked[future] = row.number
+                    continue
+                while run.pending >= _WINDOW:
+                    if evals.flush(_PAUSE_S):
+                        _fail_pending(evals, run)
+                    progress(run)
+                if ask is None:
+                    _submit(row.sample, evals, run)
+                    continue
+                if len(asked) >= concurrency:
+                    _finish(asked, run, FIRST_COMPLETED)
+                future = pool.submit(ask, row.sample.question, _metadata(row.sample))
+                asked[future] = row.number
             _finish(asked, run, ALL_COMPLETED)
     finally:
         evals.flush()
@@ -175,22 +170,12 @@ def run_dataset(
         progress(run)
 
 
-def _await_results(
-    evals: RagEval, run: DatasetRun, progress: Callable[[DatasetRun], object]
-) -> None:
-    while run.pending >= _WINDOW:
-        is_idle = not run.wait() and evals.stats().pending == 0
-        if is_idle and evals.flush(1.0):
-            _fail_pending(evals, run)
-        progress(run)
-
-
 def _submit(sample: Sample, evals: RagEval, run: DatasetRun) -> None:
     run.started += 1
-    # A full queue rejects the sample. Retry when an evaluation has finished.
-    while not evals.submit(sample):
-        if not run.wait() and evals.stats().pending == 0:
-            return
+    is_idle = False
+    # A full queue rejects the sample.
+    while not evals.submit(sample) and not is_idle:
+        is_idle = evals.flush(_PAUSE_S)
 
 
 def _fail_pending(evals: RagEval, run: DatasetRun) -> None:

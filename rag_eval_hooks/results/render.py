@@ -27,7 +27,6 @@ from rag_eval_hooks.results.diagnose import CUTS, badness, faithfulness_of
 from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.summary import band_of
-from rag_eval_hooks.score import NotScored
 
 _NARROWEST, _PIPED = 100, 140
 """Minimum number of columns of a terminal, and number of columns of other outputs."""
@@ -36,7 +35,6 @@ _MOST_EXPLAINED: Final = 1200
 _FIGURE: Final = re.compile(r"[-+]?[\d.,]+( %)?")
 _BLOCK: Final = 25
 """Number of samples per compressed block of the HTML page."""
-_ASKED: Final = 220
 
 
 class _Unshortened(TableElement):
@@ -87,42 +85,10 @@ def as_html(report: ResultReport) -> str:
     ranked = {id(row) for row in report.worst}
     rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]
     position = {id(row): number for number, row in enumerate(rows)}
-    metrics = list(report.whole.metrics)
-    index = {
-        "metrics": metrics,
-        "size": _BLOCK,
-        "rules": [[position[id(row)] for row in each.rows] for each in report.diagnoses],
-        "samples": [_entry(row, metrics) for row in rows],
-    }
-    page = _rendered("report.html.j2", report=report, index=index, blocks=_blocks(rows))
+    rules = [[position[id(row)] for row in each.rows] for each in report.diagnoses]
+    values = {"rows": rows, "rules": rules, "size": _BLOCK, "blocks": _blocks(rows)}
+    page = _rendered("report.html.j2", report=report, **values)
     return encodable(page)
-
-
-def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
-    faithful, (*_, mean) = faithfulness_of(row), badness(row) or (None,)
-    # An undecided sample has no level, because other scores do not make the sample good.
-    level = mean if faithful is None else faithful.normalized
-    scores = [row.scores.get(name) for name in metrics]
-    absent = [one for one in row.outcomes.values() if isinstance(one, NotScored)]
-    states = {
-        "u": absent,
-        "d": any(one.undecided for one in absent),
-        "f": any(one.cause.is_failure for one in absent),
-    }
-    return {
-        "q": row.sample.question[:_ASKED],
-        "t": "" if row.time is None else f"{row.time:%Y-%m-%d %H:%M}",
-        "g": next((one.label for one in scores if one and one.label), None),
-        "f": int(faithful is not None),
-        "l": _rounded(level),
-        "r": _rounded(None if faithful is None else faithful.risk),
-        "s": [_rounded(None if one is None else one.normalized) for one in scores],
-        "u": "".join(state for state, shown in states.items() if shown),
-    }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def _blocks(rows: Sequence[Evaluation]) -> Iterator[str]:
@@ -152,6 +118,8 @@ def _environment(is_html: bool) -> Environment:
         lstrip_blocks=not is_html,
     )
     environment.filters |= {
+        "badness": badness,
+        "faithful": faithfulness_of,
         "interval": _interval,
         "marked": _marked,
         "md": _escaped,
