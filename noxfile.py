@@ -126,10 +126,12 @@ def coexistence(session: nox.Session) -> None:
 
 @nox.session
 def providers(session: nox.Session) -> None:
-    """Test judges of other providers by their clients."""
+    """Test judges of other providers by their clients, and redaction by a real Presidio."""
     extras = "langchain,instrument,openai,privacy"
-    install_wheel(session, extras, "--group", "judges", *RUNNERS)
-    outside(session, "-rs", "tests/integration/test_provider_judges.py")
+    groups = ("--group", "judges", "--group", "presidio")
+    install_wheel(session, extras, *groups, *RUNNERS)
+    files = ("tests/integration/test_provider_judges.py", "tests/redaction/test_presidio.py")
+    outside(session, "-rs", *files)
 
 
 @nox.session(python=False)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges.openai import OpenAIEmbedder as OpenAIEmbedder
     from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
     from rag_eval_hooks.redaction.patterns import Patterns as Patterns
+    from rag_eval_hooks.redaction.presidio import Presidio
     from rag_eval_hooks.span_processor import RagEvalSpanProcessor as RagEvalSpanProcessor
     from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
@@ -68,6 +69,7 @@ __all__ = [
     "NotScored",
     "Outcome",
     "PhoenixSink",
+    "Presidio",
     "RagEval",
     "RagEvalConfig",
     "RagEvalError",
@@ -99,6 +101,7 @@ _LAZY: Final = {
     "OpenAIJudge": "rag_eval_hooks.judges.openai",
     "Patterns": "rag_eval_hooks.redaction.patterns",
     "PhoenixSink": "rag_eval_hooks.delivery.platforms.phoenix",
+    "Presidio": "rag_eval_hooks.redaction.presidio",
     "RagEvalSpanProcessor": "rag_eval_hooks.span_processor",
     "ScriptedJudge": "rag_eval_hooks.testing",
     "SentenceEmbedder": "rag_eval_hooks.judges.hugging_face",

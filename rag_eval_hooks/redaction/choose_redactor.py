@@ -19,7 +19,7 @@ RedactSpec: TypeAlias = (
     "str | Rule | Callable[..., str] | Iterable[str | Rule | Callable[..., str]]"
 )
 _ALL: Final = ("key", "email", "iban", "card", "phone")
-"""Rules that `all` selects. `ip` also matches versions."""
+"""Rules that `all` selects. `ip` also matches versions, and `presidio` is slow."""
 _FINDERS: Final = {
     "key": "keys:keys",
     "email": "addresses:emails",
@@ -27,6 +27,7 @@ _FINDERS: Final = {
     "card": "issued_numbers:cards",
     "phone": "issued_numbers:Phones",
     "ip": "addresses:ip_addresses",
+    "presidio": "presidio:Presidio",
 }
 """Rules by name, in order of precedence."""
 
@@ -65,7 +66,8 @@ def _finder(name: str, config: RagEvalConfig) -> Finder:
     # Import on demand, because some modules need an extra, and all compile long expressions.
     module, _, attribute = _FINDERS[name].partition(":")
     found = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
-    return cast(Finder, found(config.redact_regions).matches if name == "phone" else found)
+    arguments = {"phone": (config.redact_regions,), "presidio": ()}
+    return cast(Finder, found(*arguments[name]).matches if name in arguments else found)
 
 
 def _function(given: Any) -> RedactFunction:

@@ -56,7 +56,7 @@ def construct(inner: SpanProcessor, embedder: api.Embedder, scorer: TokenScorer)
         config=api.RagEvalConfig(queue_size=10),
         embedder=embedder,
         token_scorer=scorer,
-        redact=["email", api.Patterns({"CUSTOMER": r"C-\d+"})],
+        redact=["email", api.Presidio(), api.Patterns({"CUSTOMER": r"C-\d+"})],
         tracer_provider=api.setup_tracing(console=True),
     )
     assert_type(evals.config.metrics, tuple[str, ...])
