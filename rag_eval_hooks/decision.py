@@ -44,7 +44,6 @@ class Share(NamedTuple):
     reason: str = RATIO
 
     def includes(self, position: int) -> bool:
-        """Return True if the rate samples a request with this position, as all higher rates do."""
         return position < round(self.rate * _RANGE)
 
 
@@ -81,12 +80,10 @@ class Decision:
 
     @property
     def probability(self) -> float:
-        """The sample's inclusion probability: the highest probability of its metrics."""
         return self.top.rate * self.admitted_share
 
     @cached_property
     def reason(self) -> str:
-        """The sampling reason, or `sampled_out:<rule>` if a rule excluded the sample."""
         if self.sampled:
             return self.top.reason
         return SAMPLED_OUT if self.top.reason == RATIO else f"{SAMPLED_OUT}:{self.top.reason}"

@@ -41,8 +41,6 @@ def kind_of(value: object) -> str:
 
 
 class Misplaced:
-    """Descriptor that raises `AttributeError` with advice when the attribute is read."""
-
     def __init__(self, advice: str) -> None:
         self._advice = advice
 
@@ -51,8 +49,6 @@ class Misplaced:
 
 
 class OnePerProcess:
-    """Base class of objects that `copy` and `deepcopy` return unchanged."""
-
     def __copy__(self) -> Self:
         return self
 
@@ -163,14 +159,12 @@ def check_number(
 
 
 def member(name: str, kind: type[E], value: object) -> E:
-    """Return the member of an enumeration, or raise `InputError`."""
     if value not in list(kind):
         raise InputError(f"{name} must be one of {', '.join(kind)}.", f"It is {value!r:.60}.")
     return kind(str(value))
 
 
 def check_count(field: str, value: object, least: int = 1) -> None:
-    """Raise `ConfigError` unless a setting is an integer of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigError(field, value, f"a whole number, {least} or more")
 

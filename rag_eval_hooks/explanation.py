@@ -182,8 +182,6 @@ def _fit(text: str, limit: int) -> str:
 
 
 class OutcomeTable(dict[str, Outcome]):
-    """Mapping from metric id to outcome. The repr shows one line per outcome."""
-
     def __missing__(self, name: object) -> Outcome:
         raise NoOutcome(name, unknown("There is no outcome of metric", name, list(self)))
 

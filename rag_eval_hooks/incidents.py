@@ -251,8 +251,6 @@ def _is_stdlib(file: str) -> bool:
 
 
 def host_edge(method: F) -> F:
-    """Wrap a framework's callback. Report exceptions to the object's `_incidents`."""
-
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:

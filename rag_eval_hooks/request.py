@@ -41,8 +41,6 @@ class EndableSpan(Protocol):
 
 @dataclass(slots=True, eq=False)
 class HeldSpan:
-    """The RAG span of a finished request, which waits for scores."""
-
     span: EndableSpan
     end_time: int
     """Nanoseconds since the epoch."""
@@ -62,8 +60,6 @@ class Column(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A request's outcome, with the evaluation or the reason."""
-
     column: Column
     reason: str = ""
     evaluation: Evaluation | None = None

@@ -17,8 +17,6 @@ from rag_eval_hooks.providers import is_url
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Describes a setting's accepted values in errors and documentation."""
-
     text: str
 
 

@@ -208,7 +208,6 @@ def _endpoint_variables(judge: str) -> tuple[str, str]:
 
 
 def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Read variables that other software also uses, such as API keys."""
     judge = str(own.get("judge", ""))
     url, _ = _endpoint_variables(judge)
     shared: dict[str, tuple[str, Any]] = {}
@@ -234,7 +233,6 @@ def otlp_endpoint() -> str | None:
 
 
 def model_environment() -> dict[str, str]:
-    """Return a model process's environment, without variables that start tracers."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)
     }

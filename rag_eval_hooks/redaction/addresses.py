@@ -67,7 +67,6 @@ def _domain_end(text: str, start: int) -> int | None:
 
 
 def ip_addresses(text: str) -> Iterator[Match]:
-    """Yield IP addresses, but no version numbers after a word such as `version`."""
     for name in ("ipv4", "ipv6"):
         for found in _FORMS[name].finditer(text):
             before = text[max(0, found.start() - 12) : found.start()]

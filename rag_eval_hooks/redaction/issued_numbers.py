@@ -28,7 +28,6 @@ phone numbers.
 
 
 def cards(text: str) -> Iterator[Match]:
-    """Yield card numbers with a known issuer, the issuer's length and a valid check digit."""
     for found in _FORMS["card"].finditer(text):
         digits = "".join(str(int(each)) for each in found[1] if each.isdigit())
         if _FORMS["issuers"].fullmatch(digits) and luhn.is_valid(digits):
@@ -36,7 +35,6 @@ def cards(text: str) -> Iterator[Match]:
 
 
 def ibans(text: str) -> Iterator[Match]:
-    """Yield IBANs (ISO 13616) with their country's format and valid check digits."""
     at = 0
     while (found := _FORMS["iban"].search(text, at)) is not None:
         written = _of_its_length(found[0])
@@ -50,7 +48,6 @@ def ibans(text: str) -> Iterator[Match]:
 
 
 def _of_its_length(written: str) -> str:
-    """Cut the text to the length of the country's IBANs."""
     ((_, country),) = _REGISTRY.info(written[:2].upper())[:1]
     length = 4 + sum(map(int, _FORMS["iban_part"].findall(country.get("bban", ""))))
     ends = [place.end() for place in re.finditer("[A-Za-z0-9]", written)]
@@ -58,15 +55,12 @@ def _of_its_length(written: str) -> str:
 
 
 class Phones:
-    """Finds valid phone numbers. Numbers of the configured regions need no country code."""
-
     def __init__(self, regions: Sequence[str] = ()) -> None:
         self._regions = tuple(regions)
         # Lazy loading takes a lock, and a forked child could inherit the held lock.
         PhoneMetadata.load_all()
 
     def matches(self, text: str) -> Iterator[Match]:
-        """Yield phone numbers, each with its E.164 form as the value."""
         known: dict[str, list[Match]] = {}
         for form, regions in (("world", ("ZZ",)), ("national", self._regions)):
             for found in _FORMS[form].finditer(text) if regions else ():

@@ -21,7 +21,6 @@ _FORMS: Final = expressions("keys", makers="|".join(_DATA["makers"].values()), *
 
 
 def keys(text: str) -> Iterator[Match]:
-    """Yield API keys, tokens, JWTs, passwords and private keys, even incomplete private keys."""
     yield from (Match(m.start(), m.end(), "KEY") for m in _FORMS["by_maker"].finditer(text))
     yield from (
         Match(*m.span(), "KEY") for m in _FORMS["prefixed"].finditer(text) if _is_random(m[1])
@@ -62,7 +61,6 @@ def _private_keys(text: str) -> Iterator[Match]:
 
 
 def _is_random(text: str) -> bool:
-    """Return True for a random key. Return False for a name, a record id or a hash."""
     has_both_cases = not (text.islower() or text.isupper())
     return bool(has_both_cases or _FORMS["one_case"].search(text)) and _turns(text) >= max(
         4, len(text) / 10
@@ -82,7 +80,6 @@ def _is_no_secret_of(found: str, value: str) -> bool:
 
 
 def _is_secret(text: str) -> bool:
-    """Return True for letters with digits or signs, unless the text is a path or variable."""
     text = text.rstrip(".!?:*_")
     is_path = text.startswith(("/", "~/", "./", "${", "$(")) or "://" in text
     is_other = is_path or _FORMS["variable_or_keys"].fullmatch(text)

@@ -105,7 +105,6 @@ class Session:
         self._counts: Counter[str] = Counter()
 
     def reserve_placeholders(self, texts: str) -> None:
-        """Number new placeholders above all placeholder numbers in the texts."""
         for kind, number in _PLACEHOLDER.findall(texts):
             self._counts[kind] = max(self._counts[kind], int(number))
 
@@ -224,7 +223,6 @@ class Redactor:
             return True
 
     def sample(self, sample: Sample, session: Session | None = None) -> Sample:
-        """Return a sample with redacted texts, metadata, tags and ids."""
         if not self.active:
             return sample
         by = session or self.session()

@@ -30,8 +30,6 @@ _INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
 
 
 class MetricRecorder:
-    """Records evaluations and judge calls as metrics, with RAG spans as exemplars."""
-
     def __init__(self, provider: MeterProvider | None, *, judge: str, incidents: Incidents) -> None:
         self._judge = {semconv.EVAL_JUDGE: judge}
         self._incidents = incidents

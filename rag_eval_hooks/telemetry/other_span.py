@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from opentelemetry.trace import Span, SpanContext
 
@@ -17,6 +18,7 @@ from rag_eval_hooks.telemetry.attribute_limits import complete, fitting
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
+_POLL_S: Final = 0.01
 Addition: TypeAlias = tuple[Attributes, Sequence[SpanContext]]
 Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 
@@ -44,7 +46,6 @@ class OtherSpan:
         self._links: list[SpanContext] = []
 
     def is_recording(self) -> bool:
-        """Return True if the span accepts attributes, because the span is open or held."""
         with self._lock:
             if self._done or self._span is None:
                 return False
@@ -68,7 +69,7 @@ class OtherSpan:
             if not self._waits():
                 self._span = None
                 return {}, ()
-            self._spans.note(self)
+            self._spans.waiting[self] = None
             self._kept.append((span, export))
             return None
 
@@ -85,7 +86,7 @@ class OtherSpan:
             complete(span, self._attributes, self._links)
         # Export every span, even after a processor raised.
         with ExitStack() as calls:
-            calls.callback(self._spans.passed_on, self)
+            calls.callback(self._spans.waiting.pop, self, None)
             for ended, export in reversed(kept):
                 calls.callback(export, ended, (self._attributes, self._links))
 
@@ -105,10 +106,8 @@ class OtherSpans:
     def forked(self) -> None:
         self._lock = threading.Lock()
         self._spans: OrderedDict[tuple[int, int], tuple[OtherSpan, int]] = OrderedDict()
-        # Callers acquire this lock, because a signal may interrupt the condition's Python code.
-        self._kept_lock = threading.RLock()
-        self._changed = threading.Condition(self._kept_lock)
-        self._kept: dict[OtherSpan, None] = {}
+        # Each use is one call of a dict's method, which needs no lock.
+        self.waiting: dict[OtherSpan, None] = {}
 
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
         """Add an open span that will receive scores.
@@ -141,20 +140,12 @@ class OtherSpans:
             self._hold(other.held)
         return addition
 
-    def note(self, other: OtherSpan) -> None:
-        with self._kept_lock:
-            self._kept[other] = None
-
-    def passed_on(self, other: OtherSpan) -> None:
-        with self._kept_lock:
-            self._kept.pop(other, None)
-            self._changed.notify_all()
-
     def kept(self, wait: float = 0.0) -> list[OtherSpan]:
         """Wait up to `wait` seconds until no span is held. Return the spans that are still held."""
-        with self._kept_lock:
-            self._changed.wait_for(lambda: not self._kept, wait)
-            return list(self._kept)
+        deadline = time.monotonic() + wait
+        while self.waiting and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return list(self.waiting)
 
 
 def _key(context: SpanContext | None) -> tuple[int, int]:

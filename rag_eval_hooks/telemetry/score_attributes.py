@@ -25,8 +25,6 @@ _FIELDS: Final = ("score", "pass", "label", "screening", "normalized", "sample_r
 
 
 class Thresholds:
-    """Compares scores with thresholds, on the scale of each metric."""
-
     def __init__(self, limits: Mapping[str, float], metrics: Iterable[Metric]) -> None:
         self.scales = {metric.id: metric.scale for metric in metrics}
         self._limits = dict(limits)
@@ -34,7 +32,6 @@ class Thresholds:
             check_limit("thresholds", metric_id, limit, self.scales)
 
     def reason(self, metric_id: str, score: Score, *, content: bool) -> str:
-        """Return one line with the explanation's failures, the value and the threshold."""
         value, limit = f"{score.value:.2f}", self._limits.get(metric_id)
         if limit is not None:
             least = "least" if self.scales[metric_id].higher_is_better else "most"
@@ -73,7 +70,6 @@ class Thresholds:
 
 
 def check_limit(setting: str, metric_id: str, limit: float, scales: Mapping[str, Scale]) -> None:
-    """Raise `ConfigError` if the limit is outside the metric's scale, or the metric is unknown."""
     if metric_id not in scales:
         measured = f"`metrics`: {', '.join(sorted(scales))}"
         raise ConfigError.unknown(setting, metric_id, scales, listed=measured)
@@ -95,7 +91,6 @@ class ScoreAttributes:
         return present({**_summary(evaluation), **headline, **self._by_metric(evaluation)})
 
     def event(self, evaluation: Evaluation, name: str) -> Attributes:
-        """Return the log event's attributes for a metric in `scores` or `unscored`."""
         about = self._result(evaluation, name)
         about[semconv.GEN_AI_RESPONSE_ID] = evaluation.sample.response_id
         if (score := evaluation.scores.get(name)) is not None:
@@ -126,7 +121,6 @@ class ScoreAttributes:
         }
 
     def _first_to_read(self, evaluation: Evaluation) -> str | None:
-        """Return the metric to show first: the worst failure, groundedness, or the first metric."""
         scores = evaluation.scores
         if failed := [name for name, passes in evaluation.verdicts.items() if not passes]:
             return max(failed, key=lambda name: self._thresholds.missed_by(name, scores[name]))

@@ -32,7 +32,6 @@ _NOT_TAKEN = (404, 405, 501)
 def set_providers(
     endpoint: str | None, console: bool, service_name: str | None
 ) -> tuple[TracerProvider, list[Any]]:
-    """Set the global tracer provider. With OTLP, also set missing metric and log providers."""
     resource = Resource.create()
     is_unnamed = str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service")
     if service_name is not None and is_unnamed:
@@ -74,7 +73,6 @@ def _url(endpoint: str | None, signal: str) -> str | None:
 
 
 def _accept(response: Any, *_: Any, **__: Any) -> Any:
-    """If the receiver does not support the signal, treat the response as a success."""
     if response.status_code in _NOT_TAKEN:
         _logger.debug("%s accepts no such telemetry (HTTP %d).", response.url, response.status_code)
         response.status_code = 200

@@ -41,8 +41,6 @@ _KINDS: Final = {
     Operation.DECISION: "DECISION",
     Operation.EMBEDDINGS: "EMBEDDING",
 }
-_DECISION_SYSTEMS: Final = {"openai-decisions": "openai", "systemone": "typesafe"}
-"""GenAI system names of decision models, by prefix of the judge's name."""
 _USER_FEEDBACK: Final = "user_feedback"
 """Evaluation name of feedback in spans and log events."""
 
@@ -62,7 +60,6 @@ class EvaluationSpans:
         self.only_late = mode == "late"
 
     def start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
-        """Start the spans of an evaluation. The first span has the RAG span's attributes."""
         target = recorded_span(evaluation.sample.trace_id, evaluation.sample.span_id)
         if self._mode == "off" or target is None:
             return []
@@ -83,7 +80,6 @@ class EvaluationSpans:
         return [span for span in spans if span.is_recording()]
 
     def end(self, spans: Sequence[Span], evaluation: Evaluation) -> None:
-        """Write the judge calls below the first span, and end all spans of an evaluation."""
         with ExitStack() as ends:
             for span in reversed(spans):
                 ends.callback(span.end, self._times(evaluation)[1])
@@ -155,27 +151,17 @@ def _tracer(provider: TracerProvider | None) -> Tracer:
 
 def _call_attributes(call: Call) -> Attributes:
     caller = call.caller
-    tokens = round(call.input_tokens) or None, round(call.output_tokens) or None
-    about = {
+    about: dict[str, str | float | None] = {
         semconv.GEN_AI_OPERATION_NAME: caller.operation.value,
         semconv.OPENINFERENCE_SPAN_KIND: _KINDS.get(caller.operation, "EVALUATOR"),
         semconv.GEN_AI_PROVIDER_NAME: caller.provider,
         semconv.GEN_AI_REQUEST_MODEL: caller.model,
         semconv.GEN_AI_RESPONSE_MODEL: call.response_model,
         semconv.GEN_AI_RESPONSE_ID: call.response_id,
-        semconv.GEN_AI_INPUT_TOKENS: tokens[0],
-        semconv.GEN_AI_OUTPUT_TOKENS: tokens[1],
+        semconv.GEN_AI_INPUT_TOKENS: round(call.input_tokens) or None,
+        semconv.GEN_AI_OUTPUT_TOKENS: round(call.output_tokens) or None,
         semconv.ERROR_TYPE: call.error,
     }
-    if caller.operation is Operation.DECISION:
-        about |= {
-            "decision.system": _DECISION_SYSTEMS.get(caller.name.partition(":")[0]),
-            "decision.provider": caller.provider,
-            "decision.request.model_name": caller.model,
-            "decision.response.model_name": call.response_model,
-            "decision.token_count.input": tokens[0],
-            "decision.token_count.output": round(call.output_tokens),
-        }
     return present(about)
 
 

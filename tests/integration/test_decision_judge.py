@@ -146,9 +146,8 @@ def test_request_is_a_decision_span() -> None:
     (told,) = [one.attributes or {} for one in spans.all() if "decis" in one.name]
     assert told["openinference.span.kind"] == "DECISION"
     assert told["gen_ai.operation.name"] == "decision"
-    assert (told["decision.system"], told["decision.provider"]) == ("openai", "openai")
-    assert told["decision.request.model_name"] == told["gen_ai.request.model"] == "gpt-6-luna"
-    assert told["decision.token_count.input"] == told["gen_ai.usage.input_tokens"]
+    assert told["gen_ai.provider.name"] == "openai"
+    assert told["gen_ai.request.model"] == "gpt-6-luna"
 
 
 def test_key_goes_only_to_the_endpoint_that_it_was_set_for(monkeypatch: pytest.MonkeyPatch) -> None:
