@@ -139,7 +139,7 @@ def test_the_page_names_rule_and_remedy(
     shown = [
         "prompt: the prompt of the answering model contains",
         "contexts[0].text",
-        "input: in the input",
+        "input: the input of",
     ]
     shown += [question, f"contexts: {len(texts)}", 'contexts="KEY"', "record_contexts"]
     assert [text for text in shown if text not in done.out] == []

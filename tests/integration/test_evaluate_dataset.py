@@ -189,7 +189,7 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
     assert len(to_frame(rows)) == 12
     broken = evaluate(tmp_path, path, "-o", "b.jsonl", "--chain", "ferry_app:broken")
     assert broken.code == 1
-    assert "12 failed" in broken.out
+    assert "12 rows failed" in broken.out
     assert "ferry_app.py:18: no index" in broken.err
     for _ in range(2):
         silent = evaluate(tmp_path, path, "-o", "s.jsonl", "--chain", "ferry_app:silent")
