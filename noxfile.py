@@ -20,7 +20,7 @@ SHARED = ROOT / ".venv"
 """The environment of development, which most sessions share."""
 TORCH = "torch==2.13.0"
 """Installed before any package that needs torch, so that no other build is pulled in."""
-QUICK = ("-n", "4", "--dist", "worksteal", "--ignore=tests/viewers", "--durations=40")
+QUICK = ("-n", "3", "--dist", "worksteal", "--ignore=tests/viewers", "--durations=40")
 """More workers than cores: many tests wait for a time-out or a process."""
 QUIETLY = ("-W", "ignore::DeprecationWarning", "-W", "ignore::UserWarning")
 LANGCHAIN = ("tests/integration/test_langchain.py", "tests/integration/test_langchain_capture.py")

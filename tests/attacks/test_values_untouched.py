@@ -23,6 +23,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from rag_eval_hooks import RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from rag_eval_hooks_llama_index import enable
+from tests.support.size import size
 
 
 class OneShot:
@@ -89,7 +90,9 @@ ONE_SHOT = st.builds(
 
 Make = Callable[[Callable[[str], Any]], OneShot]
 RELAXED = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=size(20, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 dispatcher = get_dispatcher(__name__)
 KEYS = st.sampled_from(["documents", "context", "answer", "output", "result", "question", "x"])

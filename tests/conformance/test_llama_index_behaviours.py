@@ -165,7 +165,7 @@ def captured() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "name", [*BEHAVIOURS, *size(list(PIPELINES)[run_seed() % 6 :: 6], list(PIPELINES))]
+    "name", [*BEHAVIOURS, *size(list(PIPELINES)[run_seed() % 10 :: 10], list(PIPELINES))]
 )
 def test_others_see_the_same(
     name: str, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder

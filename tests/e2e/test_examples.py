@@ -17,6 +17,7 @@ pytest.importorskip("examples.demo.handbook", reason="not in a source tree")
 from examples.demo.handbook import QUESTIONS
 from tests.support.command_line import run_command
 from tests.support.fleet import WorkerProcess
+from tests.support.optional import require
 from tests.support.scripts import environment, run_script
 from tests.support.servers.brokers import REDIS, RedisServer
 from tests.support.servers.judge_server import JudgeServer
@@ -51,7 +52,7 @@ def test_ci_gate_fails_the_build_of_a_bad_pipeline(tmp_path: Path) -> None:
 
 
 def test_service_answers_and_its_answers_are_scored(tmp_path: Path) -> None:
-    pytest.importorskip("fastapi")
+    require("fastapi")
     script = f"""
     import runpy
     from starlette.testclient import TestClient
@@ -75,7 +76,7 @@ def test_fleet_gets_its_score_back_from_a_worker(tmp_path: Path, redis: RedisSer
 
 
 def test_notebook_runs_in_jupyter_and_is_kept_without_output(tmp_path: Path) -> None:
-    pytest.importorskip("nbclient")
+    require("nbclient")
     cells = json.loads((EXAMPLES / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
     printed = run_script(
@@ -94,7 +95,7 @@ def test_notebook_runs_in_jupyter_and_is_kept_without_output(tmp_path: Path) -> 
 # The README.
 
 APPLICATION = """
-import sys, types
+import os, sys, types
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -119,10 +120,11 @@ def test_code_of_the_readme_runs(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     first, *others = re.findall(r"^```python[^\n]*\n(.*?)^```$", text, re.S | re.M)
     (shown, *_) = re.findall(r"^```text[^\n]*\n(.*?)^```$", text, re.S | re.M)
-    assert run_script(tmp_path, first).strip() == shown.strip()
     with JudgeServer() as judge:
-        told: Any = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": judge.url}
-        run_script(tmp_path, "\n".join([first, *others]), prelude=APPLICATION, **told)
+        told = f"os.environ |= {{'OPENAI_API_KEY': 'none', 'OPENAI_BASE_URL': {judge.url!r}}}"
+        code = "\n".join([first, "print('---')", APPLICATION, told, *others])
+        printed, *_ = run_script(tmp_path, code).split("---")
+    assert printed.strip() == shown.strip()
 
 
 # The demo.

@@ -63,9 +63,9 @@ def values(outcomes: Mapping[str, Outcome]) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("kind", "count", "metrics"),
     [
-        (KINDS[0], size(40, 2_000), EIGHT),
-        (KINDS[1], size(20, 200), EIGHT),
-        (KINDS[1], 10, (EIGHT[0], "whitepaper", "graphrag")),
+        (KINDS[0], size(16, 2_000), EIGHT),
+        (KINDS[1], size(8, 200), EIGHT),
+        (KINDS[1], 8, (EIGHT[0], "whitepaper", "graphrag")),
     ],
 )
 async def test_scores_equal_those_of_an_llm_judge(

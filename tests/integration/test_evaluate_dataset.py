@@ -98,7 +98,7 @@ def test_a_killed_run_resumes(tmp_path: Path, sign: signal.Signals) -> None:
     With one call at a time, at most the call that a kill cut off is made again.
     """
     chance, number = random.Random(f"{SEED} {sign}"), size(30, 120)
-    path, kills = data(tmp_path, number), size(2, 20)
+    path, kills = data(tmp_path, number), size(1, 20)
     output = tmp_path / "d.results.jsonl"
     with JudgeServer() as server:
         variables = environment(**judged_by(server, RAG_EVAL_JUDGE_CONCURRENCY="1"))

@@ -21,6 +21,7 @@ from rag_eval_hooks.judges import local_model
 from rag_eval_hooks.judges.local_model import LocalModel
 from tests.support.scripts import run_script
 from tests.support.servers.own_models import load, load_badly
+from tests.support.size import size
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX system")
@@ -105,7 +106,7 @@ async def test_a_text_that_ends_the_process_fails_alone(
     assert (await about(model))["pid"] == results[3]["pid"]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("how", size([signal.SIGKILL], [signal.SIGKILL, signal.SIGSEGV]))
 async def test_a_killed_process_is_replaced_and_nothing_lost(
     make: Make, how: signal.Signals, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

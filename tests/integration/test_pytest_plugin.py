@@ -48,10 +48,16 @@ def test_name(rag_eval):
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_ferry.py").write_text(TESTS)
-    command = (sys.executable, "-m", "pytest", "-p", "rag_eval_hooks_pytest", "-q")
+    plugins = (
+        "-p",
+        "rag_eval_hooks_pytest",
+        *(("-p", "xdist.plugin") if "-n" in arguments else ()),
+    )
+    command = (sys.executable, "-m", "pytest", *plugins, "-q")
     return subprocess.run(
         (*command, "-p", "no:cacheprovider", *arguments, "."),
-        env=environment(RAG_EVAL_METRICS="ragas,lexical"),
+        # Other plugins that are installed take seconds to import.
+        env=environment(RAG_EVAL_METRICS="ragas,lexical", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
         cwd=folder,
         capture_output=True,
         text=True,

@@ -267,7 +267,7 @@ def documents_of(interaction: Interaction, run: Any) -> tuple[Context, ...]:
     return next((found.contexts for found in interaction.lists if found.run is run), ())
 
 
-@settings(max_examples=size(25, 400), deadline=None)
+@settings(max_examples=size(12, 400), deadline=None)
 @given(
     kind=st.sampled_from(sorted(CUT_SECRETS)),
     limit=st.sampled_from([LIMIT, LIMIT + MARGIN, LIMIT + MARGIN + 1]),
@@ -282,7 +282,7 @@ def test_limit_of_a_text_tells_no_part(kind: str, limit: int, share: float) -> N
     assert "question" in sample.truncated
 
 
-@settings(max_examples=size(25, 400), deadline=None)
+@settings(max_examples=size(12, 400), deadline=None)
 @given(
     pieces=st.lists(
         st.tuples(st.sampled_from(sorted(CUT_SECRETS)), st.integers(1, 300)), min_size=1, max_size=6

@@ -17,6 +17,7 @@ from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.metrics import ALL_METRICS, example
 from tests.support.command_line import run_command
 from tests.support.scripts import environment
+from tests.support.size import size
 
 
 def test_output_closed_early_ends_without_traceback() -> None:
@@ -52,7 +53,7 @@ def test_missing_package_is_wrong_use_with_the_command_that_installs_it(
             assert "Traceback" not in told
 
 
-@pytest.mark.parametrize("option", ["--concurrency", "-c", "--pool"])
+@pytest.mark.parametrize("option", size(["-c"], ["--concurrency", "-c", "--pool"]))
 def test_worker_gives_celery_its_options(option: str) -> None:
     pytest.importorskip("celery")
     command = [sys.executable, "-m", "rag_eval_hooks", "worker", option, "no-value-of-celery"]

@@ -135,7 +135,7 @@ def test_scores_do_not_depend_on_the_hash_seed(tmp_path: Any) -> None:
             print(evals.evaluate({"question": "Who closed it?", "contexts": [chunk, chunk[:20]],
                                   "answer": "Breck closed the mill of Arden. Visitors like it."}))
     """
-    seeds = ("0", "1", "77")
+    seeds = size(("0", "77"), ("0", "1", "77"))
     printed = {run_script(tmp_path, code, PYTHONHASHSEED=seed) for seed in seeds}
     assert len(printed) == 1
 
