@@ -54,10 +54,7 @@ def time_of(text: str, now: datetime | None = None) -> datetime:
     if text == "today":
         return now.replace(hour=0, minute=0, second=0, microsecond=0)
     if match := _SPAN.fullmatch(text.strip()):
-        try:
-            return now - timedelta(**{_UNITS[match[2]]: float(match[1])})
-        except OverflowError as error:
-            raise ValueError(f"{text} starts before year 1") from error
+        return now - timedelta(**{_UNITS[match[2]]: float(match[1])})
     named = datetime.fromisoformat(text)
     return named.replace(tzinfo=named.tzinfo or UTC)
 
@@ -94,7 +91,7 @@ def _reader(read: Callable[[str], object], expected: str) -> Callable[[str], obj
             return read(text)
         except ConfigError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
-        except ValueError:
+        except (OverflowError, ValueError):
             message = f"{text!r} is not valid. Use {expected}."
             raise argparse.ArgumentTypeError(message) from None
 

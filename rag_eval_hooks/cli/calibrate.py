@@ -25,24 +25,15 @@ _LINE: Final = '{"sample_id": ..., "supported": true}'
 
 def run(arguments: argparse.Namespace) -> int:
     metric, labels = arguments.metric, dict(lines_of(arguments.labels, _label, _LINE))
-    rows, known = list[Evaluation](), set[str]()
-    for row in read(arguments.results):
-        known.add(row.sample.sample_id)
-        if metric in row.scores:
-            rows.append(row)
+    rows = [row for row in read(arguments.results) if metric in row.scores]
     judged = [one for row in rows for one in _judged(row, metric, labels)]
     probabilities, truths = [one[0] for one in judged], [one[1] for one in judged]
     if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
-        told = (
+        raise UsageError(
             f"{arguments.labels}: Only {len(judged)} labels match a verdict with a probability. "
-            f"Calibration needs at least {LEAST_LABELS} such labels, some true and some false."
+            f"Calibration needs at least {LEAST_LABELS} such labels, some true and some false. "
+            f"A label needs the sample_id of a line in {arguments.results}, not its question_id."
         )
-        if stray := [name for name, _ in labels if name not in known]:
-            told += (
-                f" {len(stray)} labels match no sample. The first is {str(stray[0])[:40]!r}. A "
-                f"label needs the sample_id of a line in {arguments.results}, not its question_id."
-            )
-        raise UsageError(told)
     found = agreement(probabilities, truths)
     print(_text(found))
     if found.low < LEAST_AUROC:

@@ -54,7 +54,7 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
     callable, capture covers every imported framework. Capture stops after the `with` block.
 
     Raises:
-        ConfigError: The object accepts no question.
+        ConfigError: The object is neither a pipeline nor callable.
     """
     if callable(getattr(pipeline, "invoke", None)):
         yield _runnable(pipeline, evals)
@@ -62,7 +62,9 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
     method: Any = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
     is_engine = callable(method)
     function = method if is_engine else pipeline
-    _check_function(function, option)
+    if not callable(function):
+        wants = "a LangChain runnable, a LlamaIndex engine, or a function that takes the question"
+        raise ConfigError(option, type(function).__name__, wants)
     with ExitStack() as stack:
         for framework, module in _FRAMEWORKS.items():
             if framework in sys.modules and not (is_engine and framework == "langchain_core"):
@@ -70,26 +72,6 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
                 package.enable(evals)
                 stack.callback(package.disable)
         yield _called(function, evals, is_captured=is_engine)
-
-
-def _check_function(function: Any, option: str) -> None:
-    wants = "a LangChain runnable, a LlamaIndex engine, or a function that takes the question"
-    if not callable(function):
-        raise ConfigError(option, type(function).__name__, wants)
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # Some functions that are written in C have no signature.
-        return
-    try:
-        signature.bind("")
-    except TypeError:
-        name = getattr(function, "__name__", type(function).__name__)
-        if not signature.parameters:
-            module = getattr(function, "__module__", "app")
-            path, option_name = module.replace(".", "/"), option.removeprefix("--")
-            wants += f"; if {name} returns the pipeline, write `pipeline = {name}()` in {path}.py "
-            wants += f"and pass --{option_name} {module}:pipeline"
-        raise ConfigError(option, f"{name}{signature}", wants) from None
 
 
 def _runnable(pipeline: Any, evals: RagEval) -> Ask:

@@ -531,11 +531,11 @@ COMMANDS: dict[str, str] = {
     "evaluate data.jsonl --chain ./app.py:chain": "; write app:chain",
     "evaluate data.jsonl -o data.jsonl": "output is 'data.jsonl', but must be a new file",
     "evaluate data.jsonl --metrics lexical --threshold 1": "argument '--threshold'; known names",
-    "evaluate data.jsonl --chain tests.contract.test_mistakes:coroutine": "write `pipeline =",
+    "evaluate data.jsonl --chain tests.contract.test_mistakes:SECRET": "a function that takes the",
     "evaluate data.jsonl --fail-on-point ragas.faithfulness>=0.8": "meets: ragas.faithfulness<0.8",
     "evaluate data.jsonl --fail-on ragas.noise_sensitivity<0.1": "meets: ragas.noise_sensitivity>=",
-    "evaluate data.jsonl --metrics lexical -o old.jsonl --fail-on lexical.number_match<1": "Remove",
-    "calibrate results.jsonl labels.jsonl": "The first is 'q1'. A label needs",
+    "evaluate data.jsonl --metrics lexical -o old.jsonl --fail-on lexical.number_match<1": "one of",
+    "calibrate results.jsonl labels.jsonl": "A label needs the sample_id",
     "calibrate results.jsonl results.jsonl": "Write: calibrate RESULTS LABELS",
 }
 
