@@ -18,6 +18,7 @@ from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Origin, Run, RunKind
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.options import HandlerKeywords
+from rag_eval_hooks.capture.records import Cut
 from rag_eval_hooks.context import refusal, way_to_documents
 from rag_eval_hooks.errors import Misplaced, OnePerProcess, usage
 from rag_eval_hooks.evals import checked
@@ -248,7 +249,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     @_end_edge
     def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
         replies = [one for batch in response.generations for one in batch]
-        self._reader.later(run, "on_llm_end", self._reader.reply, replies)
+        self._recorder.defer(run, "on_llm_end", self._reader.reply, run, replies)
 
     @host_edge
     def on_llm_new_token(self, *_: Any, run_id: Any, **__: Any) -> None:
@@ -290,8 +291,9 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     def record(self, documents: Any, *, run_id: Any) -> None:
         if (run := self._recorder.get(run_id)) is None:
             return
-        contexts = contexts_in(self._reader.whole(run, self._reader.copy(run, documents)))
+        copy = self._reader.copy(run, documents)
+        contexts = contexts_in(copy.whole() if isinstance(copy, Cut) else copy)
         if contexts is None or way_to_documents(documents):
             several = isinstance(documents, list | tuple) and documents
             raise refusal(documents[0] if several else documents)
-        self._reader.later(run, "record", self._recorder.documents, contexts, Origin.STATED)
+        self._recorder.defer(run, "record", self._recorder.documents, run, contexts, Origin.STATED)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from opentelemetry import context as otel_context
 from opentelemetry.trace import format_trace_id
 
 from rag_eval_hooks.capture.answering import answer_of
 from rag_eval_hooks.capture.contexts import has_retrieved
-from rag_eval_hooks.capture.conversation import Suspensions, objects_in
+from rag_eval_hooks.capture.conversation import objects_in
 from rag_eval_hooks.capture.interaction import BlockEnd
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.snapshots import Snapshots
@@ -27,11 +23,6 @@ from rag_eval_hooks.sample import Context, Status
 _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
 """Maximum number of stored ids of requests without retrieved text, for `explain`."""
-_MANY = 1000
-"""Number of queued roots above which application threads help to process the queue."""
-_PATIENCE_S = 2.0
-"""Maximum number of seconds to wait for another thread's sweep."""
-_POLL_S = 0.001
 _MOST_ADDED = 0.2
 """Maximum fraction of a formatter's output that is not from documents."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
@@ -55,29 +46,13 @@ _UNRETRIEVED = (
 
 
 class Endings:
-    def __init__(
-        self,
-        on_end: Callable[[Interaction], None],
-        on_wait: Callable[[], bool],
-        suspensions: Suspensions,
-        incidents: Incidents,
-    ) -> None:
-        self._on_end = on_end
-        self._on_wait = on_wait
-        self._suspensions = suspensions
+    def __init__(self, incidents: Incidents) -> None:
         self._incidents = incidents
-        self._ended: deque[Interaction] = deque()
-        self._lock = threading.RLock()
-        self._sweeper: int | None = None
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
         self._has_warned = False
-        self._passed_over = 0
+        self.unretrieved = 0
         # whether capture saw a model, and whether the application passed a handler to a retriever
         self._has_model = self._has_retriever = False
-
-    @property
-    def unretrieved(self) -> int:
-        return self._passed_over
 
     @property
     def lacks_model(self) -> bool:
@@ -86,52 +61,8 @@ class Endings:
     def explains(self, key: str) -> bool:
         return key in self._traces
 
-    def end(self, interaction: Interaction) -> None:
-        if interaction.interrupted and interaction.status is Status.OK:
-            interaction.status = Status.INTERRUPTED
-            self._on_wait()
-            self._suspensions.add(interaction)
-        else:
-            self.add(interaction)
-
-    def add(self, interaction: Interaction) -> None:
-        self._ended.append(interaction)
-        is_awaited, others = self._on_wait(), interaction.others
-        # Decide now if no thread will sweep, or if another instrumentor's span waits.
-        if not is_awaited or (others is not None and others.span is not None):
-            with self._lock:
-                self.decide()
-        elif len(self._ended) > _MANY and self._sweeper is None:
-            with self._lock:
-                self.decide(most=2)
-
-    @contextlib.contextmanager
-    def sweeping(self) -> Iterator[bool]:
-        until = time.monotonic() + _PATIENCE_S
-        while self._sweeper not in (None, threading.get_ident()):
-            if time.monotonic() > until:
-                yield False
-                return
-            time.sleep(_POLL_S)
-        # Use `with`, because a signal handler could raise between `acquire` and `try`.
-        with self._lock:
-            outer, self._sweeper = self._sweeper, threading.get_ident()
-            try:
-                yield True
-            finally:
-                self._sweeper = outer
-
-    def decide(self, most: int | None = None) -> None:
-        with contextlib.suppress(IndexError):
-            for _ in range(len(self._ended) if most is None else most):
-                interaction = self._ended.popleft()
-                try:
-                    self._decide(interaction)
-                except Exception as error:  # noqa: BLE001 - every lost request must be counted
-                    self._incidents.report("capture ending", error)
-                    self._on_end(Interaction(otel_context.get_current(), is_readable=False))
-
-    def _decide(self, interaction: Interaction) -> None:
+    def decide(self, interaction: Interaction) -> bool:
+        """Read the events of an ended root run, and return whether the run is a request."""
         interaction.read()
         _replace_rewritten(interaction)
         interaction.snapshots = Snapshots()
@@ -147,10 +78,11 @@ class Endings:
         is_manual = root.kind is RunKind.MANUAL
         self._has_model |= is_manual or bool(interaction.models)
         self._has_retriever |= interaction.passed and root.kind is RunKind.RETRIEVER
-        if not interaction.is_readable or is_manual or self._is_request(interaction):
-            self._on_end(interaction)
-        else:
+        if is_manual or _is_request(interaction):
+            return True
+        if _answers(interaction):
             self._pass_over(interaction)
+        return False
 
     def _note_mistakes(self, interaction: Interaction) -> None:
         end = interaction.root.state
@@ -166,17 +98,8 @@ class Endings:
             return
         self._incidents.count(told, detail=f"{advice}, at {end.place}")
 
-    def _is_request(self, interaction: Interaction) -> bool:
-        if _is_step(interaction) or _asks_nothing(interaction):
-            return False
-        if interaction.retrieves is not None:
-            return interaction.retrieves
-        return has_retrieved(interaction, answer_of(interaction))
-
     def _pass_over(self, interaction: Interaction) -> None:
-        if not _answers(interaction):
-            return
-        self._passed_over += 1
+        self.unretrieved += 1
         self._traces.append(id_of(interaction.root.id))
         if (span := interaction.span_context).is_valid:
             self._traces.append(format_trace_id(span.trace_id))
@@ -204,6 +127,14 @@ def _is_closed_early(interaction: Interaction) -> bool:
     said = (fold(run.text) for run in models if run.text and not run.unfinished)
     is_said = any(text and text in answer and 2 * len(text) >= len(answer) for text in said)
     return models[-1].unfinished and not is_said
+
+
+def _is_request(interaction: Interaction) -> bool:
+    if _is_step(interaction) or _asks_nothing(interaction):
+        return False
+    if interaction.retrieves is not None:
+        return interaction.retrieves
+    return has_retrieved(interaction, answer_of(interaction))
 
 
 def _answers(interaction: Interaction) -> bool:

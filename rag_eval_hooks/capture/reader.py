@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,8 +10,8 @@ from rag_eval_hooks.capture.copied import Read, entries, named
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.options import CaptureOptions, converted
 from rag_eval_hooks.capture.recorder import Recorder
-from rag_eval_hooks.capture.records import Run
-from rag_eval_hooks.capture.snapshots import LATE_LEVELS, LATE_NODES, Copier, Cut, Form
+from rag_eval_hooks.capture.records import Cut, Run
+from rag_eval_hooks.capture.snapshots import Copier, Form
 from rag_eval_hooks.incidents import Incidents, place_of_caller
 from rag_eval_hooks.sample import Context
 
@@ -56,42 +56,21 @@ class BaseReader:
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
         """Copy an event's values now. Another thread later calls `read` with the copies."""
-        self.later(run, event, read, *[self.copy(run, value) for value in shown])
-
-    def later(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Defer an event whose values are already copied or cannot change."""
-        self._recorder.defer(run, event, self._read, run, read, values)
+        self._recorder.defer(run, event, read, run, *[self.copy(run, value) for value in shown])
 
     def copy(self, run: Run, value: Any) -> Any:
         if value is None:
-            return value
-        copier = self._copier(run)
-        copy = copier.of(value)
-        return Cut(value) if copier.is_cut else copy
-
-    def whole(self, run: Run, copy: Any) -> Any:
-        """If the first copy was cut, copy the value again, with the background thread's limits."""
-        if not isinstance(copy, Cut):
-            return copy
-        copier = self._copier(run, nodes=LATE_NODES)
-        whole = copier.of(copy.value, LATE_LEVELS)
-        if copier.is_cut:
-            run.interaction.left_out.add("contexts")
-        return whole
-
-    def _read(self, run: Run, read: Callable[..., None], values: Sequence[Any]) -> None:
-        read(run, *[self.whole(run, value) for value in values])
-
-    def _copier(self, run: Run, **limits: int) -> Copier:
+            return None
         read = self.options_of(run).as_context
-        return Copier(
+        copier = Copier(
             run.interaction.snapshots,
             self._form_of,
             self._forms,
             read and partial(self._converted, run, read),
             self._recorder.most_waiting,
-            **limits,
         )
+        copy = copier.of(value)
+        return Cut(value, copier, run) if copier.is_cut else copy
 
     def choose(self, run: Run, name: str, value: Any) -> None:
         """Call an option's function with the value, unless an earlier call returned a text."""

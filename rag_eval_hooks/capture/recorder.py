@@ -39,12 +39,12 @@ _MAX_CHARS = 400_000_000
 
 
 class Recorder(RunTable, Notes):
-    """Follows runs by id. Reports each request once, after the request's root run finishes.
+    """Follows runs by id. Reports each root run once, after the root finishes.
 
     Event methods are O(1), lock-free, and may be called from any thread. Events of one run must
-    arrive in order. `on_end` receives each finished request. When a request finishes, the recorder
-    calls `on_wait`. If `on_wait` returns True, another thread must call `sweep`, which calls
-    `on_end`. If `on_wait` returns False, the finishing thread calls `on_end`.
+    arrive in order. `on_end` receives each finished root, whose events are unread. The caller asks
+    `ended.decide` whether the root is a request. If a request waits for a stream or a later run,
+    the recorder calls `on_wait`. Another thread must then call `sweep` regularly.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Recorder(RunTable, Notes):
         on_end: Callable[[Interaction], None],
         *,
         max_text_chars: int = 20_000,
-        on_wait: Callable[[], bool] = lambda: False,
+        on_wait: Callable[[], object] = lambda: None,
         incidents: Incidents | None = None,
     ) -> None:
         incidents = incidents or Incidents()
@@ -71,8 +71,8 @@ class Recorder(RunTable, Notes):
         self._forget_runs()
         self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
-        self.suspensions = Suspensions(lambda one: self.ended.add(one), self._max_open)
-        self.ended = Endings(self._on_end, self._on_wait, self.suspensions, self._incidents)
+        self.suspensions = Suspensions(self._on_end, self._max_open)
+        self.ended = Endings(self._incidents)
 
     def report_unmet(self) -> None:
         self.unmatched.report()
@@ -238,30 +238,33 @@ class Recorder(RunTable, Notes):
             # A root's end and a sweep may race. The thread that removes the request reports it.
             if self._open.pop(run.id, None) is not None:
                 self._waiting.pop(run.id, None)
-                self._report(run.interaction, status)
+                run.interaction.task, run.interaction.status = None, status
+                self._end_runs(run.interaction)
+                self._report(run.interaction)
 
-    def _report(self, interaction: Interaction, status: Status) -> None:
-        interaction.task = None
-        interaction.status = status
+    def _end_runs(self, interaction: Interaction) -> None:
         for run in interaction.runs:
             self._remember(run.id, is_root=run.parent is None)
             if run.end is None:
                 run.end, run.unfinished = interaction.root.end, True
                 if run.checkpoint is not None:
                     interaction.stops.add(run.checkpoint)
-        self.ended.end(interaction)
+
+    def _report(self, interaction: Interaction) -> None:
+        if interaction.interrupted and interaction.status is Status.OK:
+            interaction.status = Status.INTERRUPTED
+            self._on_wait()
+            self.suspensions.add(interaction)
+        else:
+            self._on_end(interaction)
 
     def sweep(self) -> None:
-        with self.ended.sweeping() as is_free:
-            if not is_free:
-                return
-            for interaction in list(self._waiting.values()):
-                self.settle(interaction.root)
-            oldest_allowed = time.time_ns() - self._ttl_ns
-            self._sweep_runs(oldest_allowed)
-            self.suspensions.sweep(oldest_allowed)
-            self._sweep_open(oldest_allowed)
-            self.ended.decide()
+        for interaction in list(self._waiting.values()):
+            self.settle(interaction.root)
+        oldest_allowed = time.time_ns() - self._ttl_ns
+        self._sweep_runs(oldest_allowed)
+        self.suspensions.sweep(oldest_allowed)
+        self._sweep_open(oldest_allowed)
 
     def _sweep_open(self, oldest_allowed: int) -> None:
         sizes = [(one, one.chars) for one in list(self._open.values())]

@@ -15,7 +15,7 @@ from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks.capture.options import CaptureOptions
-from rag_eval_hooks.capture.snapshots import Snapshots
+from rag_eval_hooks.capture.snapshots import LATE_LEVELS, LATE_NODES, Copier, Snapshots
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.telemetry.other_span import OtherSpan
 
@@ -101,6 +101,22 @@ class Run:
         while outer is not None:
             yield outer
             outer = outer.parent
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A value that was too large to copy on the application's thread."""
+
+    value: Any
+    copier: Copier
+    run: Run
+
+    def whole(self) -> Any:
+        copier = replace(self.copier, nodes=LATE_NODES)
+        copy = copier.of(self.value, LATE_LEVELS)
+        if copier.is_cut:
+            self.run.interaction.left_out.add("contexts")
+        return copy
 
 
 class Origin(StrEnum):

@@ -65,11 +65,6 @@ class Record:
         return f"{self.kind.__qualname__.rpartition('.')[2]}({', '.join(values)})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cut:
-    value: Any
-
-
 Form: TypeAlias = Callable[["Copier", Any, int], Any]
 
 

@@ -134,10 +134,6 @@ class RequestSpan:
         known = self.context.is_valid and self.recorded
         return format_span_id(self.context.span_id) if known else None
 
-    @property
-    def is_foreign(self) -> bool:
-        return self.held is not None and self.deferred is None
-
     def complete(self) -> None:
         if self.deferred is not None:
             self.deferred.complete()

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 _MOST_WAITING: Final = 1000  # above this number, application threads also submit requests
 _MOST_STUCK: Final = 10_000  # maximum number of waiting requests while a rule hangs
-_PATIENCE_S: Final = 0.5  # seconds after which a rule in another thread counts as hanging
+_PATIENCE_S: Final = 2.0  # seconds after which a rule in another thread counts as hanging
 _POLL_S: Final = 0.001
 
 
 class Intake:
-    """Starts the RAG span of a finished request, and later submits the request. Thread-safe.
+    """Reads finished root runs, starts the requests' RAG spans, and submits the requests.
 
-    Sampling rules may be slow, so the clock thread submits requests. This class uses no lock,
-    because a hanging rule would never release the lock.
+    Reading and sampling rules may be slow, so the clock thread works. This thread-safe class uses
+    no lock, because a hanging rule would never release the lock.
     """
 
     def __init__(self, pipeline: Pipeline, spans: SpanWriter) -> None:
@@ -44,7 +44,7 @@ class Intake:
         self._forget()
 
     def _forget(self) -> None:
-        self._waiting: deque[tuple[Callable[[], Request], Interaction | None]] = deque()
+        self._waiting: deque[Callable[[], Request | None]] = deque()
         # Threads and start times of running submissions.
         self._submitting: dict[object, tuple[int, float]] = {}
 
@@ -56,20 +56,13 @@ class Intake:
         if not interaction.is_readable:
             self._pipeline.refuse("capture_failed")
             return
-        try:
-            session = self._assembler.session()
-            span = self._span(interaction, session)
-            make = partial(self._request, interaction, session, span)
-            self._waiting.append((make, interaction))
-        except BaseException as error:  # noqa: BLE001 - it runs the application's code
-            self._pipeline.refuse("capture_failed")
-            self._incidents.report("capture", error)
-            return
+        self._waiting.append(partial(self._captured, interaction))
         # Decide now, because another instrumentor's span waits for the decision.
-        self._added(at_once=span.is_foreign)
+        others = interaction.others
+        self._added(at_once=others is not None and others.span is not None)
 
     def add_left_out(self, left: LeftOut) -> None:
-        self._waiting.append((partial(_sampled_out, left), None))
+        self._waiting.append(partial(_sampled_out, left))
         self._added(at_once=False)
 
     def _added(self, *, at_once: bool) -> None:
@@ -140,12 +133,12 @@ class Intake:
         try:
             self._submitting[key] = threading.get_ident(), time.monotonic()
             try:
-                make, interaction = self._waiting.popleft()
+                make = self._waiting.popleft()
             except IndexError:
                 return False
             request = make()
-            if refusal is None and interaction is not None and interaction.status is Status.OK:
-                refusal = None if question_of(interaction)[0].strip() else "no_question"
+            if request is None:
+                return True
             if refusal is None:
                 self._pipeline.submit(request)
             else:
@@ -156,6 +149,16 @@ class Intake:
         finally:
             self._submitting.pop(key, None)
         return True
+
+    def _captured(self, interaction: Interaction) -> Request | None:
+        if not self._pipeline.recorder.ended.decide(interaction):
+            return None
+        session = self._assembler.session()
+        request = self._request(interaction, session, self._span(interaction, session))
+        if interaction.status is Status.OK and not question_of(interaction)[0].strip():
+            self._pipeline.refuse("no_question", request)
+            return None
+        return request
 
     def _request(self, interaction: Interaction, session: Session, span: RequestSpan) -> Request:
         trace_id, span_id = span.trace_id, span.span_id

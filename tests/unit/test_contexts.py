@@ -29,8 +29,12 @@ YES = "yes, indeed"
 class Story:
     def __init__(self) -> None:
         self.ended: list[Interaction] = []
-        self.recorder = Recorder(self.ended.append)
+        self.recorder = Recorder(self.take)
         self.root = self.run("root", None, RunKind.CHAIN)
+
+    def take(self, ended: Interaction) -> None:
+        if self.recorder.ended.decide(ended):
+            self.ended.append(ended)
 
     def run(self, name: str, parent: Run | None, kind: RunKind) -> Run:
         parent_id = parent.id if parent else None

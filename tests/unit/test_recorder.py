@@ -36,7 +36,11 @@ A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
 class Log(list[Interaction]):
     def __init__(self) -> None:
         super().__init__()
-        self.recorder, self.incidents = Recorder(self.append), Incidents()
+        self.recorder, self.incidents = Recorder(self.take), Incidents()
+
+    def take(self, ended: Interaction) -> None:
+        if self.recorder.ended.decide(ended):
+            self.append(ended)
 
     def open(self, question: str) -> ManualInteraction:
         return ManualInteraction(
