@@ -129,7 +129,7 @@ class Sample:
     @property
     def chars(self) -> int:
         own = len(self.question) + len(self.answer or "") + len(self.reference or "")
-        return own + sum(len(context.text) for context in self.contexts or ())
+        return own + sum([len(context.text) for context in self.contexts or ()])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sample as plain types, without fields that have their default value."""

@@ -101,9 +101,11 @@ class Score:
             raise wrong_type("value", "a finite number", None, "To give no score, return None.")
         check_number("value", self.value)
         check_number("normalized", self.normalized, "a number from 0 to 1", least=0, most=1)
-        check_type("label", self.label, str, "str")
+        if self.label is not None:
+            check_type("label", self.label, str, "str")
         for name in ("parts", "explanation"):
-            check_type(name, getattr(self, name), Mapping, "a mapping, such as {'comment': ...}")
+            if not isinstance(value := getattr(self, name), dict):
+                check_type(name, value, Mapping, "a mapping, such as {'comment': ...}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,7 +230,8 @@ class Loop:
             except Exception as error:  # noqa: BLE001 - no caller would see the error
                 pause = _ERROR_PAUSE_S
                 self._on_error(error)
-            self._answer(asking)
+            if asking:
+                self._answer(asking)
         self._is_over = True
         self._answer(len(self._asking))
         self._over.release()

@@ -128,12 +128,14 @@ class ResultError(InputError):
     pass
 
 
-def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
+def outcome_of(
+    result: Any, scale: Scale, function: Callable[..., Any], annotator: str | None = None
+) -> Outcome:
     """Convert a metric function's result to an outcome, or raise `ResultError`."""
-    if isinstance(result, NotScored) or (
-        isinstance(result, Score) and result.normalized is not None
-    ):
+    if isinstance(result, NotScored):
         return result
+    if isinstance(result, Score) and result.normalized is not None:
+        return replace(result, annotator=result.annotator or annotator)
     expected = (
         f"Return a number from {scale.low:g} to {scale.high:g}, True or False, "
         f"or a mapping with `score` and optionally `comment`.{place_of(function)}"
@@ -151,9 +153,11 @@ def outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outco
         told = f"The function returned {number:g}, which is outside the scale."
         raise ResultError(f"{told} {expected}")
     if isinstance(value, Score):
-        return replace(value, normalized=scale.normalize(number))
+        own = value.annotator or annotator
+        return replace(value, normalized=scale.normalize(number), annotator=own)
     comment = fields.get("comment")
-    return scale.score(number, explanation={"comment": str(comment)} if comment else {})
+    explanation = {"comment": str(comment)} if comment else {}
+    return scale.score(number, explanation=explanation, annotator=annotator)
 
 
 class Criterion(Metric):

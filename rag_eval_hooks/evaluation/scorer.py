@@ -63,9 +63,8 @@ class Scorer:
     only_fed: bool = field(kw_only=True)
     _nones: Counter[str] = field(default_factory=Counter, init=False)
 
-    @property
-    def metric_ids(self) -> tuple[str, ...]:
-        return tuple(metric.id for metric in self.metrics)
+    def __post_init__(self) -> None:
+        self.metric_ids = tuple(metric.id for metric in self.metrics)
 
     def gaps(self, sample: Sample) -> dict[str, str]:
         return gaps(self.metrics, sample)
@@ -82,15 +81,17 @@ class Scorer:
             absent = {name: _LEFT_OUT for name in self.metric_ids if name not in chosen} | absent
         fed = [metric for metric in self.metrics if metric.id not in absent]
         own = [metric for metric in fed if isinstance(metric, AskedMetric | Criterion)]
-        parts = await asyncio.gather(
-            self._judged(sample, [metric for metric in fed if metric not in own]),
-            *(self._own(metric, sample) for metric in own),
-        )
-        made = {**absent, **{name: one for part in parts for name, one in part.items()}}
-        outcomes: dict[str, Outcome] = {name: made[name] for name in self.metric_ids}
-        present = {n: one for n, one in outcomes.items() if not _lacks_input(one)}
+        calls = [self._own(metric, sample) for metric in own]
+        if len(own) < len(fed):
+            calls.append(self._judged(sample, [metric for metric in fed if metric not in own]))
+        made: dict[str, Outcome] = {**absent}
+        for part in await asyncio.gather(*calls):
+            made |= part
+        outcomes = {name: made[name] for name in self.metric_ids}
+        if whole or not self.only_fed:
+            return outcomes
         # If no metric has its inputs, the result names the missing fields.
-        return present if self.only_fed and present and not whole else outcomes
+        return {n: one for n, one in outcomes.items() if not _lacks_input(one)} or outcomes
 
     async def _own(self, metric: AskedMetric | Criterion, sample: Sample) -> dict[str, Outcome]:
         if isinstance(metric, AskedMetric):
@@ -111,8 +112,6 @@ class Scorer:
                 return NotScored(Cause.TIMEOUT, detail)
             return self._failed(metric, error)
         self._note_none(metric, outcome)
-        if isinstance(outcome, Score) and outcome.annotator is None:
-            return replace(outcome, annotator=metric.annotator)
         return outcome
 
     def _note_none(self, metric: AskedMetric, outcome: Outcome) -> None:
@@ -128,8 +127,6 @@ class Scorer:
     async def _judged(
         self, sample: Sample, metrics: Sequence[Metric], known: Findings | None = None
     ) -> dict[str, Outcome]:
-        if not metrics:
-            return {}
         collector = FindingsCollector(sample, metrics, self.sources, self.incidents, known)
         found = without_cut_verdicts(await collector.run(self.sample_timeout), sample)
         reads = [findings_read(metric, sample, found, self.incidents) for metric in metrics]
@@ -220,8 +217,9 @@ def _warnings(
 
 
 def _outcome(metric: Metric, result: object) -> Outcome:
-    function = metric.ask if isinstance(metric, AskedMetric) else metric.score
-    return outcome_of(result, metric.scale, function)
+    if isinstance(metric, AskedMetric):
+        return outcome_of(result, metric.scale, metric.ask, metric.annotator)
+    return outcome_of(result, metric.scale, metric.score)
 
 
 def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Finding, int]) -> Usage:

@@ -111,6 +111,8 @@ def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
 
     Each hint is about a field that a metric needs or that a metadata key resembles.
     """
+    if sample.contexts is not None and sample.answer is not None:
+        return {}
     needed = {field for metric in metrics for field in metric.needs}
     missing = sorted(Field.lacking(sample) & {Field.CONTEXTS, Field.ANSWER})
     named = {field.value: _named(field, sample) for field in missing}

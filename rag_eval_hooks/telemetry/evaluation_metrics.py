@@ -86,8 +86,10 @@ class MetricRecorder:
             self._counters["rag.eval.score.square"].add(weight**2 * value**power, about, context)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
+        usage = sum([outcome.usage for outcome in outcomes.values()], start=Usage())
+        if not (usage.input_tokens or usage.output_tokens or usage.cost):
+            return
         context = context_of(sample)
-        usage = sum((outcome.usage for outcome in outcomes.values()), start=Usage())
         for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if count:
                 attributes = {semconv.GEN_AI_TOKEN_TYPE: kind, **self._judge}
