@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from rag_eval_hooks.score import Cause
 
 __all__ = ["Books", "Stats"]
 
+_POLL_S: Final = 0.005
 _PER_ID: Final = 8  # maximum number of explanations per id
 _BY_REASON: Final = (Column.DROPPED, Column.FAILED)
 _NOTES: Final = ("decisions", "refused", "failures", "feedback")
@@ -82,8 +85,6 @@ class Books(Observer):
         # Accepted items and their sequence numbers, ascending.
         self._pending: dict[object, int] = {}
         self._numbered = 0
-        # Locks of `wait` calls, each with the last sequence number to wait for.
-        self._waiters: dict[threading.Lock, int] = {}
         self._counts: Counter[tuple[Column, str]] = Counter()
         self._notes: dict[str, Counter[str]] = {name: Counter() for name in _NOTES}
         # Remembered requests and their ids, by sequence number.
@@ -124,7 +125,7 @@ class Books(Observer):
                 key = ending.column, ending.reason if ending.column in _BY_REASON else ""
                 # Use one statement, because a signal handler may run between two statements.
                 self._counts[key], request.is_counted = self._counts[key] + 1, True
-            self._end(request)
+            self._pending.pop(request, None)
 
     def begin(self, feedback: object) -> None:
         with self._lock:
@@ -132,7 +133,7 @@ class Books(Observer):
 
     def end(self, feedback: object) -> None:
         with self._lock:
-            self._end(feedback)
+            self._pending.pop(feedback, None)
 
     def explain(self, name: str) -> tuple[Explanation, ...]:
         with self._lock:
@@ -140,17 +141,15 @@ class Books(Observer):
 
     def wait(self, timeout: float | None) -> bool:
         """Wait for all requests accepted before this call. Return False on timeout."""
-        turn = threading.Lock()
-        turn.acquire()
-        with self._lock:
-            if not self._pending:
-                return True
-            self._waiters[turn] = self._numbered
-        try:
-            return turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
-        finally:
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        last = self._numbered
+        while True:
             with self._lock:
-                self._waiters.pop(turn, None)
+                if next(iter(self._pending.values()), math.inf) > last:
+                    return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_POLL_S)
 
     def snapshot(self, incidents: Mapping[str, int], recovered: int, undurable: int) -> Stats:
         with self._lock:
@@ -173,14 +172,6 @@ class Books(Observer):
     def _begin(self, item: object) -> int:
         number = self._pending[item] = self._numbered = self._numbered + 1
         return number
-
-    def _end(self, item: object) -> None:
-        self._pending.pop(item, None)
-        if self._waiters:
-            oldest = next(iter(self._pending.values()), self._numbered + 1)
-            for turn in [turn for turn, last in self._waiters.items() if oldest > last]:
-                del self._waiters[turn]
-                turn.release()
 
     def _explain(self, number: int, request: Request, explanation: Explanation) -> None:
         if request.key:
