@@ -67,7 +67,7 @@ class Decision:
     @property
     def chosen(self) -> frozenset[str]:
         shares = self.shares.items()
-        return frozenset(name for name, share in shares if share.includes(self.position))
+        return frozenset([name for name, share in shares if share.includes(self.position)])
 
     @cached_property
     def top(self) -> Share:

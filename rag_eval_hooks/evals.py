@@ -26,6 +26,7 @@ from rag_eval_hooks.errors import (
     usage,
 )
 from rag_eval_hooks.judges.calls.call_context import call_context
+from rag_eval_hooks.metrics.metric import gaps
 from rag_eval_hooks.sample import Sample, sample_of
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
@@ -179,7 +180,7 @@ class RagEval(OnePerProcess):
         sample = sample_of(*given)
         if not sample.question.strip():
             self.incidents.mistake("submit: the question is blank", "pass the user's question")
-        for name, told in self._parts.scorer.gaps(sample).items():
+        for name, told in gaps(self._parts.scorer.metrics, sample).items():
             self.incidents.mistake(f"submit: the sample has no {told}", f"pass {name}=...")
         return sample
 

@@ -30,7 +30,7 @@ from rag_eval_hooks.findings import (
 )
 from rag_eval_hooks.incidents import Incidents, in_words, without_exit
 from rag_eval_hooks.metrics import AskedMetric, Metric
-from rag_eval_hooks.metrics.metric import gaps, missing_inputs
+from rag_eval_hooks.metrics.metric import missing_inputs
 from rag_eval_hooks.prompts import ABOUT, SPECS, Unit
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import (
@@ -65,9 +65,6 @@ class Scorer:
 
     def __post_init__(self) -> None:
         self.metric_ids = tuple(metric.id for metric in self.metrics)
-
-    def gaps(self, sample: Sample) -> dict[str, str]:
-        return gaps(self.metrics, sample)
 
     async def score(
         self, sample: Sample, chosen: Container[str] | None = None, *, whole: bool = False

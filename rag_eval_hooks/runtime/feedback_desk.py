@@ -178,7 +178,8 @@ class FeedbackDesk(Observer):
             request.ending = replace(ending, evaluation=None)
         with self._lock:
             items = [one for one in self._waiting if one.request is request]
-            self._waiting = [one for one in self._waiting if one.request is not request]
+            for item in items:
+                self._waiting.remove(item)
         for item in items:
             if self._worker.put(self._work(item), reserved=False) is not None:
                 self._end(item)

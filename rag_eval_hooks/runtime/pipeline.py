@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from functools import partial
@@ -202,7 +203,8 @@ class Pipeline:
 
     def accept(self, request: Request) -> None:
         request.accepted = True
-        self.processor.store(request)
+        if self.outbox.is_durable:
+            self.processor.store(request)
         self.tell("accepted", request)
 
     def settle(self, request: Request, ending: Ending) -> None:
@@ -305,7 +307,7 @@ class Pipeline:
         return (Explanation(key=key, outcome="not offered", reason="without_retrieval"),)
 
     def _tick(self) -> float | None:
-        self.holder.expire()
+        self.holder.release_all(EvalStatus.TIMEOUT, time.monotonic())
         self.delivery.check()
         self.worker.revive()
         self.recorder.sweep()

@@ -42,7 +42,7 @@ class Processor:
         if request.is_recovered:
             self.recovered += not request.entry.is_left
             request.entry.is_left = False
-        elif self._outbox.is_durable and decision is not None and not request.by_feedback:
+        elif decision is not None and not request.by_feedback:
 
             def encode() -> str:
                 return sample_to_text(request.sample(), decision, mark)

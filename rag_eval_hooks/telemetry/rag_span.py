@@ -60,9 +60,6 @@ class SpanHolder:
         self.end(held, attributes, links)
         return takes
 
-    def expire(self) -> None:
-        self.release_all(EvalStatus.TIMEOUT, time.monotonic())
-
     def release_all(self, status: EvalStatus, until: float = math.inf) -> None:
         """End the spans whose deadline is not later than `until`."""
         with self._lock:
