@@ -25,18 +25,18 @@ class Room(NamedTuple):
 
 
 ROOMS: Final = (
-    Room("runtime", ("runtime",), 1300, 1629),
+    Room("runtime", ("runtime",), 1300, 1576),
     Room("sampling", ("sampling",), 450, 450),
-    Room("delivery", ("delivery",), 1600, 2029),
+    Room("delivery", ("delivery",), 1600, 2016),
     Room("fleet", ("../integrations/rag_eval_hooks_celery",), 500, 500),
-    Room("books", ("books.py",), 260, 260),
+    Room("books", ("books.py",), 260, 181),
     Room("telemetry", ("telemetry",), 1250, 1286),
     Room("config", ("config",), 600, 840),
     Room("redaction", ("redaction",), 750, 710),
     Room("results, datasets", ("results", "datasets"), 1700, 2432),
     Room("cli", ("cli",), 1000, 975),
     Room("metrics", ("metrics",), 1300, 1678),
-    Room("evaluation", ("evaluation",), 870, 1202),
+    Room("evaluation", ("evaluation",), 870, 1120),
     Room("prompts", ("prompts",), 850, 967),
     Room("judges, text", ("judges", "text"), 4900, 5774),
     Room("capture", ("capture",), 3800, 5564),

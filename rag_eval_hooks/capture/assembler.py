@@ -57,8 +57,8 @@ class Assembler:
         self._max_chars = config.max_text_chars
         self._redactor = redactor
         self._incidents = incidents
-        # If redaction is active, redact the reference together with its sample.
-        self._with_golden = with_golden if redactor.active else None
+        # Redact the reference together with its sample.
+        self._with_golden = with_golden
         self.redacts = redactor.active
         # Like `SampleTexts`, read beyond the limit.
         self.text_chars = config.max_text_chars + MARGIN * redactor.active

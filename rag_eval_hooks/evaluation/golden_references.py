@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -21,18 +21,14 @@ MATCH: Final = "reference_match"
 class References:
     """Adds references to samples whose question equals a golden question.
 
-    If golden questions are equal, the first question counts. `after_redaction` skips references
-    that the redactor would change. New placeholders would not match the sample's placeholders.
+    If golden questions are equal, the first question counts.
     """
 
-    def __init__(
-        self, golden: Iterable[Sample], *, is_redacted: Callable[[str], bool] | None = None
-    ) -> None:
+    def __init__(self, golden: Iterable[Sample]) -> None:
         self._is_asked = self._is_matched = False
         self._by_question = {_folded(one.question): one for one in reversed(list(golden))}
-        self._is_redacted = is_redacted
 
-    def before_redaction(self, sample: Sample) -> Sample:
+    def completed(self, sample: Sample) -> Sample:
         golden = self._by_question.get(_folded(sample.question))
         self._is_asked = True
         self._is_matched |= golden is not None
@@ -45,11 +41,6 @@ class References:
             question_id=sample.question_id or golden.question_id,
             metadata={**sample.metadata, MATCH: "exact"},
         )
-
-    def after_redaction(self, sample: Sample) -> Sample:
-        completed = self.before_redaction(sample)
-        is_private = self._is_redacted is not None and self._is_redacted(completed.reference or "")
-        return sample if is_private else completed
 
     def report_unmatched(self, path: str | None, incidents: Incidents) -> None:
         """Report once if no question so far equals a golden question."""

@@ -110,9 +110,6 @@ class Parts:
     judges: Sequence[Source]
     fleet: RemoteFleet | None
 
-    def referenced(self, sample: Sample) -> Sample:
-        return sample if self.references is None else self.references.after_redaction(sample)
-
     def call_context(self, log: CallLog | None = None) -> AbstractContextManager[CallContext]:
         return in_call_context(
             budget=self.budget,
@@ -168,14 +165,14 @@ def parts_of(
     tracer = _usable(trace.get_tracer, tracer, trace.NoOpTracerProvider(), incidents)
     meter = _usable(otel_metrics.get_meter, meter, otel_metrics.NoOpMeterProvider(), incidents)
     logger = _usable(_logs.get_logger, logger, _logs.NoOpLoggerProvider(), incidents)
-    path, is_redacted = config.references, redactor.holds if redactor.active else None
+    path = config.references
     return Parts(
         config=config,
         incidents=incidents,
         redactor=redactor,
         selection=Selection(config, measured, available, incidents),
         scorer=Scorer(measured, sources, config.sample_timeout, incidents, only_fed=chosen is None),
-        references=None if path is None else References(read_golden(path), is_redacted=is_redacted),
+        references=None if path is None else References(read_golden(path)),
         budget=budget_of(config, sources.judge, sources.embedder if embeds else None, incidents),
         telemetry=Telemetry(
             config,

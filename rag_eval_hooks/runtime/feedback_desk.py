@@ -237,7 +237,7 @@ class FeedbackDesk(Observer):
         if not self._memory.keeps_text(request):
             return None
         try:
-            sample = self._parts.referenced(request.judged_sample())
+            sample = request.judged_sample()
         except Exception as error:  # noqa: BLE001 - it reads the application's objects
             self._parts.incidents.report("feedback", error)
             self._memory.strip(request)

@@ -50,7 +50,7 @@ class Pipeline:
         config, incidents = parts.config, parts.incidents
         self.parts = parts
         self.holder, self.is_closed, self.is_ready = parts.telemetry.holder, False, False
-        golden = None if parts.references is None else parts.references.before_redaction
+        golden = None if parts.references is None else parts.references.completed
         self.assembler = Assembler(config, parts.redactor, incidents, golden)
         spans = SpanWriter(parts.tracer_provider, config, incidents)
         self._intake = Intake(self, spans)

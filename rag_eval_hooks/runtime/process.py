@@ -121,7 +121,7 @@ class Processor:
             request.entry.tries += 1
             await self._within_patience(self._outbox.put(request.entry))
         try:
-            sample = self._parts.referenced(request.judged_sample())
+            sample = request.judged_sample()
         except Exception as error:  # noqa: BLE001 - it reads the application's objects
             origin = "redaction" if isinstance(error, RedactionError) else "capture"
             self._parts.incidents.report(origin, error)
@@ -210,8 +210,7 @@ async def evaluate_inline(parts: Parts, sample: Sample, chosen: Container[str] |
     with suppressed(parts.incidents), parts.call_context():
         # Metrics that the caller named must report missing inputs.
         named = chosen is not None
-        completed = parts.referenced(sample)
-        outcomes = await parts.scorer.score(completed, chosen, whole=named)
-        parts.telemetry.used(completed, outcomes)
+        outcomes = await parts.scorer.score(sample, chosen, whole=named)
+        parts.telemetry.used(sample, outcomes)
     kept = {name: one for name, one in outcomes.items() if chosen is None or name in chosen}
     return OutcomeTable(kept)

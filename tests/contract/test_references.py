@@ -37,11 +37,11 @@ def golden(tmp_path: Path) -> str:
 def test_equal_question_lends_its_reference(letters: Any, space: str) -> None:
     store = References([Sample(question=OPEN, reference="In 1931.", question_id="Q1")])
     question = f"{space}{space.join(letters(OPEN).split())}{space}"
-    told = store.after_redaction(Sample(question=question, metadata={"k": 1}))
+    told = store.completed(Sample(question=question, metadata={"k": 1}))
     assert (told.reference, told.question_id) == ("In 1931.", "Q1")
     assert told.metadata == {"k": 1, "reference_match": "exact"}
     for other in (Sample(question="When?"), Sample(question=OPEN, reference="Never.")):
-        assert store.after_redaction(other) is other
+        assert store.completed(other) is other
 
 
 @given(st.text(min_size=1))
