@@ -170,13 +170,9 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
 
 
 def queries(interaction: Interaction) -> list[str]:
-    asked = dict.fromkeys(run.query for run in _outer_retrievers(interaction) if run.query)
-    return list(asked)[:_MAX_QUERIES]
-
-
-def _outer_retrievers(interaction: Interaction) -> list[Run]:
     runs = (run for run in interaction.runs[1:] if run.kind is RunKind.RETRIEVER)
-    return [run for run in runs if not run.within(RunKind.RETRIEVER)]
+    outer = (run for run in runs if not run.within(RunKind.RETRIEVER))
+    return list(dict.fromkeys(run.query for run in outer if run.query))[:_MAX_QUERIES]
 
 
 def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) -> list[str]:
@@ -199,14 +195,6 @@ def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
     documents = list(filter(is_distinctive, documents))
     texts = [text for text in interaction.kept if not any(d in fold(text) for d in documents)]
     return _used(interaction, texts, asked) or texts
-
-
-def condensed_question(interaction: Interaction, question: str) -> str | None:
-    asked = _outer_retrievers(interaction)
-    different = {run.query for run in asked if run.query}
-    if len(different) != 1 or question in different or any(r.within(RunKind.TOOL) for r in asked):
-        return None
-    return different.pop()
 
 
 def answer_of(interaction: Interaction) -> str | None:

@@ -15,7 +15,6 @@ from opentelemetry import context as otel_context
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.answering import (
     answer_of,
-    condensed_question,
     holds_reply,
     queries,
     question_of,
@@ -163,8 +162,6 @@ def _text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 
 def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dict[str, Any]:
-    if (condensed := condensed_question(interaction, question)) is not None:
-        return {"condensed_question": texts.text("metadata.condensed_question", condensed)}
     others = [query for query in queries(interaction) if query != question]
     field = "metadata.retrieval_queries"
     return {"retrieval_queries": [texts.text(field, query) for query in others]} if others else {}

@@ -102,5 +102,4 @@ class Suspensions:
 
 def _continue(interaction: Interaction, earlier: Interaction) -> None:
     earlier.read()
-    interaction.root.query = earlier.root.query or interaction.root.query
     interaction.absorb(earlier)

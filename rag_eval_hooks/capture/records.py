@@ -282,12 +282,11 @@ class Interaction:
             self.pending.popleft()()
 
     def absorb(self, earlier: Interaction) -> None:
-        """Add the runs and values of an earlier request. This request's own values win."""
+        """Add the runs and values of an interrupted request, which asked the question."""
         root, first = self.root, earlier.root
-        root.query = root.query or first.query
+        root.query = first.query or root.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept
         self.chosen = earlier.chosen if self.chosen is None else self.chosen
-        self.metadata = {**earlier.metadata, **self.metadata}
         self.tags = tuple(dict.fromkeys((*earlier.tags, *self.tags)))
         for run in earlier.runs[1:]:
             run.interaction = self
