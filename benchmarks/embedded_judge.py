@@ -186,7 +186,7 @@ async def report_time(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
         claimed = await find(judge, row, Finding.ANSWER_CLAIMS)
         await support(judge, row, claimed)
         spent.append(1000 * (time.process_time() - start))
-    print(f"time: {statistics.median(spent):.1f} ms CPU for the support of an answer, median")
+    print(f"median CPU time for the verdicts on an answer: {statistics.median(spent):.1f} ms")
 
 
 def read(path: Path, limit: int | None) -> list[Row]:

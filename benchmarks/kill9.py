@@ -201,7 +201,7 @@ def main() -> None:
     written([took | row], options.json)
     ended = sum(number for name, number in books.items() if name not in ("accepted", "undelivered"))
     adds_up = books.get("accepted", 0) == ended
-    print(f"books of the spool {books}: {'add up' if adds_up else 'WRONG'}")
+    print(f"counts of the spool {books}: {'add up' if adds_up else 'do NOT add up'}")
 
 
 if __name__ == "__main__":

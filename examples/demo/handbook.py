@@ -17,7 +17,7 @@ from pathlib import Path
 __all__ = ["PASSAGES", "PROMPT", "QUESTIONS", "Question", "nearest", "scripted_answer"]
 
 PROMPT = """\
-Answer the question from the passages only. If they do not answer it, say so.
+Answer the question from the passages only. If the passages lack the answer, say so.
 
 {passages}
 

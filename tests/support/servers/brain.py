@@ -88,7 +88,7 @@ def _plain(text: str) -> str:
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*?)\n</data \1>", re.DOTALL)
 _ASKED = re.compile(r"^- (\w+): (?!only for )", re.MULTILINE)
 _ONLY = re.compile(r"^- (\w+): only for (.*)\.$", re.MULTILINE)
-_PARTIAL = "chunks not shown here"
+_PARTIAL = "Only some of the chunks are shown"
 _DIMENSIONS = 64
 Data = dict[str, Any]
 Only = list[str] | None
