@@ -98,14 +98,17 @@ class Session:
     """Redacts the texts of one sample and of its spans. Not thread-safe."""
 
     def __init__(
-        self, rules: Sequence[Finder], functions: Sequence[RedactFunction], ids_key: bytes | None
+        self,
+        rules: Sequence[Finder],
+        functions: Sequence[RedactFunction],
+        ids_key: bytes | None,
+        redacted: str = "",
     ) -> None:
         self._rules, self._functions, self._ids_key = rules, functions, ids_key
         self._placeholders: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
-
-    def reserve_placeholders(self, texts: str) -> None:
-        for kind, number in _PLACEHOLDER.findall(texts):
+        # Number new placeholders above those of already redacted texts.
+        for kind, number in _PLACEHOLDER.findall(redacted):
             self._counts[kind] = max(self._counts[kind], int(number))
 
     def text(self, field: str, text: str) -> str:
@@ -212,8 +215,8 @@ class Redactor:
         self._ids_key = ids_key
         self.active = bool(rules or functions or ids_key)
 
-    def session(self) -> Session:
-        return Session(self.rules, self._functions, self._ids_key)
+    def session(self, redacted: str = "") -> Session:
+        return Session(self.rules, self._functions, self._ids_key, redacted)
 
     def holds(self, text: str) -> bool:
         """Return True if redaction would change the text or fail."""
@@ -241,14 +244,8 @@ class Redactor:
         )
 
     def again(self, sample: Sample) -> Sample:
-        """Redact a sample that was redacted with other settings.
-
-        Existing placeholders stay, and new placeholders get higher numbers. The user's functions
-        run again, and ids are hashed again.
-        """
-        session = self.session()
-        session.reserve_placeholders(str(sample.to_dict()))
-        return self.sample(sample, session)
+        """Redact a sample that was redacted with other settings. Existing placeholders stay."""
+        return self.sample(sample, self.session(str(sample.to_dict())))
 
 
 def _context(by: Session, field: str, context: Context) -> Context:
