@@ -165,7 +165,8 @@ def _ours() -> set[threading.Thread]:
 @pytest.mark.parametrize("pending", [0, 3])
 def test_abandoned_object_finishes_and_frees_its_threads(pending: int) -> None:
     before, memory = _ours(), MemorySink()
-    evals = RagEval("ragas.faithfulness", ScriptedJudge(FAITHFUL, latency=0.1), sinks=[memory])
+    judge = ScriptedJudge(FAITHFUL, latency=0.1)
+    evals = RagEval("ragas.faithfulness", judge, sinks=[memory], exit_timeout=PATIENCE)
     record_request(evals)
     evals.flush(PATIENCE)
     for _ in range(pending):
