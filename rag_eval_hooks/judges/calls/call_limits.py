@@ -86,7 +86,7 @@ class Breaker:
         self._probing = self._probing and not probe
         if answered:
             if self._open_until is not None:
-                _logger.warning("The judge answers again. Calls resume.")
+                _logger.warning("A judge call succeeded. Calls resume.")
             self._close()
         elif answered is False:
             self._failures += 1
@@ -95,7 +95,7 @@ class Breaker:
             elif self._open_until is not None or self._failures < MAX_FAILURES:
                 return
             else:
-                _logger.warning("A judge does not answer. Calls fail until a probe call succeeds.")
+                _logger.warning("Too many judge calls failed. Calls resume after a successful probe call.")
             self._open_until = self._clock() + self._pause
 
 
