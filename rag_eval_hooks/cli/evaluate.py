@@ -27,6 +27,7 @@ from rag_eval_hooks.results import failed_conditions, read, summarise
 from rag_eval_hooks.results.read import without_texts
 
 _TERMINAL_S: Final = 0.5
+_REPLIES: Final = 200_000  # maximum number of replies on disk
 _FILE_S: Final = 10.0
 """Seconds between progress lines if the output is not a terminal."""
 
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     parts: dict[str, Any] = {"sinks": [run, *(() if arguments.workers else config.sinks)]}
     if config.judge.startswith("openai:") and not arguments.workers:
         # Replies on disk make a repeated command cheaper.
-        memo = Memo(output.with_name(f"{output.name}.replies"))
+        memo = Memo(output.with_name(f"{output.name}.replies"), size=_REPLIES)
         parts |= {"judge": choose_judge(config, memo=memo), "embedder": choose_embedder(config)}
     started = time.monotonic()
     with (

@@ -6,10 +6,9 @@ import asyncio
 import hashlib
 import json
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -32,30 +31,25 @@ _TRIM: Final = "DELETE FROM replies_1 WHERE id <= (SELECT MAX(id) FROM replies_1
 
 
 class Memo:
-    """Stores replies by model and prompt, in memory and optionally on disk.
+    """Stores replies by model and prompt, in memory or on disk.
 
     Several judges may share a memo, and several processes may share a folder. Replies contain
     claims of the samples. Protect the folder like the samples. A corrupt, locked, full or hanging
-    disk never makes the judge fail. After five consecutive failures, the memo stops using the disk.
+    disk never makes the judge fail. After five consecutive failures, the memo stores nothing.
 
     Args:
-        path: Folder for replies on disk. The memo creates a missing folder.
-        size: Maximum number of replies in memory. The memo evicts the least recently used reply
-            first.
-        disk_size: Maximum number of replies on disk. The memo evicts the oldest reply first.
+        path: Folder for replies on disk. The memo creates a missing folder. None keeps the replies
+            in memory.
+        size: Maximum number of replies. The memo evicts the oldest reply first.
     """
 
-    def __init__(
-        self, path: str | PathLike[str] | None = None, *, size: int = 2048, disk_size: int = 200_000
-    ) -> None:
+    def __init__(self, path: str | PathLike[str] | None = None, *, size: int = 2048) -> None:
         check_count("size", size)
-        check_count("disk_size", disk_size)
         self._size = size
-        self._disk_size = disk_size
-        # Dictionary operations are atomic. A lock could stay locked in a forked child.
-        self._texts: OrderedDict[bytes, str] = OrderedDict()
         self._incidents = Incidents()
         self._failures = 0
+        self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._memory.execute(_TABLE)
         self._file = None
         if path is not None:
             try:
@@ -68,20 +62,19 @@ class Memo:
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
 
     async def recall(self, key: bytes) -> str | None:
-        text = self._texts.pop(key, None)
-        if text is None:
-            text = await self._from_disk(key)
-        if text is not None:
-            self._remember(key, text)
-        return text
+        found = self._submit(lambda db: db.execute(_GET, (key,)).fetchone())
+        try:
+            row = await asyncio.wait_for(asyncio.wrap_future(found), _PATIENCE_S)
+        except TimeoutError as error:
+            row = self._failed(error)
+        return row[0] if row and isinstance(row[0], str) else None
 
     def keep(self, key: bytes, text: str) -> None:
         def put(db: sqlite3.Connection) -> None:
             db.execute(_PUT, (key, text))
-            db.execute(_TRIM, (self._disk_size,))
+            db.execute(_TRIM, (self._size,))
 
-        self._remember(key, text)
-        self._on_disk(put)
+        self._submit(put)
 
     async def aclose(self) -> None:
         if self._file is not None:
@@ -89,30 +82,15 @@ class Memo:
             with suppress(TimeoutError, *FILE_ERRORS):
                 await asyncio.wait_for(closed, _PATIENCE_S)
 
-    def _remember(self, key: bytes, text: str) -> None:
-        self._texts[key] = text
-        if len(self._texts) > self._size:
-            self._texts.popitem(last=False)
-
-    async def _from_disk(self, key: bytes) -> str | None:
-        row = None
-        if (found := self._on_disk(lambda db: db.execute(_GET, (key,)).fetchone())) is not None:
-            try:
-                row = await asyncio.wait_for(asyncio.wrap_future(found), _PATIENCE_S)
-            except TimeoutError as error:
-                self._failed(error)
-        return row[0] if row and isinstance(row[0], str) else None
-
-    def _on_disk(self, work: Callable[[sqlite3.Connection], Any]) -> Future[Any] | None:
-        file = self._file
-        if file is None or self._failures >= _MOST_FAILURES:
-            return None
-
+    def _submit(self, work: Callable[[sqlite3.Connection], Any]) -> Future[Any]:
         def run() -> Any:
+            if self._failures >= _MOST_FAILURES:
+                return None
             try:
-                file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with file.opened() as connection:
-                    result = work(connection)
+                if self._file is not None:
+                    self._file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with nullcontext(self._memory) if self._file is None else self._file.opened() as db:
+                    result = work(db)
             except FILE_ERRORS as error:
                 return self._failed(error)
             self._failures = 0

@@ -65,9 +65,9 @@ async def test_replies_on_disk_outlive_the_process_and_both_stores_are_bounded(
     tmp_path: Path,
 ) -> None:
     memo, folder = Memo(size=2), tmp_path / "new" / "memo"
-    assert await kept(memo, *"abaca") == ["a", "b", "c"]
-    assert await kept(memo, "b") == ["b"]
-    await on_disk(folder, "a", "b", "c", disk_size=2)
+    assert await kept(memo, *"ababc") == ["a", "b", "c"]
+    assert await kept(memo, "a") == ["a"]
+    await on_disk(folder, "a", "b", "c", size=2)
     assert (await on_disk(folder, "b", "c", "c"))[0] == []
     assert (await on_disk(folder, "a"))[0] == ["a"]
     # Also in a folder that is not private.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, Self, TypedDict
 
 from rag_eval_hooks.errors import ConfigError, JudgeUnavailable, check_count
-from rag_eval_hooks.judges.calls.failures import answers, requested_pause
+from rag_eval_hooks.judges.calls.failures import answers
 
 _logger = logging.getLogger("rag_eval_hooks")
 
@@ -105,34 +105,21 @@ class Gate:
     def __init__(self, limits: CallLimits) -> None:
         self.breaker = Breaker()
         self._slots = asyncio.Semaphore(limits.concurrency)
-        self._paused_until = 0.0
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Wait for a slot, or raise `JudgeUnavailable` while the breaker is open."""
-        self._refuse_if_open()
-        async with self._slots:
-            while (left := self._paused_until - time.monotonic()) > 0:
-                self._refuse_if_open()
-                await asyncio.sleep(left)
-            with self._in_flight():
-                yield
-
-    def _refuse_if_open(self) -> None:
         if self.breaker.state is BreakerState.OPEN:
             raise JudgeUnavailable(_UNAVAILABLE)
-
-    @contextmanager
-    def _in_flight(self) -> Iterator[None]:
-        probe, answered = self.breaker.probe(), None
-        if not probe and self.breaker.state is not BreakerState.CLOSED:
-            raise JudgeUnavailable(_UNAVAILABLE)
-        try:
-            yield
-            answered = True
-        except BaseException as error:
-            answered = answers(error)
-            self._paused_until = max(self._paused_until, time.monotonic() + requested_pause(error))
-            raise
-        finally:
-            self.breaker.ended(answered=answered, probe=probe)
+        async with self._slots:
+            probe, answered = self.breaker.probe(), None
+            if not probe and self.breaker.state is not BreakerState.CLOSED:
+                raise JudgeUnavailable(_UNAVAILABLE)
+            try:
+                yield
+                answered = True
+            except BaseException as error:
+                answered = answers(error)
+                raise
+            finally:
+                self.breaker.ended(answered=answered, probe=probe)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from rag_eval_hooks.calls import CallOutcome
@@ -14,7 +13,6 @@ from rag_eval_hooks.incidents import Incidents, in_words, is_ours, named, place_
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause, NotScored
 
-_LONGEST_WAIT: Final = 60.0  # maximum pause in seconds, even if a server requests more
 _NO_CREDIT: Final = "insufficient_quota"
 _ADVICE: Final[dict[object, str]] = {
     401: (
@@ -116,19 +114,6 @@ def describe(error: BaseException) -> str:
     plain = isinstance(code, str) and re.fullmatch(r"[a-z_]{1,40}", code)
     advice = _ADVICE[code] if code == _NO_CREDIT else _ADVICE.get(status)
     return ", ".join(filter(None, (f"HTTP {status}", code if plain else None, advice)))
-
-
-def requested_pause(error: BaseException) -> float:
-    """Return the pause in seconds that an overloaded server requests, 0 to 60."""
-    if status_of(error) not in (429, 503, 529):
-        return 0.0
-    for holder in _holders(error):
-        for headers in (_value(holder, "headers"), _value(holder, "HTTPHeaders")):
-            for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-                with suppress(TypeError, ValueError):
-                    if (seconds := unit * float(_value(headers, name))) > 0:  # type: ignore[arg-type]
-                        return min(seconds, _LONGEST_WAIT)
-    return 0.0
 
 
 def _holders(error: BaseException) -> Iterator[object]:
