@@ -62,11 +62,11 @@ class Memo:
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
 
     async def recall(self, key: bytes) -> str | None:
-        found = self._submit(lambda db: db.execute(_GET, (key,)).fetchone())
+        found, row = self._submit(lambda db: db.execute(_GET, (key,)).fetchone()), None
         try:
             row = await asyncio.wait_for(asyncio.wrap_future(found), _PATIENCE_S)
         except TimeoutError as error:
-            row = self._failed(error)
+            self._failed(error)
         return row[0] if row and isinstance(row[0], str) else None
 
     def keep(self, key: bytes, text: str) -> None:
@@ -92,7 +92,8 @@ class Memo:
                 with nullcontext(self._memory) if self._file is None else self._file.opened() as db:
                     result = work(db)
             except FILE_ERRORS as error:
-                return self._failed(error)
+                self._failed(error)
+                return None
             self._failures = 0
             return result
 
