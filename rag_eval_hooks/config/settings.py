@@ -149,8 +149,7 @@ class RagEvalConfig(BaseSettings):
         "auto",
         "Model for embeddings. `sentence-transformers`: all-MiniLM-L6-v2. `auto`: for `openai` and "
         "`openai-decisions` judges, `text-embedding-3-small` at the judge's endpoint. For "
-        "`heuristic` and `nli` judges, all-MiniLM-L6-v2, if the extra `embeddings` is installed "
-        "and the model is on disk. For other judges, none.",
+        "other judges, none.",
         EMBEDDERS.wanted,
     )
     token_scorer: Annotated[str, AfterValidator(TOKEN_SCORERS.check)] = setting(

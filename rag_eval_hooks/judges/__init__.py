@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import logging
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -14,8 +12,6 @@ from rag_eval_hooks.findings import Finding, Findings, TokenScore
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind
-
-_logger = logging.getLogger("rag_eval_hooks")
 
 _MINILM: Final = "sentence-transformers/all-MiniLM-L6-v2"
 _OLLAMA: Final = "http://localhost:11434/v1"
@@ -126,16 +122,13 @@ def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
 def choose_embedder(config: RagEvalConfig) -> Embedder | None:
     """Create the embedder named in `config.embedder`, or return None.
 
-    `auto` selects OpenAI's embedder for an OpenAI judge. For the heuristic judge, `auto` selects
-    MiniLM if MiniLM is on disk.
+    `auto` selects OpenAI's embedder for an OpenAI judge. For other judges, `auto` selects none.
     """
     name, model = EMBEDDERS.parts(config.embedder)
     if name == "auto":
         judge, _ = JUDGES.parts(config.judge)
         if judge in ("openai", "openai-decisions"):
             name, model = "openai", _OPENAI_EMBEDDER
-        elif judge in ("heuristic", "nli") and _has_minilm():
-            name = "sentence-transformers"
     if name in ("auto", "none"):
         return None
     if name == "sentence-transformers":
@@ -154,19 +147,6 @@ def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
     from rag_eval_hooks.judges.hugging_face import BertScorer
 
     return BertScorer(model or _DEBERTA)
-
-
-def _has_minilm() -> bool:
-    if importlib.util.find_spec("sentence_transformers") is None:
-        return False
-    from huggingface_hub import try_to_load_from_cache
-
-    if isinstance(try_to_load_from_cache(_MINILM, "modules.json"), str):
-        return True
-    _logger.info(
-        "No embedder runs, because %s is not on disk. Set `embedder` to a name or path.", _MINILM
-    )
-    return False
 
 
 def _endpoint(config: RagEvalConfig, name: str, model: str) -> dict[str, Any]:
