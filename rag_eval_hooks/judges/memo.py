@@ -62,7 +62,8 @@ class Memo:
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
 
     async def recall(self, key: bytes) -> str | None:
-        found, row = self._submit(lambda db: db.execute(_GET, (key,)).fetchone()), None
+        row: Any = None
+        found = self._submit(lambda db: db.execute(_GET, (key,)).fetchone())
         try:
             row = await asyncio.wait_for(asyncio.wrap_future(found), _PATIENCE_S)
         except TimeoutError as error:
