@@ -6,9 +6,7 @@ import asyncio
 import json
 import random
 import string
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -82,35 +80,9 @@ async def test_numbers_are_those_of_bert_score(tmp_path: Path) -> None:
     await scorer.aclose()
 
 
-@pytest.fixture
-def fake_bert_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As much of `bert_score` as is read: to import it takes eight seconds."""
-
-    class Scorer:
-        def __init__(self, _model: str, layer: int, lang: str) -> None:
-            assert layer <= 12, "IndexError"
-            self._tokenizer = SimpleNamespace(model_max_length=10**30)
-            self._model = SimpleNamespace(config=SimpleNamespace(max_position_embeddings=LONGEST))
-
-        def score(self, texts: list[str], _: list[str], batch_size: int) -> Any:
-            assert self._tokenizer.model_max_length == LONGEST
-            return 3 * [SimpleNamespace(clamp=lambda max: SimpleNamespace(tolist=lambda: [max]))]
-
-    utils, spec = SimpleNamespace(model2layers={}), object()
-    fake = SimpleNamespace(BERTScorer=Scorer, utils=utils, __spec__=spec)
-    monkeypatch.setitem(sys.modules, "bert_score", fake)
-    monkeypatch.setitem(sys.modules, "bert_score.utils", utils)
-
-
-@pytest.mark.parametrize("is_real", [False, pytest.param(True, marks=pytest.mark.long)])
-async def test_bert_scorer_cuts_to_the_model_and_tells_a_wrong_layer(
-    tmp_path: Path, is_real: bool, request: pytest.FixtureRequest
-) -> None:
-    model = "own"
-    if is_real:
-        _, model = saved(tmp_path / "boundless", ["a", "b"], states_limit=False)
-    else:
-        request.getfixturevalue("fake_bert_score")
+@pytest.mark.long
+async def test_bert_scorer_cuts_to_the_model_and_tells_a_wrong_layer(tmp_path: Path) -> None:
+    _, model = saved(tmp_path / "boundless", ["a", "b"], states_limit=False)
     scorer = BertScorer(model, layer=LAYER, process=False)
     assert 0 < (await scorer.score("cat " * 2 * LONGEST, "mat")).f1 <= 1
     for layer, told in ((None, "set `layer`"), (99, "cannot load")):

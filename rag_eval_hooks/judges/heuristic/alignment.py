@@ -43,6 +43,7 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
     path = _path(*_tokens(said, stated))
     if not (
         path
+        and _same_prepositions(claimed, stated, dict(zip(said, path, strict=True)))
         and _is_close(stated, path, len(said) if code else 0)
         and not _is_limited(stated, path, LEXICONS[code])
     ):
@@ -52,8 +53,16 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
         for one, two in zip(said, (stated[at] for at in path), strict=True)
         if isinstance(one, Measure) and isinstance(two, Measure) and not agree(one, two)
     ]
-    negated = any(item == DENIAL for _, item in _clause(stated, path, BREAKS))
-    return Alignment(others, denied=(DENIAL in claimed) != negated)
+    clause = _clause(stated, path, BREAKS)
+    denied = (DENIAL in claimed) != any(item == DENIAL for _, item in clause)
+    # If other words interrupt the match, a negation may apply to those words. An example is
+    # "bread that is not sliced keeps".
+    strict = all(
+        at in path or item in BREAKS or is_small(item)
+        for at, item in clause
+        if path[0] - 1 <= at <= path[-1]
+    )
+    return None if denied and not strict else Alignment(others, denied)
 
 
 def anchors(claim: Sentence, code: str) -> frozenset[str]:
@@ -148,6 +157,16 @@ def _path(wanted: Sequence[str], held: Sequence[str]) -> _Path:
         if not best or path[-1] - path[0] < best[-1] - best[0]:
             best = path
     return best
+
+
+def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int]) -> bool:
+    """Return whether both texts use the same prepositions. "by 20 %" differs from "to 20 %"."""
+    beside = [
+        (before, stated[place - 1])
+        for before, item in pairwise(claimed)
+        if (place := places.get(item))
+    ]
+    return all(one == two for one, two in beside if is_small(one) and is_small(two))
 
 
 def _is_close(stated: _Items, path: _Path, most: int) -> bool:

@@ -26,7 +26,7 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.text.folding import collapse_runs
 from rag_eval_hooks.text.key_terms import entities
 
-VERSION: Final = "heuristic.10"
+VERSION: Final = "heuristic.9"
 _NOT_MADE: Final = NotScored(
     Cause.MISSING_INPUT,
     "the heuristic judge cannot generate questions or rate by rubrics; configure an LLM judge",
