@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rag_eval_hooks.incidents import Incidents, without_exit
 
@@ -29,6 +29,28 @@ class Work(NamedTuple):
     """Called once at the end, even if the work was cancelled before its start."""
     size: int | None = None
     """Number of characters, or None outside the queue."""
+
+
+class _Call(Generic[R]):
+    def __init__(self, function: Callable[[], Awaitable[R]]) -> None:
+        self._function = function
+        self._is_over = False
+        self.future: Future[R] = Future()
+
+    async def run(self) -> None:
+        try:
+            result = await without_exit(self._function())
+        except Exception as error:  # noqa: BLE001 - handed to the caller
+            self.end(error)
+        else:
+            self._is_over = True
+            self.future.set_result(result)
+
+    def end(self, error: Exception) -> None:
+        # Do not ask the future, because an interrupted caller may hold the future's lock.
+        if not self._is_over:
+            self._is_over = True
+            self.future.set_exception(error)
 
 
 class Worker:
@@ -141,29 +163,18 @@ class Worker:
         self, function: Callable[[], Awaitable[R]], on_done: Callable[[], object]
     ) -> Future[R]:
         """Queue a call and return its future. Callers must wait for `on_done` before any access."""
-        future: Future[R] = Future()
-
-        async def run() -> None:
-            try:
-                future.set_result(await without_exit(function()))
-            except Exception as error:  # noqa: BLE001 - handed to the caller
-                future.set_exception(error)
-
-        def end(error: Exception) -> None:
-            if not future.done():
-                future.set_exception(error)
-
-        future.add_done_callback(lambda _: on_done())
+        call = _Call(function)
+        call.future.add_done_callback(lambda _: on_done())
         with self._lock:
             is_closed = self._closed
             if not is_closed:
-                self._calls.append(Work(run, end))
+                self._calls.append(Work(call.run, call.end))
                 self._wake()
         if is_closed:
-            end(RuntimeError(CLOSED))
+            call.end(RuntimeError(CLOSED))
         elif not self._start():
             self._give_up(RuntimeError("The system cannot start another thread."))
-        return future
+        return call.future
 
     def close(self) -> None:
         self._closed = True
