@@ -120,13 +120,18 @@ class RunTable:
         self._leaves_out, self._on_left_out = leaves_out, on_left_out
 
     def key_of(
-        self, run_id: Hashable, otel: OtelContext, metadata: Mapping[str, Any]
+        self, run_id: Hashable, kind: RunKind, otel: OtelContext, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return a root's sampling key. None postpones the sampling decision to the root's end."""
+        """Return a root's sampling key. None postpones the sampling decision to the root's end.
+
+        The application may call a retriever and a model separately. Both calls need one decision,
+        so their key is the shared thread id or trace id.
+        """
         if self._leaves_out is None:
             return None
         thread = metadata.get("thread_id")
-        return str(thread) if thread is not None else trace_id_of(otel) or id_of(run_id)
+        key = str(thread) if thread is not None else trace_id_of(otel)
+        return id_of(run_id) if key is None and kind in (RunKind.CHAIN, RunKind.TOOL) else key
 
     def _is_left_out(self, root: LeftOut) -> bool:
         if self._leaves_out is None or not self._leaves_out(root.key, root.tags, root.metadata):

@@ -13,6 +13,7 @@ from rag_eval_hooks.capture.answering import answer_of
 from rag_eval_hooks.capture.contexts import has_retrieved
 from rag_eval_hooks.capture.conversation import objects_in
 from rag_eval_hooks.capture.interaction import BlockEnd
+from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.capture.text_forms import fold
@@ -46,8 +47,8 @@ _UNRETRIEVED = (
 
 
 class Endings:
-    def __init__(self, incidents: Incidents) -> None:
-        self._incidents = incidents
+    def __init__(self, incidents: Incidents, by_hand: ManualCalls) -> None:
+        self._incidents, self._by_hand = incidents, by_hand
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
         self._has_warned = False
         self.unretrieved = 0
@@ -78,7 +79,21 @@ class Endings:
         is_manual = root.kind is RunKind.MANUAL
         self._has_model |= is_manual or bool(interaction.models)
         self._has_retriever |= interaction.passed and root.kind is RunKind.RETRIEVER
-        if is_manual or _is_request(interaction):
+        return is_manual or self._is_request(interaction)
+
+    def _is_request(self, interaction: Interaction) -> bool:
+        may_join = not interaction.passed
+        if _is_step(interaction):
+            if may_join and interaction.retrieves is not False:
+                self._by_hand.add_retrieval(interaction)
+            return False
+        retrieves = not _asks_nothing(interaction) and interaction.retrieves
+        if retrieves:
+            return True
+        # Prefer a matching separate retrieval to a guess, because its documents have metadata.
+        if may_join and self._by_hand.add(interaction):
+            return False
+        if retrieves is None and has_retrieved(interaction, answer_of(interaction)):
             return True
         if _answers(interaction):
             self._pass_over(interaction)
@@ -129,19 +144,11 @@ def _is_closed_early(interaction: Interaction) -> bool:
     return models[-1].unfinished and not is_said
 
 
-def _is_request(interaction: Interaction) -> bool:
-    if _is_step(interaction) or _asks_nothing(interaction):
-        return False
-    if interaction.retrieves is not None:
-        return interaction.retrieves
-    return has_retrieved(interaction, answer_of(interaction))
-
-
 def _answers(interaction: Interaction) -> bool:
     is_alone = interaction.passed and len(interaction.runs) == 1 and interaction.root.query
     # LangChain does not pass a constructor's handler to the chain's steps.
     spoke = any(run.text for run in (interaction.runs if is_alone else interaction.models))
-    return spoke and interaction.status is Status.OK and not _is_step(interaction)
+    return spoke and interaction.status is Status.OK
 
 
 def _is_step(interaction: Interaction) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -20,6 +22,7 @@ from rag_eval_hooks.capture.bounded import (
 from rag_eval_hooks.capture.conversation import Suspensions
 from rag_eval_hooks.capture.endings import Endings
 from rag_eval_hooks.capture.interaction import enclosing_run
+from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind, status_after
 from rag_eval_hooks.capture.unmatched import Unmatched
@@ -72,7 +75,8 @@ class Recorder(RunTable, Notes):
         self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
         self.suspensions = Suspensions(self._on_end, self._max_open)
-        self.ended = Endings(self._incidents)
+        self.by_hand = ManualCalls(self._on_end)
+        self.ended = Endings(self._incidents, self.by_hand)
 
     def report_unmet(self) -> None:
         self.unmatched.report()
@@ -162,7 +166,7 @@ class Recorder(RunTable, Notes):
         tags: tuple[str, ...],
     ) -> Run | None:
         otel = otel_context.get_current()
-        key, now = self.key_of(run_id, otel, metadata), time.time_ns()
+        key, now = self.key_of(run_id, kind, otel, metadata), time.time_ns()
         # Runs in a manual block have no thread id, so sampling decides at the block's end.
         if key is not None and kind is not RunKind.MANUAL:
             root = LeftOut(run_id, key, trace_id_of(otel), tags, metadata, now, [run_id])
@@ -174,7 +178,8 @@ class Recorder(RunTable, Notes):
         ):
             self._finish(first.root, Status.ABANDONED)
         interaction = Interaction(otel, tags=tags, sampling_key=key, opened=now)
-        interaction.task = current_task()
+        interaction.task = task = current_task()
+        interaction.line = threading.get_ident() if task is None else weakref.ref(task)
         interaction.metadata = self._cut_metadata(interaction, metadata)
         run = Run(run_id, kind, name, None, interaction, now, outermost=True)
         interaction.runs.append(run)
@@ -265,6 +270,9 @@ class Recorder(RunTable, Notes):
         self._sweep_runs(oldest_allowed)
         self.suspensions.sweep(oldest_allowed)
         self._sweep_open(oldest_allowed)
+
+    def join(self, *, at_once: bool) -> None:
+        self.by_hand.sweep(list(self._open.values()), at_once=at_once)
 
     def _sweep_open(self, oldest_allowed: int) -> None:
         sizes = [(one, one.chars) for one in list(self._open.values())]

@@ -215,6 +215,8 @@ class Interaction:
     streams: list[Callable[[], Status | None]] = field(default_factory=list)
     # task in which the request started, or the event loop if the task has finished
     task: Any = None
+    # thread id of the start, or a weak reference to the task of the start
+    line: object = None
     # whether the root has returned; streams may still be open
     returned: bool = False
     # last time at which the application read a stream, in nanoseconds since the epoch, or 0

@@ -123,9 +123,10 @@ class Intake:
         return self._spans.begin(interaction, partial(self._assembler.attributes, session))
 
     def _is_left_out(self, interaction: Interaction) -> bool:
-        key, is_well = interaction.sampling_key, interaction.status is Status.OK
-        if self.leaves_out is None or key is None or not is_well:
+        if self.leaves_out is None or interaction.status is not Status.OK:
             return False
+        # Use the run's id, because the trace id would come from our own span.
+        key = interaction.sampling_key = interaction.sampling_key or id_of(interaction.root.id)
         return self.leaves_out(key, interaction.tags, interaction.metadata)
 
     def _submit_next(self, refusal: str | None = None) -> bool:

@@ -312,6 +312,8 @@ class Pipeline:
         self.worker.revive()
         self.recorder.sweep()
         self._intake.tick()
+        self.recorder.join(at_once=self._clock.is_asked or not self._clock.is_running)
+        self._intake.tick()
         return None if self._is_stopped else _TICK_S
 
     def tick(self, timeout: float | None) -> bool:

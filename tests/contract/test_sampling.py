@@ -22,6 +22,7 @@ from rag_eval_hooks import (
     Score,
     Status,
 )
+from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.findings import Findings, Rating, Support, Verdict
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
@@ -260,7 +261,7 @@ def test_requests_of_a_conversation_are_sampled_alike() -> None:
 def test_rules_that_need_the_end_are_decided_at_the_end(settings: dict[str, Any]) -> None:
     world = World(sample_rate=0.0, **settings)
     otel = get_current()
-    key = world.evals.recorder.key_of(1, otel, {"thread_id": "t"})
+    key = world.evals.recorder.key_of(1, RunKind.CHAIN, otel, {"thread_id": "t"})
     assert key is None
     world.ask("A question")
     assert world.stats().offered == 1

@@ -6,6 +6,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +34,7 @@ from tests.matrix.langchain.kit import (
 from tests.matrix.world import World
 from tests.support.langchain_requests import config, only, texts
 from tests.support.variation import Variation, run_seed
+from tests.waiting import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,12 @@ async def astream(desk: Desk, one: Request) -> None:
     assert "".join([str(chunk.content) async for chunk in said]) == one.answer
 
 
+async def in_threads(desk: Desk, one: Request) -> None:
+    found = await asyncio.to_thread(desk.retriever.invoke, one.question)
+    reply = await asyncio.to_thread(desk.model.invoke, prompt(one.question, joined(found)))
+    assert reply.content == one.answer
+
+
 @pytest.fixture
 def plain() -> Iterator[World]:
     made = World()
@@ -119,12 +128,68 @@ def call(way: Way, *given: Any) -> None:
         asyncio.run(done)
 
 
-def test_calls_outside_a_block_are_told_once_and_counted(
+@pytest.mark.parametrize(
+    ("way", "with_span"), [(invoke, True), (astream, True), (in_threads, False)]
+)
+def test_one_question_is_one_interaction(
+    way: Way, with_span: bool, world: World, dice: random.Random, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = random_request(dice)
+    tracer = world.provider.get_tracer("server")
+    around = tracer.start_as_current_span("GET /ask") if with_span else nullcontext()
+    with around:
+        call(way, Desk(one), one)
+    assert captured(world) == [one]
+    assert world.evals.stats().without_retrieval == 0
+    assert [one.getMessage() for one in caplog.records if "evaluated" in one.getMessage()] == []
+    spans = {span.name.split()[0]: span for span in world.exporter.get_finished_spans()}
+    server = spans["GET"].context if with_span else None
+    assert spans["invoke_workflow"].parent == server
+    assert {line.split()[0] for line in world.seen()[0].spans} == {"retrieval", "chat"}
+
+
+@pytest.mark.parametrize(
+    ("way", "spans"), [(invoke, "own"), (invoke, "one"), (astream, "one"), (astream, "none")]
+)
+def test_requests_at_once_are_never_mixed(
+    way: Way, spans: str, world: World, dice: random.Random
+) -> None:
+    tracer = world.provider.get_tracer("server")
+    requests = [random_request(dice) for _ in range(100)]
+    desk = Desk(*requests)
+
+    def served(one: Request) -> None:
+        with tracer.start_as_current_span("GET /ask") if spans == "own" else nullcontext():
+            way(desk, one)
+
+    async def together() -> None:
+        await asyncio.gather(*(astream(desk, one) for one in requests))
+
+    with tracer.start_as_current_span("all") if spans == "one" else nullcontext():
+        if way is astream:
+            asyncio.run(together())
+        else:
+            with ThreadPoolExecutor(16) as pool:
+                list(pool.map(served, requests))
+    assert world.evals.flush(PATIENCE)
+    got = captured(world)
+    assert [one for one in got if one not in requests] == []
+    assert len(got) == len(set(got)) == 100
+
+
+def test_nothing_is_joined_that_does_not_belong_together(
     world: World, dice: random.Random, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for one in (random_request(dice), random_request(dice)):
-        call(invoke, Desk(one), one)
-    assert captured(world) == []
+    one, other = random_request(dice), random_request(dice)
+    desk = Desk(one, other)
+    desk.retriever.invoke(one.question)
+    desk.model.invoke(f"Chat with me: {other.question}")
+    tracer = world.provider.get_tracer("server")
+    with tracer.start_as_current_span("first"):
+        desk.retriever.invoke(one.question)
+    with tracer.start_as_current_span("second"):
+        desk.model.invoke(prompt(other.question, other.documents[0]))
+    assert world.seen() == []
     assert world.evals.stats().without_retrieval == 2
     (hint,) = [one for one in caplog.records if "no retrieved text" in one.getMessage()]
     assert "evals.interaction(question)" in hint.getMessage()
@@ -181,7 +246,9 @@ def asked(search: Search) -> Callable[[str], str]:
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_and_a_model_in_one_function_are_a_sample(name: str, world: World) -> None:
     ask = asked(SEARCHES[name])
-    assert RunnableLambda(ask).invoke(QUESTION) == ANSWER
+    # Without a query and a chain nobody can tell the question from the rest of the prompt.
+    said = RunnableLambda(ask).invoke(QUESTION) if name == "by_vector" else ask(QUESTION)
+    assert said == ANSWER
     sample = only(world)
     assert (texts(sample), sample.question, sample.answer) == (top(), QUESTION, ANSWER)
     spans = world.exporter.get_finished_spans()

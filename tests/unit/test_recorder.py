@@ -28,6 +28,7 @@ from rag_eval_hooks.capture.snapshots import LATE_NODES, Copier, Snapshots
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import Redactor
+from rag_eval_hooks.redaction.redactor import CutText
 from tests.support.variation import Variation, seeds
 
 A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
@@ -118,6 +119,17 @@ def test_dropped_generator_swallows_no_other_question(log: Log) -> None:
     assert [it.status for it in log] == [Status.OK, Status.CLOSED]
     assert len(log.recorder) == 0
     assert log.incidents.counts() == {}
+
+
+def test_calls_by_hand_keep_the_error_and_the_mark_of_a_cut_question(log: Log) -> None:
+    found, called = log.start("found", kind="retriever"), log.start("called", kind="model")
+    log.recorder.documents(found, contexts_of([A]))
+    called.prompt, called.roles = (A, CutText("When does it leave?")), ("system", "user")
+    log.recorder.end(found)
+    called.start = found.end or 0
+    log.recorder.fail(called, ValueError())
+    log.recorder.join(at_once=True)
+    assert [(it.root.error_type, *map(type, it.asked)) for it in log] == [("ValueError", CutText)]
 
 
 def test_resumed_generator_adds_to_its_own_question(log: Log) -> None:

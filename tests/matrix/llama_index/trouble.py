@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.tools import FunctionTool
 
 from rag_eval_hooks import Status
 from tests.matrix.llama_index.kit import (
@@ -27,9 +29,11 @@ from tests.matrix.llama_index.kit import (
     says,
     shape,
 )
+from tests.matrix.world import SERVER_SPAN
 from tests.waiting import until_async
 
 GROUP = "application, trouble"
+NO_BLOCKS = None if hasattr(types, "ToolCallBlock") else "tool calls are no blocks yet"
 
 
 @shape(GROUP, "sync")
@@ -161,19 +165,45 @@ async def achat(question: str, nodes: Sequence[Any], model: Scripted) -> None:
 def one_by_one(draw: Draw) -> Asked:
     corpus, answer = Corpus(draw, draw.chance.randint(1, 4)), draw.answer()
     call, model = draw.one_of(synthesize, achat), says(answer)
-    question, evals = corpus.question, draw.world.evals
+    tracer, question = draw.world.provider.get_tracer("server"), corpus.question
+    place = draw.one_of(
+        contextlib.nullcontext,
+        lambda: tracer.start_as_current_span(SERVER_SPAN),
+        lambda: draw.world.evals.interaction(question),
+    )
 
     async def later() -> None:
-        with evals.interaction(question):
+        with place():
             await call(question, await corpus.retriever.aretrieve(question), model)
 
     def run() -> Any:
         if call is achat:
             return later()
-        with evals.interaction(question):
+        with place():
             return call(question, corpus.retriever.retrieve(question), model)
 
     return Asked(run, question, corpus.shown(), answer)
+
+
+@shape(GROUP, "sync", missing=NO_BLOCKS)
+def loop_around_a_model_with_tools(draw: Draw) -> Asked:
+    corpus, answer = Corpus(draw, 3), draw.sentence()
+    given: Any = {"wanted": draw.word()}
+    shown = draw.one_of(given, json.dumps(given, ensure_ascii=False))
+
+    def search(wanted: str) -> str:
+        return "\n".join(node.get_content() for node in corpus.retriever.retrieve(wanted))
+
+    def run() -> None:
+        block = types.ToolCallBlock(tool_call_id="1", tool_name="search", tool_kwargs=shown)
+        replies = iter([ChatMessage(role="assistant", blocks=[block]), answer])
+        model = Scripted(reply=lambda _: next(replies))
+        messages = [ChatMessage(role="user", content=corpus.question)]
+        messages.append(model.chat(messages).message)
+        found = str(FunctionTool.from_defaults(search)(**given))
+        model.chat([*messages, ChatMessage(role="tool", content=found)])
+
+    return Asked(run, corpus.question, corpus.shown(given["wanted"]), answer)
 
 
 class Threaded(CustomQueryEngine):
@@ -182,17 +212,18 @@ class Threaded(CustomQueryEngine):
 
     def custom_query(self, query_str: str) -> str:
         with ThreadPoolExecutor(1) as pool:
-            run, retrieve = copy_context().run, self.corpus.retriever.retrieve
-            return self._answer(pool.submit(run, retrieve, query_str).result())
+            return self._answer(pool.submit(self.corpus.retriever.retrieve, query_str).result())
 
     async def acustom_query(self, query_str: str) -> str:
-        return self._answer(await asyncio.to_thread(self.corpus.retriever.retrieve, query_str))
+        loop = asyncio.get_running_loop()
+        found = loop.run_in_executor(None, self.corpus.retriever.retrieve, query_str)
+        return self._answer(await found)
 
     def _answer(self, nodes: Sequence[NodeWithScore]) -> str:
         return str(self.model.complete("\n".join(node.get_content() for node in nodes)).text)
 
 
 @shape(GROUP, *WAYS)
-def retriever_in_a_thread(draw: Draw) -> Asked:
+def retriever_in_a_bare_thread(draw: Draw) -> Asked:
     corpus, answer = Corpus(draw, draw.chance.randint(1, 4)), draw.answer()
     return corpus.asked(Threaded(corpus=corpus, model=says(answer)), answer)
