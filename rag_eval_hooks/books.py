@@ -76,7 +76,7 @@ class Stats:
 class Books(Observer):
     """Counts requests by outcome, and remembers recent requests for `explain`. Thread-safe.
 
-    Every lock is a plain `Lock`, which C code releases even if a signal handler raises.
+    The lock is a plain `Lock`, because `with` releases it even if a signal handler raises.
     """
 
     def __init__(self, explained: int = 10_000) -> None:

@@ -233,19 +233,19 @@ def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
 
 
 class JudgeError(RagEvalError):
-    """A judge or embedder returned no usable reply. The cause is `judge_failed`."""
+    """A judge or embedder returned no usable reply. Metrics get the cause `judge_failed`."""
 
 
 class JudgeTimeout(JudgeError):
-    """A judge or embedder timed out. The cause is `timeout`."""
+    """A judge or embedder timed out. Metrics get the cause `timeout`."""
 
 
 class BudgetError(JudgeError):
-    """The budget is used up, so the client sent no call. The cause is `over_budget`."""
+    """The budget is used up, so the client sent no call. Metrics get the cause `over_budget`."""
 
 
 class JudgeUnavailable(JudgeError):
-    """The judge failed too often, so the client sent no call. The cause is `judge_unavailable`."""
+    """Repeated failures block calls to the judge. Metrics get the cause `judge_unavailable`."""
 
 
 class RedactionError(RagEvalError):

@@ -217,9 +217,10 @@ class Findings:
 
     Each list has one entry per claim, chunk, entity or generated question, in the same order.
     `question_similarity` and `answer_similarity` are cosines in [-1, 1]. `direct_relevance` is 0,
-    0.25, 0.5, 0.75 or 1. A `Rating` is in [1, 5]. The two `accuracy_ratings` are in [0, 4]. All
-    other pairs of ratings are in [0, 2]. At least one rating of each pair is not None. `by` names
-    the judges if a sample has several judges. docs/metrics.md defines each finding.
+    0.25, 0.5, 0.75 or 1. A `Rating` is in [1, 5]. `accuracy_ratings` are in [0, 4].
+    `context_ratings` and `groundedness_ratings` are in [0, 2]. At least one rating of each pair is
+    not None. `by` names the judges if a sample has several judges. docs/metrics.md defines each
+    finding.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED

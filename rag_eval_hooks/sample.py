@@ -65,8 +65,8 @@ class Sample:
         question_id: The question's id in a set of known questions.
         error_type: Qualified class name of the exception if `status` is `ERROR`.
         latency: Duration of the request in seconds, or None if unknown.
-        truncated: Names of incomplete texts, such as `contexts[2].text`. A limit cut the text, or
-            capture lost an event.
+        truncated: Names of incomplete texts, such as `contexts[2].text`. A text is incomplete if a
+            limit cut the text, or if capture lost an event.
         context_source: Rule that selected the contexts: `recorded` or `chosen` (by the
             application), `prompt`, `shingles`, `structure`, `last_list`, `step` or `earlier_turn`.
             None without retrieval. docs/capture.md explains each rule.

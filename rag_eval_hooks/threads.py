@@ -199,7 +199,7 @@ class Loop:
             self._sleep.release()
 
     def ask(self, timeout: float | None) -> bool:
-        """Run the next step at once, and wait until the step ends. Return False on timeout.
+        """Run the next step immediately, and wait until the step ends. Return False on timeout.
 
         If the loop has ended, return True immediately.
         """

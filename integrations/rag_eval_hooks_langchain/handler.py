@@ -82,7 +82,8 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     Args:
         evals: The evaluator that receives the requests.
         **options: The fields of `CaptureOptions`, such as `contexts` and `retrieval_tools`.
-            If `root` is set, runs with this name are the requests, instead of the outermost runs.
+            If `root` names a run, each run of that name is a request. Otherwise, each outermost run
+            is a request.
 
     Raises:
         ConfigError: An argument is invalid.

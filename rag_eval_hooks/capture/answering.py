@@ -21,8 +21,8 @@ _LABEL_ENDS = (":", "\uff1a", ">", "\n")
 class AnsweringCalls:
     """Finds the model calls whose replies form the answer.
 
-    Also finds calls whose replies are quoted in a found call's prompt. Ignores calls inside
-    retrievers and rerankers.
+    A call also counts if the prompt of a counted call quotes its reply. Calls inside retrievers and
+    rerankers do not count.
     """
 
     def __init__(self, interaction: Interaction, answer: str, retrieved: Sequence[str]) -> None:

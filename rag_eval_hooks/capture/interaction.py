@@ -105,7 +105,7 @@ class ManualInteraction:
         if self._state:
             advice = "Write: `with evals.interaction(question) as it:`"
             if self._state != _OUTSIDE and self._thread != threading.get_ident():
-                advice = "Wait for the calling thread before the block ends"
+                advice = f"Keep the block open until the thread that calls it.{method}() finishes"
             self._incidents.mistake(f"it.{method}() was called {self._state}", advice)
         return self._run
 

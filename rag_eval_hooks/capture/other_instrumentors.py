@@ -17,7 +17,7 @@ Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 class OtherInstrumentors:
     """Finds spans of other instrumentors and stores the spans on the request.
 
-    If `can_wait` is false, these spans cannot stay open for scores. We also write our own span.
+    If `can_wait` is false, these spans cannot stay open for scores, so we write our own RAG span.
     """
 
     can_wait = True
@@ -49,7 +49,7 @@ class OtherInstrumentors:
             interaction.others = others or Others()
 
     def _found(self, interaction: Interaction, active: bool, span: Span | None, top: Run) -> Others:
-        # In a manual interaction, the other instrumentor's span covers only a part of the request.
+        # In a manual interaction, the other instrumentor's span covers only part of the request.
         if span is None or top is not interaction.root or not self.can_wait:
             return Others(active)
         if not span.is_recording():

@@ -165,7 +165,7 @@ class RagEvalConfig(BaseSettings):
     references: Path = setting(
         None, "JSONL or CSV file with golden questions. See [feedback](feedback.md)."
     )
-    question_checks: Path = setting(None, "TOML file with question checks, by `question_id`.")
+    question_checks: Path = setting(None, "TOML file with one table of checks per `question_id`.")
     sample_rate: Rate = setting(1.0, "Fraction of requests to evaluate.")
     metric_rates: dict[str, Rate] = setting(
         {},
@@ -208,7 +208,7 @@ class RagEvalConfig(BaseSettings):
     )
     spans: Literal["auto", "all", "sampled", "root", "none"] = setting(
         "auto",
-        "Request spans to write. `auto`: all spans, or fewer if [another "
+        "Spans to write for each request. `auto`: all spans, or fewer if [another "
         "instrumentor](telemetry.md#other-instrumentors) is active. `all`: all spans. `sampled`: "
         "like `auto`, but no span for a request that is sampled out at its start. `root`: only the "
         "RAG span. `none`: no span.",

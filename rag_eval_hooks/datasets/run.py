@@ -68,7 +68,7 @@ class DatasetRun(JsonlSink):
                 self._see(row)
                 self._done.add(hash(key))
         if rows.skipped["unreadable"] and not (again or self._done):
-            wants = "a new file or the results of an earlier run; some lines are not results"
+            wants = "a new file, or a file with the results of an earlier run"
             raise ConfigError("output", str(path), wants)
         if again - {"None"}:
             rest = path.with_name(f"{path.name}.rest")

@@ -99,9 +99,10 @@ class Outbox:
         then: Iterable[str] = (),
         encode: Callable[[], str] | None = None,
     ) -> Future[bool]:
-        """Remove `consumer`, count the outcome, and store the payload for the sinks in `then`.
+        """Finish the job for `consumer`. The sinks in `then` become the job's next consumers.
 
-        One transaction writes all changes. If another process claimed the job, the result is False.
+        One transaction writes consumers, count and payload. If another process claimed the job, the
+        result is False.
         """
         with self._lock:
             job.consumers = {*then, *job.consumers} - {consumer}

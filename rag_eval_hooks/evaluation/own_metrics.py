@@ -41,11 +41,11 @@ def evaluator_metric(
     """Return a metric that calls a synchronous or asynchronous evaluator.
 
     Args:
-        evaluator: Function of any of `inputs`, `outputs` and `reference_outputs`. Other required
-            parameters raise `ConfigError`. `inputs` has `question` and `contexts`. `outputs` has
-            `answer`. `reference_outputs` has the reference as `answer`, or is None. The evaluator
-            returns a boolean, a number, or a mapping with `score` (or `value`) and optionally
-            `comment`. A synchronous evaluator runs in a thread.
+        evaluator: Function with any of the parameters `inputs`, `outputs` and `reference_outputs`.
+            Other required parameters raise `ConfigError`. `inputs` has `question` and `contexts`.
+            `outputs` has `answer`. `reference_outputs` has the reference as `answer`, or is None.
+            The evaluator returns a boolean, a number, or a mapping with `score` (or `value`) and
+            optionally `comment`. A synchronous evaluator runs in a thread.
         id: `<suite>.<metric>`. The default is `evaluator.` and the function's name.
         needs: Fields that the sample must have. If a field is missing, the evaluator is not called.
         scale: Scale of the evaluator's numbers.

@@ -71,7 +71,8 @@ class Scorer:
     ) -> Outcomes:
         """Return outcomes by metric id. Metrics outside `chosen` have the outcome `sampled_out`.
 
-        If `only_fed` is true and `whole` is false, omit metrics that lack an input.
+        If the user configured no metrics (`only_fed`), omit metrics that lack an input, unless the
+        caller named metrics (`whole`).
         """
         absent = missing_inputs(self.metrics, sample)
         if chosen is not None:

@@ -57,8 +57,7 @@ class Worker:
     """Processes queued jobs concurrently, on a daemon thread with an event loop.
 
     The thread starts with the first job. The worker never holds the lock while a thread starts,
-    because gevent runs other threads meanwhile. A signal handler of the application may raise an
-    exception at any point.
+    because gevent runs other threads meanwhile.
     """
 
     def __init__(

@@ -101,8 +101,9 @@ class _Check(_Table):
 class ListCheck(_Check):
     r"""Checks which items of the reference's list the answer also lists.
 
-    Every match of a pattern such as `Rule C-\d+`, in any case, is an item. In a line without a
-    match, the item is a Markdown list item's text before a colon or dash.
+    Every match of a pattern such as `Rule C-\d+` is a list item. Matching ignores case. A line
+    without a match is a list item if the line begins with a bullet or number. The item is then the
+    line's text up to a colon or dash.
     """
 
     value = "rules_coverage"

@@ -125,7 +125,7 @@ class ReplyElement(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_closed)
 
     def content(self, _view: View) -> Any:
-        """Return the value for the element's item: by default, the element's last field."""
+        """Return the finding that the element states. The default is the element's last field."""
         return getattr(self, list(type(self).model_fields)[-1])
 
     @staticmethod

@@ -190,7 +190,10 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return end and text of an object. A truncated object has end None and only whole elements."""
+    """Return an object's end and text.
+
+    If the reply is truncated, the end is None, and the text has only complete elements.
+    """
     open_marks: list[str] = []
     complete = "{}"
     for match in _STRUCTURE.finditer(text, start):

@@ -137,9 +137,9 @@ def mean_of(
 def rare_variance(weights: Sequence[float]) -> float:
     """Return the variance to add for rare strata, or 0 if no stratum is rare.
 
-    Samples with equal inclusion probabilities form a stratum. In a rare stratum, few samples
-    represent much traffic, and values may be equal by chance. The formula therefore adds half a
-    success and half a failure (Agresti and Coull, 1998).
+    Samples with equal inclusion probabilities form a stratum. A stratum is rare if few samples
+    represent much traffic. The values of few samples may be equal by chance. The formula therefore
+    adds half a success and half a failure (Agresti and Coull, 1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}

@@ -69,7 +69,7 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultGroup:
-    """Samples with the same value of a key. `key` is this value, or None without a value."""
+    """Samples with the same value of the grouping key. `key` is None if samples have no value."""
 
     key: str | None
     rows: Sequence[Evaluation] = field(repr=False)
@@ -184,7 +184,7 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
 
 
 def in_sample(scored: Sequence[D | None]) -> list[D | None]:
-    """Replace scores outside the random sample (without an inclusion probability) by None.
+    """Return the scores of the random sample, with None for scores without inclusion probability.
 
     If no score has an inclusion probability, as in a data set, keep all scores.
     """

@@ -1,4 +1,4 @@
-"""Keeps attributes within a span's limits, and bounds the values of metric attributes."""
+"""Limits the number of attributes per span, and of distinct values per metric attribute."""
 
 from __future__ import annotations
 
