@@ -35,7 +35,7 @@ class Unmatched:
         if is_met := any(name in wanted for name in names):
             self._names[key] = None
         elif seen is not None:
-            seen |= dict.fromkeys(islice(names, _MOST_NAMES - len(seen)))
+            seen |= dict.fromkeys(islice(names, max(0, _MOST_NAMES - len(seen))))
         return is_met
 
     def enable(self, framework: str, place: str, before: Unmatched | None) -> None:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _MOST_WAITING: Final = 1000  # above this number, application threads also submit requests
 _MOST_STUCK: Final = 10_000  # maximum number of waiting requests while a rule hangs
-_PATIENCE_S: Final = 2.0  # seconds after which a rule in another thread counts as hanging
+_READING_S: Final = 2.0  # seconds after which reading in another thread counts as hanging
+_PATIENCE_S: Final = 0.5  # seconds after which a rule in another thread counts as hanging
 _POLL_S: Final = 0.001
 
 
@@ -45,7 +46,7 @@ class Intake:
 
     def _forget(self) -> None:
         self._waiting: deque[Callable[[], Request | None]] = deque()
-        # Threads and start times of running submissions.
+        # Threads of running submissions, and times after which the submissions count as hanging.
         self._submitting: dict[object, tuple[int, float]] = {}
 
     def forked(self) -> None:
@@ -106,9 +107,9 @@ class Intake:
         while self._submit_next():
             pass
         me = threading.get_ident()
-        for key, (thread, since) in dict(self._submitting).items():
-            while key in self._submitting and thread != me:
-                if time.monotonic() - since > _PATIENCE_S:
+        for key in tuple(self._submitting):
+            while (held := self._submitting.get(key)) is not None and held[0] != me:
+                if time.monotonic() > held[1]:
                     break
                 time.sleep(_POLL_S)
 
@@ -130,9 +131,9 @@ class Intake:
         return self.leaves_out(key, interaction.tags, interaction.metadata)
 
     def _submit_next(self, refusal: str | None = None) -> bool:
-        key, request = object(), None
+        key, request, me = object(), None, threading.get_ident()
         try:
-            self._submitting[key] = threading.get_ident(), time.monotonic()
+            self._submitting[key] = me, time.monotonic() + _READING_S
             try:
                 make = self._waiting.popleft()
             except IndexError:
@@ -140,6 +141,7 @@ class Intake:
             request = make()
             if request is None:
                 return True
+            self._submitting[key] = me, time.monotonic() + _PATIENCE_S
             if refusal is None:
                 self._pipeline.submit(request)
             else:

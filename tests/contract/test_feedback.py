@@ -19,6 +19,7 @@ from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogR
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.findings import Findings, Support, Verdict
 from rag_eval_hooks.request import Ending, Request
+from rag_eval_hooks.runtime import intake
 from rag_eval_hooks.runtime import memory as memories
 from rag_eval_hooks.runtime.memory import Memory
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
@@ -230,7 +231,11 @@ def test_memory_is_bounded(
         assert (len(memory), memory.chars) == (0, 0)
 
 
-def test_feedback_does_not_wait_for_a_rule_that_hangs(make: Make) -> None:
+def test_feedback_does_not_wait_for_a_rule_that_hangs(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Feedback waits longer for the reading of a request than for a rule.
+    monkeypatch.setattr(intake, "_READING_S", 3600.0)
     started, go_on = threading.Event(), threading.Event()
 
     class Slow:

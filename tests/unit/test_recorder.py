@@ -7,7 +7,7 @@ import contextvars
 import gc
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -25,6 +25,7 @@ from rag_eval_hooks.capture import (
 )
 from rag_eval_hooks.capture.documents import contexts_in, documents_in
 from rag_eval_hooks.capture.snapshots import LATE_NODES, Copier, Snapshots
+from rag_eval_hooks.capture.unmatched import Unmatched
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import Redactor
@@ -272,3 +273,20 @@ def test_copy_on_the_request_thread_is_bounded_and_says_so(size: int, shape: str
 def _entries(value: Any) -> int:
     parts = value.values() if isinstance(value, dict) else value
     return 1 + sum(map(_entries, parts)) if isinstance(value, dict | list) else 1
+
+
+def test_threads_that_see_many_names_at_once_raise_nothing() -> None:
+    unmatched = Unmatched(Incidents())
+
+    class Racing(list[str]):
+        reads = 0
+
+        def __iter__(self) -> Iterator[str]:
+            self.reads += 1
+            if self.reads == 2:
+                # Another thread adds names after this thread counted the names.
+                unmatched.is_named("told", ["root"], list("abcdefghijklmnopqrst"), "here")
+            return super().__iter__()
+
+    for names in (Racing(map(str, range(20))), ["later"], ["root"]):
+        assert unmatched.is_named("told", ["root"], names, "here") == ("root" in names)
