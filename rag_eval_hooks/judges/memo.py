@@ -6,9 +6,10 @@ import asyncio
 import hashlib
 import json
 import sqlite3
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -48,8 +49,8 @@ class Memo:
         self._size = size
         self._incidents = Incidents()
         self._failures = 0
-        self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._memory.execute(_TABLE)
+        # Dictionary operations are atomic. A lock could stay locked in a forked child.
+        self._texts: OrderedDict[bytes, str] = OrderedDict()
         self._file = None
         if path is not None:
             try:
@@ -62,12 +63,14 @@ class Memo:
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
 
     async def recall(self, key: bytes) -> str | None:
+        if self._file is None:
+            return self._texts.get(key)
         row: Any = None
-        found = self._submit(lambda db: db.execute(_GET, (key,)).fetchone())
-        try:
-            row = await asyncio.wait_for(asyncio.wrap_future(found), _PATIENCE_S)
-        except TimeoutError as error:
-            self._failed(error)
+        if (found := self._on_disk(lambda db: db.execute(_GET, (key,)).fetchone())) is not None:
+            try:
+                row = await asyncio.wait_for(asyncio.wrap_future(found), _PATIENCE_S)
+            except TimeoutError as error:
+                self._failed(error)
         return row[0] if row and isinstance(row[0], str) else None
 
     def keep(self, key: bytes, text: str) -> None:
@@ -75,7 +78,12 @@ class Memo:
             db.execute(_PUT, (key, text))
             db.execute(_TRIM, (self._size,))
 
-        self._submit(put)
+        if self._file is not None:
+            self._on_disk(put)
+            return
+        self._texts[key] = text
+        if len(self._texts) > self._size:
+            self._texts.popitem(last=False)
 
     async def aclose(self) -> None:
         if self._file is not None:
@@ -83,18 +91,18 @@ class Memo:
             with suppress(TimeoutError, *FILE_ERRORS):
                 await asyncio.wait_for(closed, _PATIENCE_S)
 
-    def _submit(self, work: Callable[[sqlite3.Connection], Any]) -> Future[Any]:
+    def _on_disk(self, work: Callable[[sqlite3.Connection], Any]) -> Future[Any] | None:
+        file = self._file
+        if file is None or self._failures >= _MOST_FAILURES:
+            return None
+
         def run() -> Any:
-            if self._failures >= _MOST_FAILURES:
-                return None
             try:
-                if self._file is not None:
-                    self._file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with nullcontext(self._memory) if self._file is None else self._file.opened() as db:
-                    result = work(db)
+                file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with file.opened() as connection:
+                    result = work(connection)
             except FILE_ERRORS as error:
-                self._failed(error)
-                return None
+                return self._failed(error)
             self._failures = 0
             return result
 

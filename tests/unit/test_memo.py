@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,19 @@ async def test_broken_disk_disturbs_nobody(
     failures = memo._incidents.counts()
     assert sum(failures.values()) >= 5
     assert len(caplog.records) == len(failures)
+
+
+async def test_hanging_disk_is_given_up_and_memory_needs_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forked child has no other thread, and a thread of the parent may have held a lock."""
+    monkeypatch.setattr("rag_eval_hooks.judges.memo._PATIENCE_S", 0.01)
+    end, disk, memory = threading.Event(), Memo(tmp_path), Memo()
+    try:
+        for memo in (disk, memory):
+            memo._worker.submit(end.wait)
+        assert len(await kept(disk, *map(str, range(10)))) == 10
+        assert sum(disk._incidents.counts().values()) == 5
+        assert await kept(memory, *"aa") == ["a"]
+    finally:
+        end.set()
