@@ -36,7 +36,7 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
 """Known column names by field. `a.b` is the key `b` in the objects of the column `a`."""
 ROW_KEY: Final = "dataset_row"
 MAX_LINE_CHARS: Final = 2**24
-"""Maximum number of characters of a line. Limits the memory per row."""
+"""Maximum number of characters of a line or cell. Limits the memory per row."""
 _LONG: Final = 300
 """Minimum length of a text that is too long for metadata, in characters."""
 _BATCH: Final = 200
@@ -224,7 +224,17 @@ def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     separator = next((mark for mark in ";\t|" if mark in "".join(names)), None)
     if separator and len(names) == 1:
         raise ValueError(f"the first line separates cells by {separator!r}; use commas")
-    return reader
+    while row := _next_row(reader):
+        yield row
+
+
+def _next_row(reader: csv.DictReader[str]) -> dict[str, str] | None:
+    # The limit applies to the whole process, so each row restores the limit.
+    limit = csv.field_size_limit(MAX_LINE_CHARS)
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(limit)
 
 
 def parquet_rows(path: Path) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import tempfile
@@ -91,6 +92,15 @@ def test_every_kind_of_file_gives_equal_samples(tmp_path: Path, name: str) -> No
         assert (sample.answer, sample.reference) == (A, R)
         assert sample.metadata["kind"] == f"k{number % 3}"
     assert count_rows(path) == (500 if path.suffix == ".jsonl" else None)
+
+
+def test_cell_may_be_as_long_as_a_line(tmp_path: Path) -> None:
+    path, limit = tmp_path / "d.csv", csv.field_size_limit()
+    path.write_text(f"question,answer\nq,{'a' * (limit + 1)}\n")
+    (row,) = data_rows(path)
+    assert row.sample is not None
+    assert row.sample.answer == "a" * (limit + 1)
+    assert csv.field_size_limit() == limit
 
 
 def test_overlong_line_is_refused_by_its_number(
