@@ -40,7 +40,7 @@ def named_object(name: str, option: str = "chain") -> Any:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an import may raise anything
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raised = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
-        is_own = isinstance(error, AttributeError) or getattr(error, "name", None) == module
+        is_own = frame.filename == pkgutil.__file__ or getattr(error, "name", None) == module
         wants = f"an object that Python can import ({error if is_own else raised})"
         raise ConfigError(option, name, wants) from None
 
