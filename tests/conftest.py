@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import certifi
 import pytest
 from hypothesis import settings
 
@@ -42,7 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[_VARIABLE] = "1"
     settings.load_profile("long" if full else "quick")
     # Each client reads all authorities that it trusts, for a tenth of a second; one does here.
-    os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "support" / "authority.pem")
+    first, end, _ = Path(certifi.where()).read_text("utf-8").partition("-----END CERTIFICATE-----")
+    folder = Path(tempfile.mkdtemp())
+    config.add_cleanup(partial(shutil.rmtree, folder))
+    (folder / "authority.pem").write_text(f"{first}{end}\n", "utf-8")
+    os.environ["SSL_CERT_FILE"] = str(folder / "authority.pem")
 
 
 def pytest_collection_finish() -> None:
