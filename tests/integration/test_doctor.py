@@ -138,4 +138,4 @@ def test_doctor_names_a_receiver_that_takes_no_span(tmp_path: Path) -> None:
         code, rows = results(tmp_path, *given, **QUIET, **variables)
         assert code == 1
         assert words in rows["receiver of spans"]["text"]
-        assert "port 4317 gRPC" in rows["receiver of spans"]["advice"]
+        assert "not gRPC (port 4317)" in rows["receiver of spans"]["advice"]
