@@ -12,7 +12,7 @@ from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctiv
 _PREFIX = 160
 """A prompt quotes an output if the prompt contains this many leading characters of the output."""
 _MAX_CALLS = 200
-"""Number of last model calls per request whose replies capture looks for in prompts."""
+"""Capture searches prompts for the replies of at most this many last model calls per request."""
 _MIN_OUTPUT = 3
 _MAX_QUERIES = 8
 _LABEL_ENDS = (":", "\uff1a", ">", "\n")
@@ -176,7 +176,7 @@ def queries(interaction: Interaction) -> list[str]:
 
 
 def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Return the `texts` that occur in the queries `asked`, else the `texts` in prompts."""
+    """Return the `texts` that the queries `asked` contain. If none, use the prompts instead."""
     prompts = ["\n".join(run.prompt) for run in interaction.runs if run.prompt]
     for places in (asked, prompts):
         folded = list(map(fold, places))

@@ -47,10 +47,10 @@ class CaptureOptions:
             returns the answer.
         root: Name of the runs that are requests. None means the outermost runs.
         retrieval_tools: Names of the tools that return retrieved text.
-        document_keys: Keys whose lists are retrieved documents. Such a list may be empty, or
+        document_keys: Keys whose lists are retrieved documents. The lists may be empty, or
             contain texts or mappings.
         as_context: Function that converts an object of the application to a text or a `Context`.
-            The function returns None for other objects. A framework's plain dicts are not passed.
+            The function returns None for other objects. Plain dicts of frameworks are not passed.
 
     Raises:
         ConfigError: An option is invalid.

@@ -146,7 +146,7 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rests(self, placed: Placed) -> list[str]:
-        """Return the prompts. In each prompt, `x` characters replace the fully quoted texts."""
+        """Return the prompts, with `x` characters in place of the fully quoted texts."""
         rests = list(map(list, self.texts))
         for at in placed.values():
             if at.whole:

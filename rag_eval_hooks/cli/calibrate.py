@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
         raise UsageError(
             f"{arguments.labels}: Only {len(judged)} labels match a verdict with a probability. "
-            f"Calibration needs at least {LEAST_LABELS} such labels, some true and some false. "
+            f"Calibration needs at least {LEAST_LABELS} matching labels, some true and some false. "
             f"A label needs the sample_id of a line in {arguments.results}, not its question_id."
         )
     found = agreement(probabilities, truths)

@@ -85,7 +85,7 @@ class SpanUnknown(SendError):
     """The platform does not have the span yet, for example because a batch is not exported yet."""
 
     def __init__(self, answer: str = "") -> None:
-        super().__init__("no such span", is_for_all=False)
+        super().__init__("the platform does not have the span", is_for_all=False)
         self.answer = answer
 
 
@@ -194,7 +194,7 @@ def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
-    """Await a sink and return the exception. The event loop would log a raised exception."""
+    """Return the exception of a sink's call. If raised, the event loop would log the exception."""
     try:
         async with asyncio.timeout(timeout) as limit:
             await pending

@@ -122,7 +122,7 @@ class SinkQueue:
     def check(self) -> None:
         """Drop expired results. If a call hangs, also drop its results and overdue queued results.
 
-        Results in the spool stay there.
+        Results in the spool remain.
         """
         now, longest = time.monotonic(), self._timeout + _GRACE
         with self._lock:

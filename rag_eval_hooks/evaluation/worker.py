@@ -123,7 +123,7 @@ class Worker:
         """Queue a job. Return None, or `shutdown` if the worker has stopped.
 
         Pass `reserved=False` for a job that an earlier call has already accepted. The worker queues
-        such a job even if the queue is full or closed.
+        this job even if the queue is full or closed.
         """
         with self._lock:
             self._reserved -= reserved
@@ -161,7 +161,7 @@ class Worker:
     def _call(
         self, function: Callable[[], Awaitable[R]], on_done: Callable[[], object]
     ) -> Future[R]:
-        """Queue a call and return its future. Callers must wait for `on_done` before any access."""
+        """Queue a call and return its future. Callers must not use the future before `on_done`."""
         call = _Call(function)
         call.future.add_done_callback(lambda _: on_done())
         with self._lock:

@@ -1,4 +1,4 @@
-"""`rag.citation_support`, 0 to 1: share of cited claims that the cited passages support.
+"""The metric `rag.citation_support`: share of cited claims that the cited passages support.
 
 We defined this metric. A citation is a number in square brackets or after a word such as "source":
 `[2]`, `[1, 3]`, `(source 2)`, `according to document 2`. The number is a chunk's position in the

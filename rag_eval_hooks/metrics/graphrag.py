@@ -1,6 +1,6 @@
-"""The suite `graphrag`, 0 to 100: scores retrieval, and compares answers with references.
+"""The suite `graphrag`: metrics of retrieval, and of the answer against the reference.
 
-Source: GraphRAG Evaluation Metrics.
+Scores are in [0, 100]. Source: GraphRAG Evaluation Metrics.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The suite `lexical`: compares answer and reference by words and numbers, without a model.
+"""The suite `lexical`: metrics that compare words and numbers of answer and reference.
 
-Scores are in [0, 1]. If the reference is blank, metrics that need a reference are undefined. A
-blank answer scores 0.
+Scores are in [0, 1] and need no model. If the reference is blank, metrics that need a reference
+are undefined. A blank answer scores 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The suite `nvidia`: each score is the mean of two independent ratings, from 0 to 1.
+"""The suite `nvidia`: each score is the mean of two independent ratings.
 
-Source: Nvidia Metrics.
+Scores are in [0, 1]. Source: Nvidia Metrics.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The suite `retrieval`, 0 to 1: compares retrieved chunk ids with ids known to be relevant.
+"""The suite `retrieval`: metrics that compare retrieved chunk ids with known relevant ids.
 
-The metrics need `reference_ids` and chunks with ids, but no judge or model. Sources: Manning,
-Raghavan and Schuetze, Introduction to Information Retrieval (2008), chapter 8. For nDCG: Jarvelin
-and Kekalainen (2002), with a gain of 1 for a relevant chunk.
+Scores are in [0, 1]. The metrics need `reference_ids` and chunks with ids, but no judge or model.
+Sources: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), chapter 8.
+For nDCG: Jarvelin and Kekalainen (2002), with a gain of 1 for a relevant chunk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The suite `whitepaper`, 1 to 5: correctness, faithfulness, precision, recall, relevance.
+"""The suite `whitepaper`: correctness, faithfulness, precision, recall and relevance.
 
-A share in [0, 1] becomes 1 + 4 x share. A text is indistinct if it makes no checkable statement.
-The judge compares indistinct texts without splitting the texts into claims.
+Scores are in [1, 5]. A share in [0, 1] becomes 1 + 4 x share. A text is indistinct if it makes no
+checkable statement. The judge compares indistinct texts without splitting the texts into claims.
 
 Source: RAG Answer Evaluation Framework.
 """

@@ -17,7 +17,7 @@ from rag_eval_hooks.encodable import encodable
 
 _DELIMITER: Final = re.compile(r"<(/?)data ([0-9a-f]{12})>")
 # Text that resembles a delimiter, and invisible or order-changing characters. JSON escapes keep the
-# meaning of such characters.
+# meaning of these characters.
 _FOREIGN: Final = re.compile(
     r"<(?=\s{0,8}/?\s{0,8}data)|[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     r"\U000e0000-\U000e007f]",

@@ -112,7 +112,7 @@ def compare(
 
     Raises:
         ConfigError: No sample has the key `by`, or the runs used different judges or prompts for a
-            metric. Set `allow_different_judges` to compare such runs.
+            metric. Set `allow_different_judges` to compare these runs.
     """
     before, after = (list(map(without_texts, checked_rows(rows))) for rows in (base, new))
     check_key([*before, *after], by)

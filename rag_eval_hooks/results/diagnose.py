@@ -18,7 +18,7 @@ from rag_eval_hooks.results.summary import CLASS, DATA, checked_rows, group_key,
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
 
 _MOST_UNDEFINED: Final = 0.1
-"""Maximum fraction of samples with an undefined score if the diagnosis shows good signs."""
+"""Above this fraction of samples with an undefined score, the diagnosis shows no good signs."""
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
 _UNDEFINED: Final = 0.999
 

@@ -24,7 +24,7 @@ LEAST_LABELS: Final = 20
 ALPHA: Final = 0.05
 _RARE: Final = 10
 _MATTERS: Final = 0.05
-"""Minimum fraction of the traffic at which a stratum with fewer than ten samples matters."""
+"""Above this fraction of the traffic, a stratum with fewer than ten samples is rare."""
 
 
 class Basis(NamedTuple):

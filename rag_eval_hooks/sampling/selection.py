@@ -109,7 +109,7 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision, Set[str]] | None:
-        """Return the metrics to evaluate after feedback, or None if there are no such metrics.
+        """Return the metrics to evaluate after feedback, or None without any metric.
 
         The result is the sample with the reference, the decision, and the ids of metrics with all
         inputs. Metrics chosen by a feedback rule have no probability. Sampled metrics that lacked

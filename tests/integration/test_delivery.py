@@ -308,7 +308,11 @@ LASTING = [
     ("mlflow", lambda request: replace(well(request), after=1.0), "ReadTimeout"),
     ("langfuse", None, "ConnectError"),
     ("mlflow", lambda _: Answer(401, {"error": "sk-secret"}), "HTTP 401"),
-    ("mlflow", lambda _: Answer(404, {"error_code": "RESOURCE_DOES_NOT_EXIST"}), "no such span"),
+    (
+        "mlflow",
+        lambda _: Answer(404, {"error_code": "RESOURCE_DOES_NOT_EXIST"}),
+        "does not have the span",
+    ),
     ("langfuse", lambda _: Answer(207, {"accepted": 1, "rejected": 1}), "some scores rejected"),
 ]
 
