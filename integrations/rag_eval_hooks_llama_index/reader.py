@@ -82,8 +82,9 @@ class Reader(BaseReader):
         self._note_choice(run, result)
         self._note_documents(run, result, role, given or {})
         # An engine returns a response or a text: another result is not the engine's own.
-        is_response = isinstance(result, Reply) or _answer_of(result) is not None
-        if role is Role.ENGINE and (isinstance(result, int | float) or not is_response):
+        is_response = isinstance(result, Reply | str) or "answer" in run.chosen
+        is_lost = isinstance(result, int | float) or _answer_of(result) is None
+        if role is Role.ENGINE and is_lost and not is_response:
             run.interaction.misses_event()
         if streams or role is Role.WRITER:
             return
