@@ -85,7 +85,7 @@ class SpanUnknown(SendError):
     """The platform does not have the span yet, for example because a batch is not exported yet."""
 
     def __init__(self, answer: str = "") -> None:
-        super().__init__("the platform does not have the span", is_for_all=False)
+        super().__init__("span not found", is_for_all=False)
         self.answer = answer
 
 

@@ -147,7 +147,7 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
         # A full step can overshoot far from the optimum.
         part = min(1.0, 1.0 / max(math.hypot(*steps), _EDGE))
         slope, intercept = slope - part * steps[0], intercept - part * steps[1]
-    # A judge with an AUROC below 0.5 is useless. A negative slope would hide this.
+    # A judge with an AUROC below 0.5 is useless. A negative slope would hide the defect.
     raw = Calibration(slope=max(slope, 0.01), intercept=intercept)
     cut = agreement([raw.apply(p) for p in probabilities], labels).cut
     return replace(raw, cut=cut, labels=len(labels))

@@ -20,9 +20,7 @@ from rag_eval_hooks.text.folding import toml_of
 
 __all__ = ["ALL_METRICS", "AskedMetric", "Metric", "build", "choose", "example"]
 
-METRICS_WANTED: Final = (
-    "names of suites or metrics, Metric objects, or functions that take a sample"
-)
+METRICS_WANTED: Final = "suite names, metric ids, Metric objects, or functions that take a sample"
 _GRAPHRAG_WEIGHTS: Final[Mapping[str, float]] = SUITES["graphrag"]["weights"]
 _WHITEPAPER_WEIGHTS: Final[Mapping[str, float]] = SUITES["whitepaper"]["weights"]
 

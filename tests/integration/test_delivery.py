@@ -308,11 +308,7 @@ LASTING = [
     ("mlflow", lambda request: replace(well(request), after=1.0), "ReadTimeout"),
     ("langfuse", None, "ConnectError"),
     ("mlflow", lambda _: Answer(401, {"error": "sk-secret"}), "HTTP 401"),
-    (
-        "mlflow",
-        lambda _: Answer(404, {"error_code": "RESOURCE_DOES_NOT_EXIST"}),
-        "does not have the span",
-    ),
+    ("mlflow", lambda _: Answer(404, {"error_code": "RESOURCE_DOES_NOT_EXIST"}), "span not found"),
     ("langfuse", lambda _: Answer(207, {"accepted": 1, "rejected": 1}), "some scores rejected"),
 ]
 
