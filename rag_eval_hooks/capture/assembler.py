@@ -113,7 +113,7 @@ class Assembler:
         return self._redactor.sample(self._golden(sample), session)
 
     def reference(self, text: str | None) -> str | None:
-        """Shorten a reference that arrived after the sample to the maximum text length.
+        """Shorten a reference from feedback to the maximum text length.
 
         Raises:
             RedactionError: The reference contains text to redact.

@@ -63,7 +63,7 @@ class Suspensions:
             self._report(interaction)
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue the matching interrupted request. Return False unless one request matches."""
+        """Continue the only matching interrupted request. Return False if none or several match."""
         fitting = self._fitting(conversation, fits)
         if len(fitting) != 1 or not self._remove(fitting[0]):
             return False

@@ -187,7 +187,7 @@ class FindingsCollector:
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
-        """Reserve all calls of the sample, because a few of the calls would give no scores."""
+        """Reserve all calls of the sample together, because an incomplete set gives no scores."""
         budget = call_context().budget
         if budget is None:
             return nullcontext()

@@ -105,7 +105,7 @@ class View:
         return {number: _plain(text) for number, text in self.texts.items()}
 
     def quoted(self, quote: str) -> frozenset[int]:
-        """Return the numbers of texts that contain a part of the quote. All parts must occur."""
+        """Return the numbers of texts with a part of the quote, or none unless all parts occur."""
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
         holding = [{n for n, text in self._plain.items() if part in text} for part in parts]
         return frozenset[int]().union(*holding) if all(holding) else frozenset()

@@ -184,7 +184,7 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
 
 
 def in_sample(scored: Sequence[D | None]) -> list[D | None]:
-    """Return the scores of the random sample, with None for scores without inclusion probability.
+    """Return the scores, with None in place of scores without an inclusion probability.
 
     If no score has an inclusion probability, as in a data set, keep all scores.
     """
