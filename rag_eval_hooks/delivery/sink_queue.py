@@ -115,15 +115,12 @@ class SinkQueue:
             if self._closing is not None:
                 return 0
             is_full = 2 * self._chars >= self._most_chars
-            if is_full or self._failures >= self._most_failures or self._is_overdue:
+            if is_full or self._is_down or self._is_overdue:
                 return int(not self._waiting and not self._flying)
             return _RECOVERED
 
     def check(self) -> None:
-        """Drop expired results. If a call hangs, also drop its results and overdue queued results.
-
-        Results in the spool remain.
-        """
+        """Drop expired results, and results outside the spool that a hanging call delays."""
         now, longest = time.monotonic(), self._timeout + _GRACE
         with self._lock:
             if self._flying and self.sink.is_watched and now - self._called_at > longest:
@@ -134,7 +131,7 @@ class SinkQueue:
                 for one in (*hanging, *behind):
                     if not one.is_stored:
                         self._end(one, "lost")
-            if self._failures >= self._most_failures:
+            if self._is_down:
                 for one in self._take(lambda one: 0 < one.give_up_at <= now):
                     self._give_up(one)
 
@@ -147,10 +144,7 @@ class SinkQueue:
             left = [*self._flying, *(one for *_, one in self._waiting)]
         while True:
             with self._lock:
-                is_down, left = (
-                    self._failures >= self._most_failures,
-                    [one for one in left if not one.is_over],
-                )
+                is_down, left = self._is_down, [one for one in left if not one.is_over]
                 # A stored result can stay in the spool after one attempt, or if the sink is down.
                 if all(one.is_stored and (is_down or one.sends) for one in left):
                     return True
@@ -231,7 +225,7 @@ class SinkQueue:
     def _pause(self, now: float) -> float | None:
         if self._closing is not None:
             # If the sink is down, results in the spool do not need another attempt.
-            is_safe = self._outbox.is_durable and self._failures >= self._most_failures
+            is_safe = self._outbox.is_durable and self._is_down
             is_over = not self._waiting or now >= self._closing or is_safe
             return None if is_over else 0.0
         due = max(self._waiting[0][0], self._paused_until) if self._waiting else math.inf
@@ -239,11 +233,7 @@ class SinkQueue:
 
     def _batch(self, now: float) -> list[_Delivery]:
         batch = [heapq.heappop(self._waiting)[2]]
-        most = (
-            1
-            if self._failures >= self._most_failures or batch[0].is_alone
-            else self.sink.batch_size
-        )
+        most = 1 if self._is_down or batch[0].is_alone else self.sink.batch_size
         while self._waiting and len(batch) < most:
             due, _, following = self._waiting[0]
             if due > now or following.is_alone or following.is_last != batch[0].is_last:
@@ -261,7 +251,7 @@ class SinkQueue:
         outages = sum(getattr(error, "is_outage", True) for error in failures.values())
         self._failures = self._failures + 1 if outages == len(self._flying) else 0
         self._flying, self._is_overdue = [], False
-        if self._failures >= self._most_failures:
+        if self._is_down:
             pause = pause_after(self._failures - _DOWN + 1)
             self._paused_until = max(self._paused_until, now + pause)
 
@@ -305,6 +295,10 @@ class SinkQueue:
             due = now + min(pause_after(one.sends), _LONGEST_LOOK)
             one.is_last = due >= one.queued_at + self._retry_for
             self._queue(one, due)
+
+    @property
+    def _is_down(self) -> bool:
+        return self._failures >= self._most_failures
 
     def _note_slow(self, times: int) -> None:
         told = f"{self._origin}: a call took more than {self._timeout:g} s"

@@ -194,10 +194,8 @@ class Pipeline:
             except BaseException:
                 self.worker.release(request.size)
                 raise
-            run, end = (
-                partial(self.processor.process, request),
-                partial(self.processor.end, request),
-            )
+            run = partial(self.processor.process, request)
+            end = partial(self.processor.end, request)
             reason = self.worker.put(Work(run, end, request.size))
         return None if reason is None else Ending.dropped(reason)
 
