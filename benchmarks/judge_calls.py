@@ -148,12 +148,7 @@ def samples_a_minute(name: str, count: int) -> float:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=50)
-    parser.add_argument(
-        "--speed",
-        type=int,
-        default=500,
-        help="samples that measure the column `samples per minute`",
-    )
+    parser.add_argument("--speed", type=int, default=500, help="samples to measure the speed")
     given = parser.parse_args()
     rows = [
         {"metrics": name, **cost(metrics, given.samples), "most calls": MOST[name]}

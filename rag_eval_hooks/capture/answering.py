@@ -21,8 +21,8 @@ _LABEL_ENDS = (":", "\uff1a", ">", "\n")
 class AnsweringCalls:
     """Finds the model calls whose replies form the answer.
 
-    A call also counts if the prompt of a counted call quotes its reply. Calls inside retrievers and
-    rerankers do not count.
+    If the prompt of a counted call quotes a reply, the call of this reply also counts. Calls inside
+    retrievers and rerankers do not count.
     """
 
     def __init__(self, interaction: Interaction, answer: str, retrieved: Sequence[str]) -> None:

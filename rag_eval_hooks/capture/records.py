@@ -34,7 +34,6 @@ class RunKind(StrEnum):
     EMBEDDING = "embedding"
     RERANKER = "reranker"
     MANUAL = "manual"
-    """A request that the application recorded manually."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)

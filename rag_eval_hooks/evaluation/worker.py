@@ -146,7 +146,6 @@ class Worker:
         return future.result()
 
     async def run_async(self, function: Callable[[], Awaitable[R]]) -> R:
-        """Like `run`, without blocking the caller's event loop."""
         done, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def on_done() -> None:

@@ -212,9 +212,7 @@ class _CallableChat(ChatAdapter):
         super().__init__(Caller(name), (OutputMode.TEXT,), limits)
         self._function, self._place = function, place_of(function)
         # The advice follows an error about an unreadable reply.
-        self.advice = (
-            f". The function must return JSON in the form that the prompt describes.{self._place}"
-        )
+        self.advice = f". The function must return the JSON that the prompt describes.{self._place}"
         call = getattr(function, "__call__", None)  # noqa: B004 - `__call__` may be async
         self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 

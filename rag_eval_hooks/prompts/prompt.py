@@ -190,10 +190,7 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return an object's end and text.
-
-    If the reply is truncated, the end is None, and the text has only complete elements.
-    """
+    """Return an object's end and text. A cut object has no end, and only complete elements."""
     open_marks: list[str] = []
     complete = "{}"
     for match in _STRUCTURE.finditer(text, start):

@@ -448,7 +448,7 @@ class Loose(_Judge):
     [
         (Hasty(), "must be async"),
         (Loose(), "be Findings, not dict"),
-        (lambda _: SECRET, "JSON in the form that the prompt describes"),
+        (lambda _: SECRET, "the JSON that the prompt describes"),
         (refusing, "KeyError at"),
         (
             lambda _: SimpleNamespace(choices=SECRET),
