@@ -48,10 +48,10 @@ def _shows(prompt: str, document: str) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class _Request:
-    # model calls whose prompts contain documents of the retrievals
+class _OpenRequest:
+    # Model calls whose prompts contain documents of the retrievals.
     calls: list[Interaction]
-    # folded documents by retrieval
+    # Folded documents by retrieval.
     retrievals: dict[Interaction, list[str]]
 
     def takes(self, call: Interaction, prompt: str, shown: Mapping[Interaction, object]) -> bool:
@@ -122,7 +122,7 @@ class ManualCalls:
         self._lock = threading.RLock()
         # folded documents of each waiting retrieval
         self._retrievals: dict[Interaction, list[str]] = {}
-        self._requests: list[_Request] = []
+        self._requests: list[_OpenRequest] = []
 
     def add_retrieval(self, call: Interaction) -> None:
         texts = [fold(one.text) for found in call.lists for one in found.contexts]
@@ -143,7 +143,7 @@ class ManualCalls:
                     request.retrievals |= free
                     return True
             if is_new := bool(free) and len(self._requests) < _MOST:
-                self._requests.append(_Request([call], free))
+                self._requests.append(_OpenRequest([call], free))
             return is_new
 
     def _shown(self, call: Interaction, prompt: str) -> dict[Interaction, list[str]]:

@@ -31,7 +31,7 @@ class Work(NamedTuple):
     """Number of characters, or None outside the queue."""
 
 
-class _Call(Generic[R]):
+class _InlineCall(Generic[R]):
     def __init__(self, function: Callable[[], Awaitable[R]]) -> None:
         self._function = function
         self._is_over = False
@@ -161,7 +161,7 @@ class Worker:
         self, function: Callable[[], Awaitable[R]], on_done: Callable[[], object]
     ) -> Future[R]:
         """Queue a call and return its future. Callers must not use the future before `on_done`."""
-        call = _Call(function)
+        call = _InlineCall(function)
         call.future.add_done_callback(lambda _: on_done())
         with self._lock:
             is_closed = self._closed
