@@ -57,7 +57,10 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
     with _one_suspect:
         if tries >= _MOST_TRIES:
             return result_to_text(Ending.dropped("gave_up"))
-        return _evaluate(task, text, tries)
+        result = _evaluate(task, text, tries)
+        # Store the result before the next sample starts, because that sample may crash this worker.
+        task.update_state(state=states.SUCCESS, meta=result)
+        return result
 
 
 def _evaluate(task: Task[Any, Any], text: str, tries: int) -> str:
