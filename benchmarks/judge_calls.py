@@ -148,7 +148,9 @@ def samples_a_minute(name: str, count: int) -> float:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=50)
-    parser.add_argument("--speed", type=int, default=500, help="samples to measure the speed")
+    parser.add_argument(
+        "--speed", type=int, default=500, help="number of samples for the speed measurement"
+    )
     given = parser.parse_args()
     rows = [
         {"metrics": name, **cost(metrics, given.samples), "most calls": MOST[name]}

@@ -36,8 +36,8 @@ class Stats:
         dropped: Requests that were not evaluated, by reason. `str(evals.explain(id)[0])` explains a
             reason.
         failed: Evaluated requests without a score, and `partial` requests, by cause. The key is the
-            first failed metric's cause, else the first metric's cause. A request is `partial` if
-            the judge failed and only metrics without a judge have scores.
+            cause of the first failed metric, or of the first metric if none failed. A request
+            is `partial` if the judge failed and only metrics without a judge have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
         incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. The sum

@@ -1,4 +1,7 @@
-"""Errors of start-up and of inline calls. A captured request never raises these errors."""
+"""Errors at start-up, and in calls that wait for a score.
+
+A captured request never raises these errors.
+"""
 
 from __future__ import annotations
 

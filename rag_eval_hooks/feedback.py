@@ -17,7 +17,7 @@ _DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """Feedback on one answer. Without score, label and reference, raises `InputError`.
+    """Feedback on one answer: a score, a label or a reference, else `InputError`.
 
     Attributes:
         score: A number on the caller's own scale, such as 0 to 1 or 1 to 5, or None.
@@ -72,7 +72,7 @@ def id_of(value: object) -> str:
 
 
 def given_id(value: object) -> str:
-    """Return an application's id in normalized form, or raise `InputError`."""
+    """Normalize an id that the application passed. Raise `InputError` if the id is invalid."""
     if isinstance(value, bool) or not isinstance(value, int | str | uuid.UUID):
         raise wrong_type("The id", "a trace id, or a sample's sample_id", value)
     return id_of(value)

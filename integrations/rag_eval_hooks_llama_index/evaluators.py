@@ -84,7 +84,7 @@ class SuiteEvaluator(BaseEvaluator):
     """A LlamaIndex evaluator that computes one of our metrics, for example in `BatchEvalRunner`.
 
     Args:
-        evals: A `RagEval` that computes this metric. `evals.stats()` ignores the evaluations.
+        evals: A `RagEval` that computes this metric. `evals.stats()` does not count the results.
         metric: The metric's id, such as `ragas.faithfulness`.
         threshold: Minimum normalized score (0 to 1) with which a result passes.
 

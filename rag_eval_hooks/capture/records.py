@@ -283,7 +283,7 @@ class Interaction:
             self.pending.popleft()()
 
     def absorb(self, earlier: Interaction) -> None:
-        """Add the runs and values of an interrupted request, which asked the question."""
+        """Add the runs and values of the earlier, interrupted request, which has the question."""
         root, first = self.root, earlier.root
         root.query = first.query or root.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept

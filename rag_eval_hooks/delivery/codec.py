@@ -30,7 +30,10 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Parse a stored result, without verdicts. Redact again if the redactor's settings differ."""
+    """Parse a stored result, whose evaluation has no verdicts.
+
+    Redact again if the redactor's settings differ.
+    """
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]
     if probability is not None and not 0.0 <= probability <= 1.0:

@@ -91,9 +91,10 @@ def failed_conditions(
 ) -> list[str]:
     """Return the reasons to fail a build. A metric without a score is also a reason.
 
-    Holm's method tests all conditions together. If no true mean meets its condition, the
-    probability of a reason is at most `alpha`. With only one condition, the entire 95 % interval
-    must meet the condition. Conditions in `by_point` test only the mean, without its interval.
+    Holm's method tests all conditions together. A condition describes a bad mean. If no true mean
+    is bad, the build fails with a probability of at most `alpha`. With only one condition, the
+    build fails only if the entire 95 % interval meets the condition. Conditions in `by_point` test
+    only the mean, without its interval.
 
     Raises:
         ConfigError: A condition names a metric without results.
