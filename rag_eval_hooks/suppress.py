@@ -19,17 +19,21 @@ _OWNER: Final = context.create_key("rag_eval_owner")
 
 
 @contextmanager
-def suppressed(owner: object = None, own: context.Context | None = None) -> Iterator[None]:
+def _attached(changed: context.Context) -> Iterator[None]:
+    token = context.attach(changed)
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+def suppressed(owner: object = None) -> AbstractContextManager[None]:
     """Suppress instrumentation in the block, in a separate OpenTelemetry context.
 
     The block replaces the current context, so only worker tasks may use this function. `owner` is
     the evaluator whose work the block contains.
     """
-    token = context.attach(own or context.set_value(_OWNER, owner, _SUPPRESSING))
-    try:
-        yield
-    finally:
-        context.detach(token)
+    return _attached(context.set_value(_OWNER, owner, _SUPPRESSING))
 
 
 def is_work_of(owner: object) -> bool:
@@ -38,7 +42,7 @@ def is_work_of(owner: object) -> bool:
 
 def paused() -> AbstractContextManager[None]:
     """Pause our capture for runs that start in the block. Other instrumentors continue."""
-    return suppressed(own=context.set_value(_PAUSED, True))
+    return _attached(context.set_value(_PAUSED, True))
 
 
 def is_suppressed() -> bool:

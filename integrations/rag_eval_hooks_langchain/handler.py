@@ -18,7 +18,7 @@ from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Origin, Run, RunKind
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.options import HandlerKeywords
-from rag_eval_hooks.capture.records import Cut
+from rag_eval_hooks.capture.records import whole
 from rag_eval_hooks.context import refusal, way_to_documents
 from rag_eval_hooks.errors import Misplaced, OnePerProcess, usage
 from rag_eval_hooks.evals import checked
@@ -292,8 +292,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     def record(self, documents: Any, *, run_id: Any) -> None:
         if (run := self._recorder.get(run_id)) is None:
             return
-        copy = self._reader.copy(run, documents)
-        contexts = contexts_in(copy.whole() if isinstance(copy, Cut) else copy)
+        contexts = contexts_in(whole(self._reader.copy(run, documents)))
         if contexts is None or way_to_documents(documents):
             several = isinstance(documents, list | tuple) and documents
             raise refusal(documents[0] if several else documents)

@@ -81,10 +81,7 @@ class Reader(BaseReader):
             self._recorder.for_span(run, result=vocabulary.result_text(result))
         self._note_choice(run, result)
         self._note_documents(run, result, role, given or {})
-        # An engine returns a response or a text: another result is not the engine's own.
-        is_response = isinstance(result, Reply | str) or "answer" in run.chosen
-        is_lost = isinstance(result, int | float) or _answer_of(result) is None
-        if role is Role.ENGINE and is_lost and not is_response:
+        if role is Role.ENGINE and not ("answer" in run.chosen or _is_response(result)):
             run.interaction.misses_event()
         if streams or role is Role.WRITER:
             return
@@ -212,6 +209,13 @@ def _texts_in(value: Any) -> list[str]:
 
 def _only(texts: Sequence[str]) -> str | None:
     return texts[0] if len(texts) == 1 else None
+
+
+def _is_response(result: Any) -> bool:
+    # An engine returns a response or a text: another result is not the engine's own.
+    if isinstance(result, Reply | str):
+        return True
+    return not isinstance(result, int | float) and _answer_of(result) is not None
 
 
 def _answer_of(value: Any) -> str | None:

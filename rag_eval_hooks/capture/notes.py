@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rag_eval_hooks.capture.records import (
-    Cut,
-    DocumentList,
-    Facts,
-    Interaction,
-    Origin,
-    Run,
-)
+from rag_eval_hooks.capture.records import DocumentList, Facts, Interaction, Origin, Run, whole
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction.redactor import CutText
 from rag_eval_hooks.sample import Context, Status
@@ -43,7 +36,7 @@ class Notes:
 
         def guarded() -> None:
             try:
-                read(*[one.whole() if type(one) is Cut else one for one in values])
+                read(*map(whole, values))
             except Exception as error:  # noqa: BLE001 - the application's objects
                 self._incidents.report(f"capture {event}", error)
                 run.interaction.misses_event(of_root=run.outermost)

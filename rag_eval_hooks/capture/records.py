@@ -110,12 +110,16 @@ class Cut:
     copier: Copier
     run: Run
 
-    def whole(self) -> Any:
-        copier = replace(self.copier, nodes=LATE_NODES)
-        copy = copier.of(self.value, LATE_LEVELS)
-        if copier.is_cut:
-            self.run.interaction.left_out.add("contexts")
+
+def whole(copy: Any) -> Any:
+    # The value may be an application's object, and `isinstance` would read its `__class__`.
+    if type(copy) is not Cut:
         return copy
+    copier = replace(copy.copier, nodes=LATE_NODES)
+    complete = copier.of(copy.value, LATE_LEVELS)
+    if copier.is_cut:
+        copy.run.interaction.left_out.add("contexts")
+    return complete
 
 
 class Origin(StrEnum):
@@ -283,7 +287,7 @@ class Interaction:
             self.pending.popleft()()
 
     def absorb(self, earlier: Interaction) -> None:
-        """Add the runs and values of the earlier, interrupted request, which has the question."""
+        """Add the runs and values of an earlier part of the request, which has the question."""
         root, first = self.root, earlier.root
         root.query = first.query or root.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept

@@ -1,8 +1,7 @@
 """Question checks, which search the answers to known questions for expected content.
 
 A TOML file defines the checks of each `question_id`. A check has the kind `list`, `facts` or
-`calculation`. Source:
-Evaluation Metrics Documentation, question-specific metrics.
+`calculation`. Source: Evaluation Metrics Documentation, question-specific metrics.
 """
 
 from __future__ import annotations

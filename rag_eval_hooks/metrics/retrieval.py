@@ -41,10 +41,7 @@ _MEASURES: dict[str, tuple[_Measure, str]] = {
         lambda hits, _: 1.0 / (hits.index(True) + 1) if any(hits) else 0.0,
         "1 divided by the rank of the first relevant chunk, or 0.",
     ),
-    "ndcg": (
-        _ndcg,
-        "Discounted gain of the relevant chunks, divided by the highest gain.",
-    ),
+    "ndcg": (_ndcg, "Discounted gain of the relevant chunks, divided by the highest gain."),
 }
 
 
