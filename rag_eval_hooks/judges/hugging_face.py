@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.calls import Caller, Operation
@@ -80,12 +81,15 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
         layer: Number of the layer whose embeddings BERTScore compares. Layer 0 is the model's
             input. A model that bert-score does not know requires `layer`.
+        rescale_with_baseline: Whether to rescale the scores by the baseline that bert-score ships
+            for the model. Unrelated texts then score about 0, and a score can be negative.
         process: Whether to run the model in a child process. `auto` means yes if a child process
             can start.
 
     Raises:
         ImportError: The extra `bertscore` is not installed.
-        ConfigError: `layer` is invalid, or `process` is true but no child process can start here.
+        ConfigError: `layer` is invalid, bert-score has no baseline for the model, or `process` is
+            true but no child process can start here.
     """
 
     def __init__(
@@ -93,14 +97,20 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         model: str = "microsoft/deberta-xlarge-mnli",
         *,
         layer: int | None = None,
+        rescale_with_baseline: bool = False,
         process: InProcess = "auto",
     ) -> None:
-        if find_spec("bert_score") is None:
+        if (package := find_spec("bert_score")) is None:
             raise missing_extra("BertScorer", "bertscore")
         if layer is not None and layer < 0:
             raise ConfigError("layer", layer, "the number of a layer, 0 or more, or None")
+        baseline = Path(package.origin or "").parent / f"rescale_baseline/en/{model}.tsv"
+        if rescale_with_baseline and not baseline.is_file():
+            wants = f"False, because bert-score has no baseline for the model {model}"
+            raise ConfigError("rescale_with_baseline", True, wants)
         name = f"bert-score:{short_name(model)}" + ("" if layer is None else f"_L{layer}")
-        load = partial(_load_scorer, model, layer)
+        name += "-rescaled" if rescale_with_baseline else ""
+        load = partial(_load_scorer, model, layer, rescale_with_baseline)
         caller = Caller(name, Operation.TOKEN_SCORE, local=True)
         super().__init__(model, caller, load, process, size=_PAIRS)
 
@@ -119,14 +129,14 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
 
 
 def _load_scorer(
-    source: str, layer: int | None
+    source: str, layer: int | None, rescale: bool
 ) -> Callable[[Sequence[_TextPair]], list[TokenScore]]:
     from bert_score import BERTScorer
     from bert_score.utils import model2layers
 
     if layer is None and source not in model2layers:
         raise JudgeError(f"{source}: bert-score does not know the best layer; set `layer`")
-    scorer = BERTScorer(source, layer, lang="en")
+    scorer = BERTScorer(source, layer, lang="en", rescale_with_baseline=rescale)
     # Many tokenizers, such as DeBERTa's, state a limit of 1e30 tokens. transformers 5 rejects
     # this limit (https://github.com/Tiiiger/bert_score/issues/205).
     tokenizer, network = scorer._tokenizer, scorer._model

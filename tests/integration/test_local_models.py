@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, TokenScore, made
 from rag_eval_hooks.judges import TokenScorer
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
@@ -78,6 +78,26 @@ async def test_numbers_are_those_of_bert_score(tmp_path: Path) -> None:
     assert len({round(one.f1, 4) for one in found}) == len(PAIRS)
     assert await scorer.score(" ", "cat") == TokenScore(0.0, 0.0, 0.0)
     await scorer.aclose()
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+async def test_baseline_of_bert_score_rescales(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path / "bert-base-uncased", ["a", "b"])  # a folder hides the model of this name
+    import bert_score
+
+    monkeypatch.chdir(tmp_path)
+    name = "bert-base-uncased"
+    options: Any = {"layer": LAYER, "process": False}
+    plain = await BertScorer(name, **options).score(*PAIRS[0])
+    rescaled = await BertScorer(name, **options, rescale_with_baseline=True).score(*PAIRS[0])
+    table = Path(bert_score.__file__).parent / f"rescale_baseline/en/{name}.tsv"
+    base = float(table.read_text().splitlines()[1 + LAYER].split()[0].split(",")[3])
+    assert rescaled.f1 == pytest.approx((plain.f1 - base) / (1 - base), abs=1e-5)
+    with pytest.raises(ConfigError, match="no baseline for the model some/model"):
+        BertScorer("some/model", layer=LAYER, rescale_with_baseline=True)
 
 
 @pytest.mark.long
