@@ -7,7 +7,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
@@ -23,10 +23,9 @@ from rag_eval_hooks.errors import (
     check_number,
     check_type,
     kind_of,
-    usage,
 )
+from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks.judges.calls.call_context import call_context
-from rag_eval_hooks.metrics.metric import gaps
 from rag_eval_hooks.sample import Sample, sample_of
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
@@ -41,8 +40,13 @@ if TYPE_CHECKING:
     from rag_eval_hooks.redaction import RedactSpec
     from rag_eval_hooks.runtime.build import MetricSpec
 
+F = TypeVar("F", bound=Callable[..., Any])
 _LONGEST_S: Final = 3600.0
 _LONGEST_EXPORT_S: Final = 30.0
+
+
+def _host_edge(method: F) -> F:
+    return host_edge(method, otherwise=False)
 
 
 def checked(evals: object) -> RagEval:
@@ -116,6 +120,7 @@ class RagEval(OnePerProcess):
         providers = tracer_provider, meter_provider, logger_provider
         parts = self._parts = parts_of(settings, models, metrics, sinks, run_on, redact, providers)
         self.config, self.incidents = parts.config, parts.incidents
+        self._incidents = self.incidents
         self._pipeline = Pipeline(parts)
         self.recorder = self._pipeline.recorder
         self.instrumentors = self._pipeline.instrumentors
@@ -130,7 +135,6 @@ class RagEval(OnePerProcess):
         judge = self._parts.judges[0].name
         return f"<RagEval judge={judge!r} sample_rate={self.config.sample_rate:g}>"
 
-    @usage("with evals.interaction(question) as it: it.contexts(documents); it.answer(text)")
     def interaction(
         self,
         question: str,
@@ -163,7 +167,7 @@ class RagEval(OnePerProcess):
         about: dict[str, Any] = {"metadata": metadata, "tags": tags, "name": name}
         return ManualInteraction(self.recorder, self.incidents, question, **about, options=options)
 
-    @usage("evals.submit(question=..., contexts=[...], answer=...)", raises=False)
+    @_host_edge
     def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:
         """Queue a sample for background evaluation. Never blocks or raises.
 
@@ -174,17 +178,9 @@ class RagEval(OnePerProcess):
 
         Returns False if the sample is sampled out or dropped.
         """
-        return self._pipeline.submit_sample(lambda: self._noted("submit", sample, fields))
+        return self._pipeline.submit_sample(lambda: sample_of("submit", sample, fields))
 
-    def _noted(self, *given: Any) -> Sample:
-        sample = sample_of(*given)
-        if not sample.question.strip():
-            self.incidents.mistake("submit: the question is blank", "pass the user's question")
-        for name, told in gaps(self._parts.scorer.metrics, sample).items():
-            self.incidents.mistake(f"submit: the sample has no {told}", f"pass {name}=...")
-        return sample
-
-    @usage("evals.feedback(trace_id, score=1, label='thumbs_up', reference='...')", raises=False)
+    @_host_edge
     def feedback(
         self,
         trace_id_or_sample_id: str | uuid.UUID,
@@ -211,7 +207,6 @@ class RagEval(OnePerProcess):
             trace_id_or_sample_id, score=score, label=label, reference=reference
         )
 
-    @usage("evals.evaluate(question=..., contexts=[...], answer=...)")
     def evaluate(
         self,
         sample: Sample | Mapping[str, Any] | None = None,
@@ -231,7 +226,6 @@ class RagEval(OnePerProcess):
             RuntimeError: The evaluator was shut down.
             RedactionError: Redaction of the sample failed.
         """
-        self.incidents.blocks_loop("evaluate()", "evals.aevaluate(...)")
         chosen, own = self._asked("evaluate", metrics, sample, fields)
         return self._pipeline.evaluate(self._pipeline.assembler.own(own), chosen)
 
@@ -282,7 +276,6 @@ class RagEval(OnePerProcess):
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
-    @usage("evals.flush(timeout=5), in seconds")
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all accepted requests are evaluated and delivered.
 
@@ -294,10 +287,8 @@ class RagEval(OnePerProcess):
         """
         from rag_eval_hooks.runtime.lifecycle import flush
 
-        self.incidents.blocks_loop("flush()", "asyncio.to_thread(evals.flush)")
         return self._finish("flush()", flush, timeout, least=0.0)
 
-    @usage("evals.shutdown(timeout=5), in seconds")
     def shutdown(self, timeout: float | None = 5.0) -> bool:
         """Finish pending samples within `timeout` seconds, then close. Runs at exit, too.
 

@@ -49,7 +49,6 @@ def construct(inner: SpanProcessor, embedder: api.Embedder, scorer: TokenScorer)
         metrics=[
             "ragas.faithfulness",
             api.Criterion("is polite", name="polite"),
-            api.evaluator_metric(lambda outputs: True, id="own.check"),
         ],
         judge=api.CallableJudge(lambda messages: "yes"),
         sinks=[api.MemorySink(), api.JsonlSink("scores.jsonl"), deliver],
@@ -135,7 +134,11 @@ def protocols(url: str) -> None:
         needs=frozenset(),
         scale=api.Scale(1, 5),
     )
-    asked: api.AskedMetric = api.evaluator_metric(str, needs=[api.Field.ANSWER])
+
+    async def ask(_: api.Sample) -> api.Score:
+        return api.Score(1.0)
+
+    asked = api.AskedMetric(id="own.asked", ask=ask, needs=frozenset({api.Field.ANSWER}))
     api.RagEval([metric, asked], judges[0], 1.0, own, embedder=embedder, token_scorer=scorer)
     api.RagEval(redact=OwnRule(), sinks=[taking, *platforms])
 
