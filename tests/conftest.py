@@ -53,10 +53,13 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SSL_CERT_FILE"] = str(folder / "authority.pem")
 
 
-def pytest_collection_finish() -> None:
-    # What was imported stays: collections need not look at it again.
-    gc.collect()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    # What is imported stays: the garbage collector need not look at it, now or later.
+    gc.disable()
+    yield
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

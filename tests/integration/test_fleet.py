@@ -23,6 +23,7 @@ from tests.support.scripts import run_script
 from tests.support.servers.brokers import RABBITMQ, REDIS, RabbitServer, RedisServer
 from tests.support.servers.judge_server import JudgeServer
 from tests.support.servers.otlp_collector import OtlpCollector
+from tests.support.size import size
 from tests.support.variation import Variation, seeds
 from tests.waiting import PATIENCE, until
 
@@ -219,7 +220,7 @@ def test_no_sample_is_lost_to_killed_workers(tmp_path: Path, kind: str) -> None:
         with RagEval(METRIC, sinks=sink, embedder="none", config=config) as evals:
             for sample in samples:
                 evals.submit(sample)
-            for number in (6, 14):
+            for number in size((8,), (6, 14)):
                 with worker:
                     until(lambda: len(sink.results) >= number, "some results")  # noqa: B023
             with worker:

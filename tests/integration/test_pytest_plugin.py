@@ -11,6 +11,7 @@ import pytest
 from rag_eval_hooks.results import read
 from tests.support.optional import require
 from tests.support.scripts import environment
+from tests.support.size import size
 
 require("jinja2")
 
@@ -65,7 +66,7 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", size("1", "2")])
 def test_a_failure_says_claim_verdict_and_reason(tmp_path: Path, workers: str) -> None:
     report = ("--rag-eval-report", "out/report.html", "--junitxml", "junit.xml")
     done = run_pytest(tmp_path, "-n", workers, *report)

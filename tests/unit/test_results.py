@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import pytest
@@ -104,26 +105,31 @@ def test_groups_together_are_the_whole_in_any_order(
         assert one.metrics["m"].estimate.mean == pytest.approx(total / len(rows))
 
 
+unit = cache(UNIT.score)
+
+
+@cache
+def drawn_row(value: float, probability: float | None = None, session: int = 0) -> Evaluation:
+    sample = Sample(question="q", session_id=f"s{session}" if probability is None else None)
+    return Evaluation(sample=sample, outcomes={"m": replace(unit(value), probability=probability)})
+
+
 def drawn_stream(design: str, chance: random.Random) -> tuple[list[Evaluation], float]:
     rows: list[Evaluation] = []
     if design == "sessions":
         for session in range(15):
             level = 0.5 + 0.3 * chance.choice([-1, 1])
-            sample = Sample(question="q", session_id=f"s{session}")
             values = [min(1.0, max(0.0, level + chance.gauss(0, 0.25))) for _ in range(20)]
-            rows += [Evaluation(sample=sample, outcomes={"m": UNIT.score(v)}) for v in values]
+            rows += [drawn_row(round(value, 3), session=session) for value in values]
         return rows, 0.5
     if design == "rare":
         classes = {(0.85, 0.01): 0.5, (0.95, 0.5): 0.5}
     else:
         classes = {(0.05, 1.0): 0.15, (0.8, 0.1): 0.85}
-    same = Sample(question="q")
-    for _ in range(1000 if design == "rare" else 400):
-        level, probability = chance.choices(list(classes), list(classes.values()))[0]
+    number = 1000 if design == "rare" else 400
+    for level, probability in chance.choices(list(classes), list(classes.values()), k=number):
         if chance.random() < probability:
-            score = UNIT.score(float(chance.random() < level))
-            outcomes = {"m": replace(score, probability=probability)}
-            rows.append(Evaluation(sample=same, outcomes=outcomes))
+            rows.append(drawn_row(float(chance.random() < level), probability))
     return rows, sum(level * share for (level, _), share in classes.items())
 
 
@@ -256,7 +262,7 @@ def test_gates_over_many_values_rarely_fail_unchanged_runs() -> None:
         return [
             Evaluation(
                 sample=Sample(question=f"q{n}", metadata={"kind": n % 4}),
-                outcomes={name: UNIT.score(chance.random()) for name in metrics},
+                outcomes={name: unit(round(chance.random(), 3)) for name in metrics},
             )
             for n in range(32)
         ]
