@@ -61,7 +61,7 @@ def time_of(text: str, now: datetime | None = None) -> datetime:
 
 _TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "condition": (FailCondition.of, "a condition such as 'ragas.faithfulness<0.8'"),
-    "cut": (_cut, "METRIC=LOW:HIGH, numbers from 0 to 1, such as ragas.faithfulness=0.6:0.9"),
+    "cut": (_cut, "METRIC=LOW:HIGH with numbers from 0 to 1, such as ragas.faithfulness=0.6:0.9"),
     "moment": (time_of, "24h, 90m, 7d, today, or a date such as 2026-03-01"),
     "pair": (_pair, ""),
     "path": (Path, "a path"),

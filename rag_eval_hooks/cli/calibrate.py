@@ -30,15 +30,15 @@ def run(arguments: argparse.Namespace) -> int:
     probabilities, truths = [one[0] for one in judged], [one[1] for one in judged]
     if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
         raise UsageError(
-            f"{arguments.labels}: Only {len(judged)} labels match a verdict with a probability. "
+            f"{arguments.labels}: {len(judged)} labels match a claim in {arguments.results}. "
             f"Calibration needs at least {LEAST_LABELS} matching labels, some true and some false. "
-            f"A label needs the sample_id of a line in {arguments.results}, not its question_id."
+            "A label needs the sample_id of a result, not a question_id."
         )
     found = agreement(probabilities, truths)
     print(_text(found))
     if found.low < LEAST_AUROC:
-        told = f"the 95 % interval of the AUROC starts below {LEAST_AUROC}"
-        print(f"rejected: {told}, so the judge is too weak to calibrate")
+        told = f"the AUROC may be as low as {found.low:.3f} (95 % interval)"
+        print(f"rejected: {told}, but calibration needs at least {LEAST_AUROC}")
         return 1
     if arguments.output is not None:
         made = {(r.scores[metric].annotator or "", r.scores[metric].version) for r in rows}
@@ -66,7 +66,7 @@ def _label(line: Mapping[str, Any]) -> tuple[tuple[str, str | None], bool]:
 def _judged(row: Evaluation, metric: str, labels: _Labels) -> Iterator[tuple[float, bool]]:
     """Yield the probability and label of each labeled claim.
 
-    A label without a claim applies to the sample's least probable claim.
+    A label without a claim applies to the claim with the lowest probability in the sample.
     """
     name, claims = row.sample.sample_id, row.scores[metric].explanation.get("claims", [])
     known = [claim for claim in claims if claim.get("probability") is not None]

@@ -88,7 +88,7 @@ def _settings(given: Mapping[str, str]) -> Iterator[str]:
     for name, field_info in RagEvalConfig.model_fields.items():
         value = getattr(config, name)
         if value != field_info.get_default(call_default_factory=True):
-            # A sink rejects a URL with a key only after this line prints the URL.
+            # Mask URLs here, because a sink rejects a URL with a key only later.
             yield f"{name} = {masked(str(value))}"
 
 
@@ -225,7 +225,7 @@ def _show_capture(
     with _capturing(given, samples) as evals, asking(pipeline, evals, "--capture") as ask:
         try:
             output = ask(question, {})
-        except Exception as error:  # noqa: BLE001 - the host's edge: a pipeline of the user's
+        except Exception as error:  # noqa: BLE001 - the user's pipeline may raise anything
             problem = f"{type(error).__name__}: {error}"
         evals.flush(60.0)
         stats = evals.stats()

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         shown = _progress(arguments.limit or count_rows(data))
         run_dataset(rows, evals, run, ask=ask, concurrency=arguments.concurrency, progress=shown)
     if not run.started + run.resumed + run.unreadable:
-        raise UsageError(f"{data} has no rows. Add at least one row after the column names.")
+        raise UsageError(f"{data} has no rows. Add at least one row.")
     _print_end(run, output, time.monotonic() - started)
     if run.unanswered:
         kinds = ", ".join(sorted(run.returned))

@@ -1,4 +1,4 @@
-"""Protocols of judges, embedders and token scorers. Factories create instances from settings."""
+"""Protocols of judges, embedders and token scorers, and functions that create them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Judge(Protocol):
 
     Two flags are optional. `screening = True` marks a judge that only suggests samples to review.
     `one_call = True` marks a judge that finds claims and entities without a model call. For
-    this judge, the evaluator's first `make` requests only claims and entities. The second `make`
-    requests all other findings.
+    this judge, the first call of `make` asks only for claims and entities. The second call asks
+    for all other findings.
     """
 
     @property
@@ -54,7 +54,7 @@ class Judge(Protocol):
             verdict per claim, entity or context, in order.
 
         Raises:
-            JudgeError: The judge made no finding.
+            JudgeError: The judge could make none of the findings.
         """
         ...
 

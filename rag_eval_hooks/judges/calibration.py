@@ -82,8 +82,8 @@ class Agreement:
     """Measures how well probabilities agree with human labels.
 
     `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982). `cut` maximizes
-    the balanced accuracy. `curve` has one bin per row: mean probability, fraction of true labels,
-    and number of labels.
+    the balanced accuracy. A row of `curve` is a bin: its mean probability, its fraction of true
+    labels, and its number of labels.
     """
 
     labels: int
@@ -144,10 +144,10 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
             by_slope, by_intercept = by_slope + miss * x, by_intercept + miss
         size = a * d - b * b
         steps = (d * by_slope - b * by_intercept) / size, (a * by_intercept - b * by_slope) / size
-        # A full step can overshoot far from the optimum.
+        # Far from the optimum, a full Newton step can overshoot.
         part = min(1.0, 1.0 / max(math.hypot(*steps), _EDGE))
         slope, intercept = slope - part * steps[0], intercept - part * steps[1]
-    # A judge with an AUROC below 0.5 is useless. A negative slope would hide the defect.
+    # A judge with an AUROC below 0.5 is useless. A negative slope would make it look useful.
     raw = Calibration(slope=max(slope, 0.01), intercept=intercept)
     cut = agreement([raw.apply(p) for p in probabilities], labels).cut
     return replace(raw, cut=cut, labels=len(labels))

@@ -22,7 +22,7 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 
 _logger = logging.getLogger("rag_eval_hooks")
 
-Positions: TypeAlias = dict[Finding, list[int]]  # items for the second judge; empty means all
+Positions: TypeAlias = dict[Finding, list[int]]  # positions of items; an empty list means all
 
 
 class Cascade:
@@ -42,10 +42,10 @@ class Cascade:
         ```
 
     Args:
-        first: A fast, cheap judge, or its name as in the setting `judge`.
-        second: A better judge, or its name. This judge's verdict replaces the first verdict.
-        floor: Probability in [0, 1] of asking the second judge about a sure verdict. The
-            choice is reproducible, because a hash of question and item determines the choice.
+        first: A fast, cheap judge, or a name that the setting `judge` accepts.
+        second: A better judge, or such a name. Its verdict replaces the first judge's verdict.
+        floor: Probability in [0, 1] of asking the second judge about a sure verdict. A hash of
+            question and item decides, so each run chooses the same verdicts.
     """
 
     annotator_kind = AnnotatorKind.LLM
@@ -152,7 +152,7 @@ def _lacks(finding: Any) -> bool:
         return finding.cause is Cause.MISSING_INPUT or finding.cause.is_failure
     if isinstance(finding, Verdict):
         return not finding.sure
-    # The second judge gets single claims and entities, but always all chunks together.
+    # The second judge can judge single claims and entities, but only all chunks together.
     return isinstance(finding, tuple) and any(
         not isinstance(one, Support | Verdict) and not getattr(one, "sure", True) for one in finding
     )
@@ -177,5 +177,5 @@ def _draw(question: str, kind: Finding, item: str) -> float:
 
 def _made(judge: str | Judge) -> Judge:
     if isinstance(judge, str):
-        raise RuntimeError(f"The name {judge!r} has no judge yet. Pass the cascade to RagEval.")
+        raise RuntimeError(f"Pass the cascade to RagEval, which creates the judge {judge!r}.")
     return judge

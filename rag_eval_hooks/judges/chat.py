@@ -45,7 +45,7 @@ class ModelAdapter:
 
     def __init__(self, caller: Caller, limits: CallLimits, *, scope: str = "") -> None:
         self.name = caller.name
-        # A memo distinguishes models with equal names by scope. The hash hides keys in the scope.
+        # In a memo, the scope separates models with the same name. It may contain keys, so hash it.
         self.memo_scope = hashlib.blake2b(scope.encode("utf-8", "replace")).hexdigest()
         self.threads = DaemonExecutor("rag-eval-hooks-judge", limits.concurrency)
         self.timeout = limits.timeout

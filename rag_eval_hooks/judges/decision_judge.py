@@ -68,13 +68,13 @@ class DecisionJudge(ModelJudge):
 
     The model reads question, contexts, answer and reference as delimited data. Rules split texts
     into claims and find entities. The judge generates no questions. Metrics that need generated
-    questions have the cause `missing_input`.
+    questions get no score, with the cause `missing_input`.
 
     Args:
         model: `openai-decisions:<model>`, `systemone:<model or url>`, or a model object.
         band: Two probabilities. A verdict with a probability between the two is unsure.
         window: Maximum tokens of contexts per request. Three UTF-8 bytes count as one token.
-            Longer contexts, or more than 400 questions, need several requests.
+            The judge splits longer contexts, or over 400 questions, into several requests.
         memo: Stores answers for reuse. None disables the reuse.
         prices: Price tables for the costs in the usage. None omits the costs.
         **options: Fields of `ClientOptions`, such as `base_url` and `api_key`. Pass options only if
@@ -96,7 +96,7 @@ class DecisionJudge(ModelJudge):
         **options: Unpack[EndpointKeywords],
     ) -> None:
         if not 0 <= band[0] <= 0.5 <= band[1] <= 1:
-            raise ConfigError("band", band, "a number from 0 to 0.5, then a number from 0.5 to 1")
+            raise ConfigError("band", band, "two numbers: one from 0 to 0.5, and one from 0.5 to 1")
         check_count("window", window)
         if isinstance(model, str):
             model = DecisionEndpoint(model, options)

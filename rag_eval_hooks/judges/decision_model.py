@@ -66,7 +66,7 @@ class DecisionEndpoint(DecisionModel):
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
         body: dict[str, Any]
-        # Use the client's low-level method, because only openai 3 has `decisions`.
+        # The client's method `decisions` needs openai 3, so we use the low-level `post`.
         if self._is_openai:
             messages = [{"role": "system", "content": system}, {"role": "user", "content": state}]
             asked = [_openai(name, one) for name, one in questions.items()]

@@ -178,7 +178,7 @@ async def _limit_reply(response: Any) -> None:
     except own_requests.ReplyTooLongError as error:
         post.stopped = DescribedError(str(error))
         raise openai.OpenAIError from None
-    # The client reads no stream if the response has this content.
+    # If `_content` is set, the client does not read the response's stream again.
     response._content = bytes(body)
 
 

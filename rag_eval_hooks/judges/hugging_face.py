@@ -80,7 +80,7 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
     Args:
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
         layer: Number of the layer whose embeddings BERTScore compares. Layer 0 is the model's
-            input. A model that bert-score does not know requires `layer`.
+            input. Set `layer` for a model that bert-score does not know.
         rescale_with_baseline: Whether to rescale the scores by the baseline that bert-score ships
             for the model. Unrelated texts then score about 0, and a score can be negative.
         process: Whether to run the model in a child process. `auto` means yes if a child process

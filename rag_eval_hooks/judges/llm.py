@@ -46,7 +46,7 @@ _LITERALLY: Final = "found literally"
 _BEFORE: Final = r"(?<![^\s(\"'\[])"
 _AFTER: Final = r"[.,;:!?)\"'\]]*(?:\s|$)"
 _LONGEST_LEAD: Final = 5.0  # maximum seconds that other calls wait for the first reply
-_WANTS: Final = "a function that takes the list of messages and returns the reply's text"
+_WANTS: Final = "a function that accepts a list of messages and returns the reply's text"
 
 
 class ModelOptions(ModelKeywords, total=False):
@@ -63,16 +63,16 @@ class LLMJudge(ModelJudge):
     system text and contexts. From the second call on, a provider's prompt cache can serve this
     prefix.
 
-    A reply consists of items, such as verdicts. For an invalid item, the judge tells the model the
-    problem and asks again.
+    A reply consists of items, such as verdicts. If an item is invalid, the judge tells the model
+    the problem and asks again.
 
     Args:
         chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
         attempts: Maximum number of requests for one item.
         stagger: Whether later calls wait up to five seconds for the first reply, to use the
             provider's prompt cache.
-        verify_tokens: Maximum tokens of contexts per verification. Three UTF-8 bytes count as one
-            token. The judge verifies longer contexts in groups.
+        verify_tokens: Maximum tokens of contexts in one call that verifies claims. Three UTF-8
+            bytes count as one token. The judge divides longer contexts among several calls.
         memo: Stores valid replies for reuse. None disables the reuse.
         prices: Price tables for the costs in the usage. None omits the costs.
     """
@@ -106,7 +106,7 @@ class LLMJudge(ModelJudge):
             if one.ask.kind is Finding.ENTITIES_FOUND:
                 # An entity needs no call if a chunk contains the entity literally.
                 one.take(_literal(one.ask))
-        # In the second round, the cache already holds the contexts.
+        # After the first round, the provider's cache already holds the contexts.
         is_cached = any(kind in asks[0].known.usage for kind in WITH_CONTEXTS)
         lead: asyncio.Task[None] | None = None
         calls = list[asyncio.Task[None]]()
@@ -127,9 +127,9 @@ class LLMJudge(ModelJudge):
         await self._ask(answers, keys, self._attempts)
 
     async def _ask(self, answers: Answers, keys: Sequence[str], left: int) -> None:
-        """Ask about items until each item has a valid reply.
+        """Ask about items until each item has a valid reply, or no attempt is left.
 
-        If a reply has a warning, such as a quote that is in no chunk, the judge asks again once.
+        If an item has a warning, such as a quote that no chunk contains, the judge asks once more.
         After a truncated reply, the judge splits the remaining items into two requests.
         """
         ask = answers.ask
@@ -186,7 +186,7 @@ class CallableJudge(LLMJudge):
         ```
 
     Args:
-        function: Takes a list with a system and a user message, each with `role` and `content`.
+        function: Receives a list with a system and a user message, each with `role` and `content`.
             Returns the reply's text. An async function runs in the evaluator's event loop. Any
             other function runs on a thread. If the function raises, the findings have
             the cause `judge_failed`.
@@ -211,7 +211,7 @@ class _CallableChat(ChatAdapter):
     def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
         super().__init__(Caller(name), (OutputMode.TEXT,), limits)
         self._function, self._place = function, place_of(function)
-        # The advice follows an error about an unreadable reply.
+        # The judge appends the advice to an error about an unreadable reply.
         self.advice = f". The function must return the JSON that the prompt describes.{self._place}"
         call = getattr(function, "__call__", None)  # noqa: B004 - `__call__` may be async
         self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

@@ -203,7 +203,7 @@ class LocalModel(Generic[I, R]):
         try:
             results = dict(zip(distinct, self._run(distinct), strict=True)) if taken else {}
         except BaseException as error:  # noqa: BLE001 - the callers get the exception
-            # If a library raised SystemExit here, the caller's loop would stop.
+            # A library's SystemExit would stop the caller's event loop.
             ended = JudgeError(f"{self._source}: the model raised {type(error).__name__}")
             for _, future in taken:
                 future.set_exception(error if isinstance(error, Exception) else ended)
@@ -309,13 +309,13 @@ def _wants_process(process: InProcess) -> bool:
     if os.name != "posix":
         obstacle = "child processes need a POSIX system"
     elif getattr(sys, "frozen", False) or _interpreter() is None:
-        obstacle = "the application is frozen or embeds Python, so there is no interpreter to start"
+        obstacle = "a frozen or embedded Python has no interpreter to start"
     if obstacle is None or not process:
         return bool(process)
     if process == "auto":
-        _logger.warning("Local models run on a thread of this process: %s.", obstacle)
+        _logger.warning("Local models run on a thread of this process, because %s.", obstacle)
         return False
-    wants = f"'auto' or false, because no child process can start here: {obstacle}"
+    wants = f"'auto' or false, because {obstacle}"
     raise ConfigError("process", process, wants)
 
 

@@ -32,7 +32,7 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 
 T = TypeVar("T")
 
-_NO_TEXT: Final = NotScored(Cause.MISSING_INPUT, "a text is missing")
+_NO_TEXT: Final = NotScored(Cause.MISSING_INPUT, "the sample lacks a text that the judge needs")
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _SPREAD: Final = "chunks that state parts of the claim did not fit into one call"
 _SUPPORTS: Final = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
@@ -57,7 +57,7 @@ class Answers:
         return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Store values. If an item's first value has a warning, the judge asks once more."""
+        """Store the values. Mark an item as flawed if its first value has a warning."""
         for key, content in values.items():
             is_new = bool(getattr(content, "warning", "")) and key not in self.values
             (self.flawed.add if is_new else self.flawed.discard)(key)

@@ -35,7 +35,7 @@ _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, config=_CLOSED)
 class Price:
-    """Prices of a million prompt tokens and of a million reply tokens, in the table's currency."""
+    """Prices per million prompt tokens and per million reply tokens, in the table's currency."""
 
     input: _Amount
     output: _Amount
@@ -56,7 +56,7 @@ class Prices:
 
     Args:
         table: A mapping with `currency` (default USD) and `models`. `models` maps a model's name or
-            a pattern (`*`, `?`, `[...]`) to `input` and `output`. Both are prices of a million
+            a pattern (`*`, `?`, `[...]`) to `input` and `output`, the prices per million
             tokens. An exact name has priority over the first matching pattern.
         base_url: Base URL of the models' endpoint, to look up prices in `genai-prices`. None
             disables this lookup.

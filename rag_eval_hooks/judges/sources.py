@@ -1,4 +1,4 @@
-"""Asks judges and embedders, and checks results. Counts each `make` of a custom LLM judge."""
+"""Calls judges and embedders, and checks results. A custom judge's `make` counts as one call."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from rag_eval_hooks.text.folding import toml_of
 
 __all__ = ["ALL_METRICS", "AskedMetric", "Metric", "build", "choose", "example"]
 
-METRICS_WANTED: Final = "suite names, metric ids, Metric objects, or functions that take a sample"
+METRICS_WANTED: Final = "suite names, metric ids, Metric objects, or functions that accept a sample"
 _GRAPHRAG_WEIGHTS: Final[Mapping[str, float]] = SUITES["graphrag"]["weights"]
 _WHITEPAPER_WEIGHTS: Final[Mapping[str, float]] = SUITES["whitepaper"]["weights"]
 
@@ -62,7 +62,7 @@ def choose(
 ) -> tuple[Metric, ...]:
     """Return the chosen metrics in order, without duplicates.
 
-    A name after `-` is excluded. If all names start with `-`, the other default metrics remain.
+    `-<name>` excludes a name. If all names start with `-`, the other default metrics remain.
 
     Raises:
         ConfigError: A name is unknown, no metric remains, or two metrics have the same id.

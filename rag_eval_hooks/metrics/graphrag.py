@@ -34,7 +34,7 @@ _RANK_AWARE: Final = (
     "come first."
 )
 _GRADES: Final = {"A": 80.0, "B": 60.0, "C": 40.0, "D": 20.0}
-_SHORT: Final = 10  # In an answer below 10 characters, each of these words means DON'T KNOW.
+_SHORT: Final = 10  # In an answer shorter than 10 characters, each of these words means DON'T KNOW.
 _SHORT_WORDS: Final = ("unknown", "n/a", "none", "null")
 _WEIGHTS: Final = {"correctness": 0.5, "completeness": 0.3, "consistency": 0.2}
 
@@ -79,7 +79,7 @@ def _answer_relevance_reads(sample: Sample, findings: Findings) -> frozenset[Fin
 
 
 def _has_no_questions(findings: Findings) -> bool:
-    """Return True if no questions exist. After a failed judge call, return False."""
+    """Return True if the judge generated no questions. After a failed call, return False."""
     questions = findings.questions
     if isinstance(questions, NotScored):
         return questions.cause is Cause.MISSING_INPUT
@@ -89,7 +89,7 @@ def _has_no_questions(findings: Findings) -> bool:
 def _factual_accuracy(_sample: Sample, findings: Findings) -> Outcome:
     found = made(findings.geval)
     parts = {name: within(getattr(found, name), _PERCENT) for name in _WEIGHTS}
-    # Sums of integers are exact at the grade boundaries.
+    # Integer weights keep the sum exact at the grade boundaries.
     value = sum(round(10 * weight) * parts[name] for name, weight in _WEIGHTS.items()) / 10
     label = next((letter for letter, least in _GRADES.items() if value >= least), "E")
     explanation = {"weights": _WEIGHTS, "reason": found.reason}

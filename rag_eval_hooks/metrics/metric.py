@@ -24,8 +24,8 @@ class Metric:
 
     Attributes:
         id: `<suite>.<metric>`.
-        score: Pure function of a sample and its findings. The sample has all fields in `needs`. The
-            function `made` returns a finding's value or raises `Unavailable`.
+        score: Pure function of a sample and its findings. The sample has all fields in `needs`. To
+            read a finding, call `made`, which raises `Unavailable` if the finding is absent.
         needs: Fields that the sample must have. If a field is missing, the outcome is
             `missing_input`.
         findings: Findings that `score` reads.

@@ -55,10 +55,10 @@ class _Table(BaseModel):
 
 
 class Evidence(_Table):
-    """Words, numbers or signs. Any match proves that an answer states a fact."""
+    """Words, numbers and signs. An answer with any of them states the fact."""
 
-    words: list[_Words] = []  # words or phrases, matched as whole words in any case
-    numbers: list[_Number] = []  # matched in any notation; sign and percent sign count
+    words: list[_Words] = []  # words or phrases, matched as whole words without regard to case
+    numbers: list[_Number] = []  # matched in any notation, with the same sign and percent sign
     signs: list[_Text] = []  # arithmetic signs between two operands
 
     @model_validator(mode="after")

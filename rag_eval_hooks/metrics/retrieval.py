@@ -53,7 +53,7 @@ def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
     ```
 
     Args:
-        k: Number of leading chunks to count, which becomes part of the id, such as
+        k: Number of leading chunks to count. The metric's id contains `k`, such as
             `retrieval.recall_at_5`. None means all chunks that the model saw.
 
     Raises:
@@ -85,7 +85,7 @@ def _score(sample: Sample, _findings: Findings, *, measure: _Measure, k: int | N
     # A chunk from several searches counts at its first position.
     ranked = list(dict.fromkeys(retrieved))[:k]
     if "contexts" in sample.truncated and len(ranked) < (k or math.inf):
-        return NotScored(Cause.UNDEFINED, "limits removed chunks")
+        return NotScored(Cause.UNDEFINED, "a limit removed chunks from the sample")
     hits = [one in relevant for one in ranked]
     return UNIT.score(
         measure([*hits, *[False] * ((k or 0) - len(hits))], len(relevant)),

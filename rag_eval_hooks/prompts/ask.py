@@ -40,7 +40,7 @@ _MOST_PROBLEMS: Final = 6
 WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
 """Findings that share one reply schema, because a cached prefix may start with the schema."""
 _Group: TypeAlias = dict[str, Any]
-"""Maps an item to its value, or to the `ReplyError` that makes the judge ask again."""
+"""Maps an item's key to its value, or to the `ReplyError` for which the judge asks again."""
 
 
 class Reading(NamedTuple):
@@ -57,8 +57,8 @@ class Ask:
 
     A prompt may ask about any subset of the finding's items. Each item has a key. Keys of sentences
     and chunks are numbers from 1. `a1` is the answer's first claim, `r1` the reference's first
-    claim, and `e1` the first entity. The key of a whole text is the text's field. A list or a
-    rating is one item. A rating by two templates is two items, each in a separate prompt.
+    claim, and `e1` the first entity. The key of a whole text is its field name, such as `answer`. A
+    list or a rating is one item. A rating by two templates is two items, each in a separate prompt.
 
     The prompt contains only the chunks numbered in `shown`. None means all chunks.
     """
@@ -219,7 +219,7 @@ class Ask:
         elif spec.about is not None:
             document[spec.about.value] = {key: items[key] for key in items if key in keys}
         elif self.kind is Finding.ACCURACY_RATINGS:
-            # Neutral names, which the second template swaps.
+            # The names are neutral. The second template swaps the two texts.
             question, *texts = document.values()
             candidate, standard = reversed(texts) if keys[0] == TEMPLATES[1] else texts
             return {"question": question, "candidate": candidate, "standard": standard}

@@ -105,7 +105,7 @@ class View:
         return {number: _plain(text) for number, text in self.texts.items()}
 
     def quoted(self, quote: str) -> frozenset[int]:
-        """Return the numbers of texts with a part of the quote, or none unless all parts occur."""
+        """Return the numbers of texts with parts of the quote, or none if a part is missing."""
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
         holding = [{n for n, text in self._plain.items() if part in text} for part in parts]
         return frozenset[int]().union(*holding) if all(holding) else frozenset()
@@ -202,7 +202,7 @@ class SupportElement(AgreementElement):
         supporting = frozenset(self.chunks)
         together = self.together and not supporting
         if (self.verdict == "supported") != (together or bool(supporting)):
-            raise ReplyError("supported claims need `chunks` or `together`, other claims neither")
+            raise ReplyError("only a supported claim needs `chunks` or `together`")
         quoted = view.quoted(self.quote)
         if supporting and quoted and not quoted & supporting:
             raise ReplyError("none of the listed chunks contains the quote")

@@ -1,4 +1,4 @@
-"""Builds prompts with sealed data and reply schemas, and extracts JSON objects from replies."""
+"""Builds prompts with delimited data and reply schemas, and extracts JSON from replies."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class ReplyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A question to a language model.
+    """A system text and a user text for a language model.
 
-    The system text is the same for all samples. All prompts with contexts have the same reply
-    `model` and `name`. The user text of these prompts starts with the contexts, so that providers
-    can cache the contexts. `example` shows the reply's shape, with placeholders as values.
+    `model` is the Pydantic model of the reply, and `name` is the name of its JSON schema. All
+    prompts with contexts have equal schemas, and their user texts start with the contexts. A
+    provider can cache this prefix. `example` is a reply with placeholders as values.
     """
 
     system: str
@@ -56,7 +56,7 @@ class Prompt:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """JSON values that determine the reply. A sealed prompt has no stable identity."""
+        """JSON values that determine the reply. Sealing the prompt would change them."""
         return (self.version, self.name, self.system, self.user, self.example)
 
     @property
@@ -73,7 +73,7 @@ class Prompt:
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Derive the delimiters' tokens from a secret key. Equal texts get equal delimiters."""
+    """Replace the delimiters' tokens by keyed hashes. Equal texts get equal delimiters."""
     return _DELIMITER.sub(lambda match: f"<{match[1]}data {_token(match[2], secret)}>", text)
 
 
@@ -85,7 +85,7 @@ def data_block(document: Mapping[str, Any]) -> str:
     """Quote untrusted texts as one JSON document between delimiters that the texts cannot contain.
 
     Invisible characters, and brackets that resemble delimiters, become JSON escapes. Lone
-    surrogates become question marks, because no request can carry them.
+    surrogates become question marks, because no request can contain them.
     """
     text = _FOREIGN.sub(_escape, encodable(_dumped(document)))
     token = _token(text)
@@ -182,7 +182,7 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _without_thoughts(text: str) -> str:
-    """Remove the model's thoughts, even if only the prompt contains the opening tag."""
+    """Remove thoughts whose opening tag is in the prompt, not in the reply."""
     end = _THOUGHT.search(text)
     if end is None or _BEGINNING.search(text, 0, end.start()):
         return text

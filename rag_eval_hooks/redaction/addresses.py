@@ -40,7 +40,7 @@ def _match_around(text: str, at: int, earliest: int) -> Match | None:
     if not length or end is None or text[at - 1] == ".":
         return None
     start = at - length
-    # The rule `key` finds passwords, which stand between colon and `@` in a URL.
+    # In a URL, the text between colon and `@` is a password. The rule `key` finds passwords.
     if _FORMS["password_before"].search(text[max(0, start - 72) : start]):
         return None
     return Match(start, end, "EMAIL", text[start:end].casefold())

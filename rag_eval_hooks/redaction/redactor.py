@@ -107,7 +107,7 @@ class Session:
         self._rules, self._functions, self._ids_key = rules, functions, ids_key
         self._placeholders: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
-        # Number new placeholders above those of already redacted texts.
+        # New placeholders get higher numbers than the existing placeholders.
         for kind, number in _PLACEHOLDER.findall(redacted):
             self._counts[kind] = max(self._counts[kind], int(number))
 
@@ -123,7 +123,7 @@ class Session:
                 if not isinstance(redacted, str):
                     advice = f"Return the text.{place_of(function)}"
                     raise wrong_type("The result of a redaction function", "str", redacted, advice)
-        except Exception as error:  # noqa: BLE001 - user code: nothing leaves unredacted
+        except Exception as error:  # noqa: BLE001 - the user's function may raise anything
             # A key of metadata may be content.
             part = field.partition("metadata.")[0] or "metadata"
             told = in_words("a redaction function", error)
@@ -143,7 +143,7 @@ class Session:
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
-        """Redact texts and keys in any value. A number stays a number unless redacted."""
+        """Redact texts and keys in any value. An unchanged number stays a number."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):

@@ -46,9 +46,10 @@ class RateLimit:
 class AdmittedShare:
     """Estimates the fraction of requests that a limit or a full queue admits. Thread-safe.
 
-    Each admitted request takes over a tenth of the rejected requests that are not taken over yet.
-    The fraction is 1 / (1 + requests taken over). Inverse fractions add up to all requests. In
-    simulations with bursty load, a one-minute moving average had four times the error.
+    Each admitted request also represents a tenth of the rejected requests that no earlier request
+    represents. Its fraction is 1 / (1 + number of rejected requests it represents). The inverse
+    fractions add up to the number of all requests. In simulations with bursty load, a one-minute
+    moving average had four times the error.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

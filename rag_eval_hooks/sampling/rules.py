@@ -39,7 +39,7 @@ def position(key: str) -> int:
 class MetricNames:
     """Names of metrics and suites that settings may use.
 
-    A setting may name a metric that the application did not choose. The name has no effect.
+    A setting may name a metric that the application did not choose. Such a name has no effect.
     """
 
     def __init__(self, chosen: Sequence[Metric], known: Sequence[Metric]) -> None:

@@ -55,7 +55,7 @@ class Selection:
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
         """Return a function that samples requests at their start, or None.
 
-        The function takes sampling key, tags and metadata, and returns True to sample out the
+        The function accepts sampling key, tags and metadata, and returns True to sample out the
         request. If a rule needs metadata that the request still lacks, the function returns False.
 
         If all rates are 1, or if a rule needs the finished request, return None.
@@ -109,11 +109,11 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision, Set[str]] | None:
-        """Return the metrics to evaluate after feedback, or None without any metric.
+        """Return sample, decision and metric ids of the evaluation that feedback triggers, or None.
 
-        The result is the sample with the reference, the decision, and the ids of metrics with all
-        inputs. Metrics chosen by a feedback rule have no probability. Sampled metrics that lacked
-        only the reference keep their probability.
+        The sample contains the feedback's reference. The ids name the metrics whose inputs the
+        sample has. A metric that a feedback rule chose has no inclusion probability. A sampled
+        metric that lacked only the reference keeps its probability.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:

@@ -36,7 +36,7 @@ class SpanHolder:
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:
-        """Delay the end of a span. If too many spans wait, or after `close`, end the span now."""
+        """Delay the end of a span. After `close`, or if too many spans are held, end it now."""
         with self._lock:
             if held in self._held:
                 return

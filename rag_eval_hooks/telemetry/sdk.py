@@ -46,7 +46,7 @@ def set_providers(
     trace.set_tracer_provider(provider)
     if trace.get_tracer_provider() is not provider:
         provider.shutdown()
-        raise RuntimeError("A tracer provider is already set. Add span processors to the provider.")
+        raise RuntimeError("A tracer provider is already set. Add span processors to it.")
     return provider, _set_further(resource, endpoint) if exports else []
 
 
@@ -68,7 +68,7 @@ def _set_further(resource: Resource, endpoint: str | None) -> list[Any]:
 
 
 def _url(endpoint: str | None, signal: str) -> str | None:
-    """Return a signal's URL, or None if the exporter takes the URL from the environment."""
+    """Return a signal's URL, or None if the exporter reads the URL from the environment."""
     return None if endpoint is None else traces_at(endpoint).removesuffix("traces") + signal
 
 

@@ -53,7 +53,7 @@ def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 # scripts without spaces between words, or with particles attached to words (Korean)
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-# In these blocks vowel signs belong to the word, though Python's \w excludes them.
+# In these blocks, vowel signs are part of a word, but Python's \w does not match them.
 _SIGNS = "\u0900-\u0963\u0966-\u0dff\u0e00-\u0eff\u1000-\u1049\u1780-\u17d3"
 
 _UNSEEN = dict.fromkeys([0x00AD, *range(0x200B, 0x2010), 0x2060, 0xFEFF])
@@ -169,7 +169,7 @@ def stem(token: str) -> str:
         return token
     if len(token) == 4:
         if token[-1] == "y":
-            return token[:-1] + "i"  # for example "cities" without its ending
+            return token[:-1] + "i"  # the stem of "cities"
         return token[:-1] if token[-1] == "s" and token[-2] != "s" else token
     if not token.isalpha():
         return token

@@ -20,7 +20,7 @@ from tests.support.judge_task import JudgeTask
 from tests.support.servers.brain import truthful_reply
 from tests.support.servers.samples import DECOMPOSE, GRADE, PARTS, RATE, VERIFY, WHOLE_VERIFY
 
-_WORDINGS = {"prompts.5": "f7f30c65759f"}
+_WORDINGS = {"prompts.6": "c3472da08c7e"}
 FULL = replace(VERIFY, wanted=frozenset(PARTS))
 WITH_CONTEXTS = sorted(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
 

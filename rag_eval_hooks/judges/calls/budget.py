@@ -61,10 +61,10 @@ class Spend(NamedTuple):
 class Budget:
     """Admits model calls until a limit of the current hour or day (UTC) is reached.
 
-    Before a sample's first call, the budget reserves all expected calls of the sample. A spent
-    budget therefore leaves whole samples unscored. The estimate for a call is the prompt's tokens
-    and 256 reply tokens. The usage in the reply replaces the estimate. The estimate remains if the
-    call times out, reports no tokens, or belongs to a killed process.
+    Before a sample's first call, the budget reserves all expected calls of the sample. If the
+    budget has no room for all of them, the judge makes no call for the sample. The estimate for a
+    call is the prompt's tokens plus 256 reply tokens. The usage in the reply replaces the estimate.
+    The estimate remains if the call times out, reports no tokens, or belongs to a killed process.
 
     Keys of `limits` are `<unit>_per_<period>`, such as `calls_per_day`. `rate` limits this
     process's calls per second. A separate thread writes the SQLite file, because a hanging disk

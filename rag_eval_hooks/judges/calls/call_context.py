@@ -93,7 +93,7 @@ class Meter:
 
     @asynccontextmanager
     async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """Count the `with` block as one attempt. A timed-out attempt costs the estimate."""
+        """Count the `with` block as one attempt. After a timeout, the budget keeps the estimate."""
         await self.send()
         try:
             async with asyncio.timeout(timeout):
@@ -117,7 +117,7 @@ class Meter:
         id: object = None,
         prices: Prices | None = None,
     ) -> None:
-        """Add the usage that a reply reports. A token count of the wrong type counts as 0."""
+        """Record the usage that a reply reports. A token count that is no integer counts as 0."""
         call = self.record
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
         if prices is not None and used.input_tokens:

@@ -35,7 +35,7 @@ class Alignment(NamedTuple):
 
 
 def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
-    """Return the match if a sentence contains all words of a claim in order, else None."""
+    """Return the alignment if a sentence contains all words of a claim in order, else None."""
     claimed, stated = claim.items(code), sentence.items(code)
     if max(len(claimed), len(stated)) > _LONGEST:
         return None
@@ -55,8 +55,8 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
     ]
     clause = _clause(stated, path, BREAKS)
     denied = (DENIAL in claimed) != any(item == DENIAL for _, item in clause)
-    # If other words interrupt the match, a negation may apply to those words. An example is
-    # "bread that is not sliced keeps".
+    # A negation between the matched words may negate other words, as in "bread that is not sliced
+    # keeps".
     strict = all(
         at in path or item in BREAKS or is_small(item)
         for at, item in clause
@@ -94,7 +94,7 @@ def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
     placed = {one.a + at for one in match.get_matching_blocks() for at in range(one.size)}
     moved = [said[at] for at, token in enumerate(wanted) if at not in placed and token in held]
     if not lacking and 0 < len(moved) <= _FEW:
-        return False  # The text has all words, but one or two words may have swapped roles.
+        return False  # One or two words may have swapped roles.
     return len(moved) <= len(wanted) // _MOVED and not any(
         isinstance(item, Measure) or item in claim.named for item in moved
     )

@@ -24,7 +24,7 @@ from rag_eval_hooks.text.key_terms import Searched, phrases
 from rag_eval_hooks.text.measures import Measure, measures
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
-Item: TypeAlias = "str | Measure"  # a word or a value, `!` for a negation, or a break
+Item: TypeAlias = "str | Measure"  # a word, a value, a break, or `!` for a negation
 
 
 class Lexicon(NamedTuple):
@@ -43,7 +43,7 @@ LEXICONS: Final = {
 }
 BREAKS: Final = (",", ";", "&")
 DENIAL: Final = "!"
-VALUE: Final = "#"  # stands for any `Measure`
+VALUE: Final = "#"  # represents any `Measure`
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
 _WHOLE: Final = {"cannot": "not", "wo": "will", "ca": "can"}
@@ -214,7 +214,7 @@ class Chunks(tuple[SplitText, ...]):
 
 
 class Closest(NamedTuple):
-    """The sentence that shares most terms with a claim, or None if no sentence shares a term."""
+    """The sentence that shares the most terms with a claim. None if no sentence shares a term."""
 
     score: float
     sentence: Sentence | None

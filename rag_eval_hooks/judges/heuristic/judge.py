@@ -41,7 +41,7 @@ _TOO_MANY: Final = NotScored(
 )
 _NO_WORD: Final = NotScored(Cause.UNDEFINED, "the reference contains no letter or digit")
 _USEFUL: Final = 0.15  # minimum relevance of a useful chunk
-_PAUSE_EVERY: Final = 8  # claims; more at once would block the loop or the GIL too long
+_PAUSE_EVERY: Final = 8  # claims between pauses; more would block the event loop too long
 
 
 class _Case:
@@ -120,13 +120,13 @@ _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
 class HeuristicJudge:
     """Makes findings with rules and a small logistic model, deterministically and offline.
 
-    A claim is supported if one sentence states the claim in nearly the same words. A different
-    value, an unknown name or a negation refutes a claim. The judge is unsure about other claims.
-    Each verdict has a probability of support. Scores are marked as `screening`. docs/accuracy.md
-    lists the accuracy on each data set.
+    A claim is supported if one sentence states the claim in nearly the same words. A claim with a
+    different value, an unknown name or a negation is contradicted or not stated. The judge is
+    unsure about other claims. Each verdict has a probability of support. Scores are marked as
+    `screening`. docs/accuracy.md lists the accuracy on each data set.
 
     Args:
-        entailer: A local model that judges every English claim that the rules did not refute.
+        entailer: A local model that judges the English claims that the rules did not reject.
         calibration: A file that `rag-eval-hooks calibrate` wrote from your labels for this judge.
             The file calibrates the probabilities. Contradicted claims stay contradicted. All other
             claims with a probability of at least the file's `cut` are supported.

@@ -32,11 +32,11 @@ from rag_eval_hooks.text.refusals import refusal
 from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 
 _AGREED: Final = 0.55  # minimum fraction of a claim's terms that answer and reference share
-_BARE: Final = 6  # maximum number of terms of a bare answer
+_BARE: Final = 6  # maximum number of terms of a short answer
 _STEPS: Final = 4  # number of direct-relevance ratings above 0
-_LONGEST: Final = 6  # maximum number of words of a bare reference
+_LONGEST: Final = 6  # maximum number of words of a short reference
 _MOST_ALIASES: Final = 200
-_NAMED: Final = 3  # maximum number of words between a family name and its first initial
+_NAMED: Final = 3  # number of words before a family name that may contain the first name
 _DENIALS: Final = frozenset[str]().union(*(lexicon.denials for lexicon in LEXICONS.values()))
 _CJK_DENIALS: Final = word_set("不 没 沒 未 無 无 없 ない せん なか 않다 않는")
 _FOOTNOTE: Final = re.compile(r"(?<=[a-z]{4})\d{1,2}(?=[\s.,;:)]|$)")
@@ -54,7 +54,7 @@ def claims(text: str) -> tuple[str, ...]:
 
     Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences about missing
     information are not claims. `claims` removes list markers, citations and openings such as "Based
-    on the passages,". If the whole text is a heading, such as "Cornish heath", the text is a claim.
+    on the passages,". A text that is only a heading, such as "**Cornish heath**", is a claim.
     """
     found = distinct(_claims(text, headings=False)) or distinct(_claims(text, headings=True))
     return tuple(found)
@@ -92,18 +92,18 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
-    """Judge whether a text states a claim. A bare phrase states each claim with the phrase."""
+    """Judge whether a text states a claim. A short phrase states any claim that contains it."""
     if not text.sentences:
         return Verdict(False, "the compared text is empty")
     novel = claim.terms - question or claim.terms
     if not novel:
         return Verdict(False, "the claim contains no content word")
     if denied := _denied(claim, text, question):
-        return Verdict(False, f"either the claim or the compared text negates {denied}, not both")
+        return Verdict(False, f"only the claim or only the compared text negates {denied}")
     stated = text.sentences[0].terms
     is_bare = len(text.sentences) == 1 and 0 < len(stated) <= _BARE
     if is_bare and (stated - question or stated) <= claim.terms:
-        return Verdict(True, "the claim contains the bare answer")
+        return Verdict(True, "the claim contains the words of the short compared text")
     if differing := _differs(claim, text, question):
         return Verdict(False, differing)
     near = closest(novel, text)
@@ -155,7 +155,7 @@ class _Answer:
 def classification(question: str, answer: str, reference: str) -> Verdict:
     asked, listed = frozenset(terms(question)), aliases(reference)
     answer = _SUPERSCRIPT.sub("", answer)
-    if not any(map(_FOOTNOTE.search, listed)):  # "Python3" is not a word with a footnote
+    if not any(map(_FOOTNOTE.search, listed)):  # the digit of "Python3" is no footnote
         answer = _FOOTNOTE.sub("", answer)
     said = _Answer(answer)
     found = [_states(asked, said, alias) for alias in listed]
@@ -180,7 +180,7 @@ def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
     other = SplitText(reference)
     for claim in answer.claims:
         if denied := _denied(claim, other, asked):
-            return Verdict(False, f"either the answer or the reference negates {denied}, not both")
+            return Verdict(False, f"only the answer or only the reference negates {denied}")
     return stated
 
 

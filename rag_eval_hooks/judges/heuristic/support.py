@@ -31,9 +31,9 @@ _MODEL: Final = json.loads(
     files("rag_eval_hooks.judges.heuristic").joinpath("weights", "support.json").read_text("utf-8")
 )
 _FEWEST: Final = 2  # minimum number of content words of a claim
-_LONG: Final = 7  # content words; in shorter claims one word changes too much
+_LONG: Final = 7  # content words of a long claim; in a shorter claim, one word changes too much
 _SURE, _COVERED = 0.85, 0.4  # minimum probability and coverage of a long claim that is supported
-_MOST_COMPARED: Final = 400  # sentences; few texts have more sentences with the same word
+_MOST_COMPARED: Final = 400  # maximum number of sentences to align with one claim
 _MOST_SAID, _MOST_STATED = 20, 500  # maximum number of quantities of a claim, and of all chunks
 _REFUTED: Final = 0.1  # maximum probability of a contradicted claim
 _SMALL: Final = 12  # a value up to this number may count list items
@@ -131,7 +131,7 @@ def _aligned(
 
 def _refutation(found: Alignment, lacking: _Lacking) -> str:
     if found.denied and not found.others:
-        return "either the claim or the chunk has a negation, but not both"
+        return "only the claim or only the chunk has a negation"
     said, stated = found.others[0]
     if found.denied or len(found.others) > 1 or said not in lacking.differing:
         return ""
