@@ -26,7 +26,7 @@ _AMQP: Final = ("amqp", "amqps", "pyamqp")
 
 
 def visibility_timeout(config: RagEvalConfig) -> float:
-    """Return the seconds after which the application resends a sample without a result.
+    """Return how many seconds the application waits for a result before it resends the sample.
 
     The timeout must exceed the slowest evaluation, including delivery to sinks.
     """

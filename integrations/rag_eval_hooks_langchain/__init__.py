@@ -3,7 +3,7 @@
 `enable(evals)` captures every run of the process, until `disable()`. `record_contexts(documents)`
 records documents inside a run. `RagEvalMiddleware(evals)` captures an agent, and needs the package
 `langchain`. `LangChainJudge(model)` uses a LangChain chat model as the judge.
-`LangChainDecisionJudge(model)` uses a decision model as the judge.
+`LangChainDecisionJudge(model)` uses a model that returns probabilities instead of text.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
     """
     handler, before = RagEvalCallbackHandler(evals, **options), AMBIENT.everywhere
     disable()
-    # Never report this handler as unreached, because the application does not pass it to calls.
+    # Never report this handler as unused, because the application does not pass it to calls.
     evals.recorder.unmatched.handlers.pop(handler.place, None)
     earlier = (
         before.evals.recorder.unmatched if isinstance(before, RagEvalCallbackHandler) else None
@@ -101,7 +101,7 @@ def record_contexts(documents: Any) -> bool:
             (document, score).
 
     Returns:
-        Whether a handler or a block recorded the documents.
+        Whether a handler or an interaction recorded the documents.
     """
     run_id = current_run_id()
     ours = [one for one in current_handlers() if isinstance(one, RagEvalCallbackHandler)]

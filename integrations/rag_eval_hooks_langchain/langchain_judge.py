@@ -40,7 +40,7 @@ class LangChainChat(ChatAdapter):
             quiet = {"callbacks": None, "verbose": False, "cache": False}
             self._model, modes = model.model_copy(update=quiet), tuple(OutputMode)
         caller = Caller(f"langchain:{_model_name(model)}")
-        # The repr of a model that cannot be serialized may contain secrets.
+        # Use `dumps`, because a model's repr may contain secrets.
         super().__init__(caller, modes, limits, scope=dumps(self._model))
 
     async def ask(
@@ -63,11 +63,11 @@ class LangChainChat(ChatAdapter):
 async def unseen(
     adapter: ModelAdapter, model: _Model, request: Any, meter: Meter, *, blocks: bool
 ) -> Any:
-    # Tracing by environment variables is off only for these calls.
+    # Disable LangSmith for these calls, even if environment variables enable it.
     with tracing_context(enabled=False):
         async with meter.sending(adapter.timeout):
             if blocks:
-                # LangChain would call the model in the event loop's own pool.
+                # LangChain would call the model in the event loop's default pool.
                 return await adapter.threads.run(lambda: model.invoke(request, _UNSEEN))
             return await model.ainvoke(request, _UNSEEN)
 
@@ -79,8 +79,8 @@ class LangChainJudge(LLMJudge):
     see the calls either. Only the global handlers of LangChain's debug mode see the calls.
 
     Args:
-        model: A chat model, or a runnable that takes messages and returns a message or a text. The
-            judge uses structured output only with a chat model. The judge does not change the
+        model: A chat model, or a runnable that accepts messages and returns a message or a text.
+            The judge uses structured output only with a chat model. The judge does not change the
             model's settings.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Set
             retries on the model.

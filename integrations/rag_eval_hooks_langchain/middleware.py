@@ -36,8 +36,8 @@ class RagEvalMiddleware(AgentMiddleware[_RequestState, Any, Any]):  # type: igno
     """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
 
     Capture records a run only once, even if a callback handler of `evals` also sees the run. For
-    agents that wait for a person, use `RagEvalCallbackHandler` instead. Both classes take the same
-    arguments.
+    agents with human-in-the-loop interrupts, use `RagEvalCallbackHandler` instead. Both classes
+    accept the same arguments.
     """
 
     state_schema = _RequestState

@@ -49,8 +49,8 @@ def enable(
         evals: The evaluator that receives the requests.
         question: The name of an argument of the outermost call, or a function that returns
             the question from the arguments. None means automatic detection.
-        watch_streams: Whether to replace the `response_gen` of a streaming response by a generator
-            that also records the text. If false, streamed answers are not captured.
+        watch_streams: Whether to replace the `response_gen` of a streaming response with a
+            generator that also records the text. If false, streamed answers are not captured.
         **options: The fields of `CaptureOptions`, such as `contexts` and `answer`.
 
     Returns:

@@ -119,7 +119,7 @@ class SuiteEvaluator(BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """Evaluate an answer. If there is no score, the result's `invalid_reason` tells why.
+        """Evaluate an answer. If there is no score, the result's `invalid_reason` gives the cause.
 
         Args:
             query: The question.

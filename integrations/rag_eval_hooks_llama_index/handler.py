@@ -1,6 +1,7 @@
 """The handler for LlamaIndex's spans and events.
 
-The methods copy values, and a background thread reads the copies. LlamaIndex hides handler errors.
+The methods copy values, and a background thread reads the copies. LlamaIndex hides the exceptions
+of handlers, so the methods report them.
 """
 
 from __future__ import annotations

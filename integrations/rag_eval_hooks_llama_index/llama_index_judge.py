@@ -26,7 +26,7 @@ class LlamaIndexChat(ChatAdapter):
     # We therefore ask an LLM with function calls for a tool call, and any other LLM for text.
     def __init__(self, llm: LLM, limits: CallLimits) -> None:
         self._llm = llm.model_copy(update={"callback_manager": CallbackManager([])})
-        # A synchronous LLM would block the event loop. LlamaIndex wraps methods at each access.
+        # A synchronous LLM would block the event loop. LlamaIndex may wrap methods, so unwrap them.
         self._blocks = inspect.unwrap(type(llm).achat) is inspect.unwrap(CustomLLM.achat)
         modes = [OutputMode.TEXT]
         if isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model:

@@ -212,7 +212,7 @@ def _only(texts: Sequence[str]) -> str | None:
 
 
 def _is_response(result: Any) -> bool:
-    # An engine returns a response or a text: another result is not the engine's own.
+    # A result of the engine itself is a response or a text.
     if isinstance(result, Reply | str):
         return True
     return not isinstance(result, int | float) and _answer_of(result) is not None

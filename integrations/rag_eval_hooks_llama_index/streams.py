@@ -184,8 +184,8 @@ async def _read_async(inner: Any, reading: _WatchedStream) -> AsyncGenerator[Any
 
 
 def _watch(response: Any, run: Run, most: int) -> _WatchedStream | None:
-    # The stream may be readable several times, or an object of the application with more methods
-    # than an iterator. Such a stream cannot be replaced.
+    # A generator cannot replace a stream that can be read several times, or the application's
+    # object with more methods than an iterator.
     inner = response.response_gen
     readers = ((Iterator, _read), (AsyncIterator, _read_async))
     read: Any = next((read for base, read in readers if isinstance(inner, base)), None)

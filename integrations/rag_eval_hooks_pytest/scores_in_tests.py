@@ -45,9 +45,9 @@ class ScoresInTests:
 
         Args:
             sample: The sample, or a mapping that `RagEval.evaluate` accepts.
-            **limits: Limit by metric, on the metric's own scale. The keyword is a metric id, or the
-                part of the id after the dot: `faithfulness=0.8`, or `**{"graphrag.score": 70}`. If
-                lower values are better, the limit is a maximum.
+            **limits: Limit by metric, on the metric's own scale. The keyword is a metric id, as in
+                `**{"graphrag.answer_class": 100}`, or the part after the dot, as in
+                `faithfulness=0.8`. If lower values are better, the limit is a maximum.
 
         Raises:
             AssertionError: A score is missing or does not reach its limit. The message lists each
