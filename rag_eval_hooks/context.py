@@ -14,7 +14,10 @@ from rag_eval_hooks.errors import InputError, check_type, wrong_type
 READABLE_MAPPING: Final = (dict, MappingProxyType)
 
 _SCORE_KEYS: Final = ("relevance_score", "score", "similarity_score", "_score")
+_HOLD_SCORES: Final = frozenset(_SCORE_KEYS)
 _TEXT_KEYS: Final = ("text", "page_content", "content")
+_SCALARS: Final = (str, int, float)
+_PLAIN: Final = frozenset((*_SCALARS, bool))
 _PAIR: Final = 2
 
 
@@ -36,11 +39,14 @@ class Context:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        # Checks of abstract types are slow, and capture makes many contexts.
+        if type(self.text) is str and type(self.metadata) is dict and self.score is None:
+            return
         if not isinstance(self.text, str):
             advice = "To build a Context from a document or a mapping, call Context.of(value)."
             raise wrong_type("text", "str", self.text, advice)
-        check_type("score", self.score, Real, "a number")
-        check_type("metadata", self.metadata, Mapping, "a mapping")
+        check_type("score", self.score, (float, Real), "a number")
+        check_type("metadata", self.metadata, (dict, Mapping), "a mapping")
 
     @classmethod
     def of(cls, value: Any) -> Context:
@@ -92,12 +98,16 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
 
 
 def scalars(metadata: Any) -> dict[str, Any]:
-    if not isinstance(metadata, Mapping):
+    if not isinstance(metadata, (dict, Mapping)):
         return {}
-    return {k: v for k, v in metadata.items() if isinstance(v, str | int | float)}
+    if _PLAIN.issuperset(map(type, metadata.values())):
+        return dict(metadata)
+    return {k: v for k, v in metadata.items() if isinstance(v, _SCALARS)}
 
 
 def score_in(metadata: Mapping[str, Any]) -> float | None:
+    if _HOLD_SCORES.isdisjoint(metadata):
+        return None
     scores = (_number(metadata[key]) for key in _SCORE_KEYS if key in metadata)
     return next((score for score in scores if score is not None), None)
 

@@ -47,8 +47,9 @@ def _document(copier: Copier, document: Any, depth: int) -> Any:
     if last is not None and last.text is text:
         return last
     metadata = document.metadata if isinstance(document.metadata, dict) else {}
-    most = copier.room(min(dict.__len__(metadata), _MAX_METADATA), depth)
-    held = scalars(dict(islice(dict.items(metadata), most)))
+    size = dict.__len__(metadata)
+    most = copier.room(min(size, _MAX_METADATA), depth)
+    held = scalars(metadata if most == size else dict(islice(dict.items(metadata), most)))
     copy = Context(text=copier.of(text), id=document.id, score=score_in(held), metadata=held)
     return copier.remember(document, copy)
 

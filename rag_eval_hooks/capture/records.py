@@ -116,6 +116,7 @@ def whole(copy: Any) -> Any:
     if type(copy) is not Cut:
         return copy
     copier = replace(copy.copier, nodes=LATE_NODES)
+    copier.taken = copy.copier.taken
     complete = copier.of(copy.value, LATE_LEVELS)
     if copier.is_cut:
         copy.run.interaction.left_out.add("contexts")

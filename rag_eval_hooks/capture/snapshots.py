@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from rag_eval_hooks.sample import Context
 
-_NODES = 100
+_NODES = 70
 """Maximum number of containers per copy in the application's thread."""
 LATE_NODES = 20_000
 """Maximum number of containers per copy in the background."""
@@ -89,6 +89,8 @@ class Copier:
     most_chars: int
     # number of further containers that this copier may copy
     nodes: float = _NODES
+    # by id of a container, its entries when the application's thread copied it
+    taken: dict[int, Any] = field(default_factory=dict, init=False)
     # whether the last copy omits something because of size or depth
     is_cut: bool = field(default=False, init=False)
     _around: set[int] = field(default_factory=set, init=False)
@@ -132,53 +134,64 @@ class Copier:
         """Return how many entries of a container to copy, or 0 if the container contains itself."""
         if id(value) in self._around:
             return 0
-        self.nodes -= 1
-        is_full = self.nodes < 0 or depth <= 0 or self.snapshots.chars >= self.most_chars
-        most = 0 if is_full else min(size, int(self.nodes * _ENTRIES) + 1)
-        self.is_cut |= most < size or self.nodes < 0
-        self.nodes -= most / _ENTRIES
+        left = self.nodes - 1
+        is_full = left < 0 or depth <= 0 or self.snapshots.chars >= self.most_chars
+        most = size
+        if is_full or left * _ENTRIES < size:
+            most = 0 if is_full else int(left * _ENTRIES) + 1
+            self.is_cut |= most < size or left < 0
+        self.nodes = left - most / _ENTRIES
         return most
 
     def mapping(self, value: Any, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> Any:
-        return self._container(value, size, depth, lambda most: dict(islice(items, most)))
+        return self._container(value, items, size, depth, dict)
 
     def items(self, value: Any, depth: int) -> Any:
         parts = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
-        return self._container(value, len(value), depth, lambda most: list(islice(parts, most)))
+        return self._container(value, parts, len(value), depth, list)
 
     def _container(
-        self, value: Any, size: int, depth: int, take: Callable[[int], dict[Any, Any] | list[Any]]
+        self, value: Any, parts: Iterable[Any], size: int, depth: int, kind: type[Any]
     ) -> Any:
         most = self.room(size, depth, value)
         if size and not most:
             return _OPAQUE
-        copy = take(most)
-        self._copy_parts(value, copy, depth)
-        last = self.known(value)
+        last, taken = self.known(value), self.taken.get(id(value))
+        if taken is None and type(value) is kind and most == size and _are_same(last, value):
+            # Only atoms are their own copies, so the copy is still whole.
+            self.taken[id(value)] = last
+            return last
+        copy = kind(islice(parts, most)) if taken is None else taken.copy()
+        kinds = set(map(type, copy.values() if kind is dict else copy))
+        if str in kinds:
+            self._count(copy.values() if kind is dict else copy)
+        is_flat = kinds <= _ATOMS
+        if most == size:
+            self.taken[id(value)] = copy if is_flat else copy.copy()
+        if not is_flat:
+            if len(copy) > self.nodes + 1:
+                # Each of these entries may be a container.
+                self.is_cut, copy = True, kind(islice(_items(copy), int(self.nodes) + 1))
+            self._copy_parts(value, copy, depth)
         if _are_same(last, copy):
             return last
         return self.remember(value, tuple(copy) if isinstance(value, tuple) else copy)
 
     def _copy_parts(self, value: Any, copy: Any, depth: int) -> None:
-        parts = copy.values() if type(copy) is dict else copy
-        kinds = set(map(type, parts))
-        if str in kinds:
-            self._count(parts)
-        if kinds <= _ATOMS:
-            return
         self._around.add(id(value))
-        for place, part in list(copy.items() if type(copy) is dict else enumerate(copy)):
+        for place, part in copy.items() if type(copy) is dict else enumerate(copy):
             if type(part) in _ATOMS:
                 continue
             if self.nodes >= 0:
                 copy[place] = self.of(part, depth - 1)
                 continue
             self.is_cut = True
-            if type(copy) is list:
-                del copy[place:]
-                break
             copy[place] = _OPAQUE
         self._around.discard(id(value))
+
+
+def _items(copy: Any) -> Iterable[Any]:
+    return copy.items() if type(copy) is dict else copy
 
 
 def _are_same(last: Any, copy: Any) -> bool:
