@@ -31,7 +31,7 @@ from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
 
 if TYPE_CHECKING:
-    from rag_eval_hooks.capture import CaptureKeywords, ManualInteraction
+    from rag_eval_hooks.capture import ManualInteraction
     from rag_eval_hooks.config.settings import SettingKeywords
     from rag_eval_hooks.delivery import SinkSpec
     from rag_eval_hooks.explanation import Explanation
@@ -142,7 +142,7 @@ class RagEval(OnePerProcess):
         metadata: Mapping[str, Any] | None = None,
         tags: Sequence[str] | None = None,
         name: str | None = None,
-        **options: Unpack[CaptureKeywords],
+        **unknown: Any,
     ) -> ManualInteraction:
         """Record a request manually, as a `with` or `async with` block.
 
@@ -159,13 +159,12 @@ class RagEval(OnePerProcess):
         request starts.
 
         `metadata` accepts `session_id`, `user_id`, `question_id`, `reference` and any other keys.
-        `name` is the workflow's name on the span. `options` are the handler's options for the
-        framework calls in the block.
+        `name` is the workflow's name on the span. Other keywords are mistakes and have no effect.
         """
         from rag_eval_hooks.capture import ManualInteraction
 
         about: dict[str, Any] = {"metadata": metadata, "tags": tags, "name": name}
-        return ManualInteraction(self.recorder, self.incidents, question, **about, options=options)
+        return ManualInteraction(self.recorder, self.incidents, question, **about, keywords=unknown)
 
     @_host_edge
     def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:

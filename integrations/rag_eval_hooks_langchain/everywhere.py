@@ -19,7 +19,7 @@ from langchain_core.vectorstores import VectorStore
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture.interaction import enclosing_interactions
-from rag_eval_hooks.capture.options import HandlerKeywords
+from rag_eval_hooks.capture.options import CaptureKeywords
 from rag_eval_hooks.incidents import place_of_caller, warn_once
 from rag_eval_hooks_langchain.handler import FRAMEWORK, RagEvalCallbackHandler
 from rag_eval_hooks_langchain.surroundings import (
@@ -38,7 +38,7 @@ _inside: ContextVar[bool] = ContextVar("rag_eval_search", default=False)
 _replaced: list[tuple[type, str, Any]] = []
 
 
-def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbackHandler:
+def enable(evals: RagEval, **options: Unpack[CaptureKeywords]) -> RagEvalCallbackHandler:
     """Capture every run of the process without passing a handler.
 
     LangChain reports no callback for a direct search of a vector store. `enable` therefore also

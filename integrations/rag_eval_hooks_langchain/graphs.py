@@ -8,7 +8,7 @@ searches the state at each model call.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,9 +136,7 @@ def _nodes(interaction: Interaction) -> set[str | None]:
     return set(map(_node_of, interaction.stops.union(checkpoints))) - {None}
 
 
-def unseen_documents(
-    call: Run, keys: Collection[str], longest: int
-) -> tuple[Run, Origin, Lists] | None:
+def unseen_documents(call: Run, longest: int) -> tuple[Run, Origin, Lists] | None:
     # Return the documents of a step's state once. Without a thread, every document in the state
     # comes from this run. With a thread, a document may come from an earlier turn. Such a document
     # is a context only if the answering call shows it.
@@ -152,7 +150,7 @@ def unseen_documents(
     if (held := entries(given)) is not None:
         # Messages, even of earlier turns, contain documents only as artifacts.
         given = {key: value for key, value in held.items() if key != "messages"}
-    found = documents_in(given, keys=keys, artifacts=False)
+    found = documents_in(given, artifacts=False)
     origin = Origin.DOCUMENTS if is_fresh else Origin.GIVEN
     return step, origin, _unknown(found, interaction, longest)
 

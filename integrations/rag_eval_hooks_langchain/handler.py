@@ -18,7 +18,7 @@ from langchain_core.outputs import LLMResult
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Origin, Run, RunKind
 from rag_eval_hooks.capture.documents import contexts_in
-from rag_eval_hooks.capture.options import HandlerKeywords
+from rag_eval_hooks.capture.options import CaptureKeywords
 from rag_eval_hooks.capture.records import whole
 from rag_eval_hooks.context import refusal
 from rag_eval_hooks.errors import Misplaced, OnePerProcess
@@ -105,7 +105,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         made: Self = super().__new__(graphs.with_graph_events(kind))
         return made
 
-    def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
+    def __init__(self, evals: RagEval, **options: Unpack[CaptureKeywords]) -> None:
         # Keep a reference, because a garbage-collected evaluator is closed.
         self.evals = checked(evals)
         self._recorder = recorder = evals.recorder
@@ -125,11 +125,9 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         name = event.get("name") or class_name(serialized) or kind.value
         outer, tags = recorder.around(parent_id), event.get("tags") or ()
         # If `root` is set, ignore runs outside a run with this name.
-        options = self._reader.options if outer is None else outer.interaction.options
-        root = None if options is None else options.root
+        root = self._reader.options.root if outer is None else None
         if root is not None:
-            is_outermost = outer is None or outer.kind is RunKind.MANUAL
-            if is_outermost and not self._reader.is_root(root, name):
+            if not self._reader.is_root(root, name):
                 return None
         elif self._has_lost(parent_id, tags):
             recorder.lost(run_id, parent_id)

@@ -42,10 +42,6 @@ class Reader(BaseReader):
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, vocabulary.form_of)
 
-    def _keys(self, run: Run) -> Collection[str]:
-        named_keys = self.options_of(run).document_keys
-        return DOCUMENT_KEYS if named_keys is None else named_keys
-
     def input_of_root(self, run: Run, inputs: Any) -> None:
         state_of(run).given = inputs
         if state_of(run).is_resuming:
@@ -78,14 +74,14 @@ class Reader(BaseReader):
         self._note_texts(run, texts, Origin.EARLIER if state.is_earlier else Origin.STEP)
 
     def _question_in_state(self, run: Run, state: Any) -> str | None:
-        choice, chosen = self.options_of(run).question, run.chosen.get("question")
+        choice, chosen = self.options.question, run.chosen.get("question")
         if isinstance(choice, str):
             chosen = question_of(named(state, choice))
             self.note_match(run, "question", state, is_met=isinstance(chosen, str))
         return chosen if isinstance(chosen, str) else question_in_state(state)
 
     def _note_given_documents(self, run: Run, values: Any) -> None:
-        self._note_lists(run, filter(None, given_documents(values, self._keys(run))), Origin.GIVEN)
+        self._note_lists(run, filter(None, given_documents(values)), Origin.GIVEN)
 
     def output_of_chain(self, run: Run, outputs: Any, *streamed: Any) -> None:
         # A stream reports its input only at its end, as `streamed`.
@@ -115,21 +111,21 @@ class Reader(BaseReader):
         self._recorder.answer(run, answer)
         others = () if answer else other_answers(outputs, given)
         found = None if answer is not None or state.is_graph else as_json(outputs)
-        is_chosen = self.options_of(run).answer is not None
+        is_chosen = self.options.answer is not None
         last = () if is_chosen else written_texts(state.written, outputs)
         self._recorder.alternatives(run, others, found, last)
 
     def _note_found(self, run: Run, outputs: Any, given: Any) -> None:
         # Outside graph steps, tool messages come from earlier turns.
-        is_step, keys = state_of(run.parent).is_graph, self._keys(run)
-        found = documents_in(outputs, given, keys=keys, artifacts=is_step)
-        is_default = self.options_of(run).document_keys is None
-        if is_step and is_default and not run.interaction.retrieves:
+        is_step = state_of(run.parent).is_graph
+        found = documents_in(outputs, given, artifacts=is_step)
+        if is_step and not run.interaction.retrieves:
             # A step that empties a list before any retrieval may only reset the state.
             found = list(filter(None, found))
         self._note_lists(run, found)
         if not run.outermost:
-            self._note_texts(run, _new_values(outputs, given, keys if found else ()), Origin.STEP)
+            values = _new_values(outputs, given, DOCUMENT_KEYS if found else ())
+            self._note_texts(run, values, Origin.STEP)
 
     def _note_texts(self, run: Run, values: Iterable[Any], origin: Origin) -> None:
         known = run.interaction.step_texts
@@ -164,7 +160,7 @@ class Reader(BaseReader):
         messages = [one for one in parts if isinstance(one, Message)]
         texts = [one.shown for one in messages] or parts
         self._recorder.prompt(run, texts, [message.role for message in messages])
-        if unseen := unseen_documents(run, self._keys(run), self._recorder.longest):
+        if unseen := unseen_documents(run, self._recorder.longest):
             step, origin, lists = unseen
             self._note_lists(step, lists, origin)
 
@@ -190,7 +186,7 @@ class Reader(BaseReader):
         self._recorder.for_span(run, result=text if isinstance(text, str) else None)
         self._note_choice(run, output)
         named = self.is_named_tool(run)
-        if found := documents_in(output, keys=self._keys(run)):
+        if found := documents_in(output):
             self._note_lists(run, found)
             return
         content = message = _message_of(output)

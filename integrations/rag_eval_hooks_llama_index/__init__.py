@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.capture import CaptureOptions, Choice
-from rag_eval_hooks.capture.options import CaptureKeywords
+from rag_eval_hooks.capture import CaptureKeywords, CaptureOptions
 from rag_eval_hooks.errors import missing_extra
 from rag_eval_hooks.evals import checked
 
@@ -32,13 +31,7 @@ __all__ = [
 ]
 
 
-def enable(
-    evals: RagEval,
-    *,
-    question: Choice = None,
-    watch_streams: bool = True,
-    **options: Unpack[CaptureKeywords],
-) -> Instrumentation:
+def enable(evals: RagEval, **options: Unpack[CaptureKeywords]) -> Instrumentation:
     """Capture every RAG request of LlamaIndex in this process.
 
     `enable` registers a handler with the root dispatcher of LlamaIndex's instrumentation. The
@@ -47,11 +40,8 @@ def enable(
 
     Args:
         evals: The evaluator that receives the requests.
-        question: The name of an argument of the outermost call, or a function that returns
-            the question from the arguments. None means automatic detection.
-        watch_streams: Whether to replace the `response_gen` of a streaming response with a
-            generator that also records the text. If false, streamed answers are not captured.
-        **options: The fields of `CaptureOptions`, such as `contexts` and `answer`.
+        **options: The fields of `CaptureOptions`, such as `contexts` and `answer`. The option
+            `question` names an argument of the outermost call, or is a function of the arguments.
 
     Returns:
         The registration. Its method `disable()` stops the capture.
@@ -59,15 +49,15 @@ def enable(
     Raises:
         ConfigError: An argument is invalid.
     """
-    choices = CaptureOptions.of("enable()", {"question": question, **options})
+    choices = CaptureOptions.of("enable()", options)
     checked(evals)
     before = None
     for registration in _registrations():
-        if registration.evals is evals and registration.options == (choices, watch_streams):
+        if registration.evals is evals and registration.options == choices:
             return registration
         before = registration.evals.recorder.unmatched
         registration.disable()
-    registration = Instrumentation(evals, choices, watch_streams=watch_streams)
+    registration = Instrumentation(evals, choices)
     registration.enable(before)
     return registration
 

@@ -57,12 +57,11 @@ _EVENTS = {
 class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
     """The handler that `enable` registers with LlamaIndex's root dispatcher."""
 
-    def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
+    def __init__(self, evals: RagEval, options: CaptureOptions) -> None:
         super().__init__()
         self._evals = evals
         self._recorder = evals.recorder
         self._incidents = evals.incidents
-        self._watches = watch_streams
         self._reader = Reader(evals.recorder, evals.incidents, options)
         self._parents = SpanParents(evals.recorder)
         self._place = place_of_caller()
@@ -72,8 +71,8 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         return self._evals
 
     @property
-    def options(self) -> tuple[CaptureOptions, bool]:
-        return self._reader.options, self._watches
+    def options(self) -> CaptureOptions:
+        return self._reader.options
 
     @classmethod
     def class_name(cls) -> str:
@@ -132,8 +131,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         return run
 
     def _may_begin(self, call: SpanCall) -> bool:
-        root = self._reader.options_of(self._recorder.around(None)).root
-        if root is not None:
+        if (root := self._reader.options.root) is not None:
             return self._reader.is_root(root, call.name)
         is_step = call.event is not None
         return not self._parents.lost(call.id, call.parent_id, is_step=is_step)
@@ -183,7 +181,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             return
         streams = False
         try:
-            streams = follow_stream(self._recorder, run, result, watches=self._watches)
+            streams = follow_stream(self._recorder, run, result)
             self._copy_result(run, call, result, streams=streams)
         finally:
             if call.role is Role.WRITER:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.workflow import Event, StartEvent
@@ -70,7 +70,7 @@ class Reader(BaseReader):
         if not asked:
             return
         self._recorder.question(root, asked)
-        found = [(Origin.GIVEN, contexts) for contexts in self._lists(run, left)]
+        found = [(Origin.GIVEN, contexts) for contexts in _lists(left)]
         found += [(Origin.STEP, rows) for value in left.values() for rows in rows_in(value)]
         found += [(Origin.TEXT, (Context(text=text),)) for text in _tool_texts(state)]
         for origin, contexts in found:
@@ -129,15 +129,6 @@ class Reader(BaseReader):
         }
         self._recorder.documents(run, contexts, origin, shown=shown, **how)
 
-    def _lists(self, run: Run, value: Any) -> Lists:
-        keys: Collection[str] | None = self.options_of(run).document_keys
-        return documents_in(value, keys=_DOCUMENT_KEYS if keys is None else keys, artifacts=False)
-
-    def _distinctive(self, run: Run, value: Any) -> list[Sequence[Context]]:
-        lists = (*self._lists(run, value), *rows_in(value))
-        long = ([one for one in contexts if is_distinctive_text(one.text)] for contexts in lists)
-        return [contexts for contexts in long if contexts]
-
     def _note_sources(self, run: Run, reply: Reply) -> None:
         sources, interaction = reply.sources, run.interaction
         known = [context for each in interaction.lists for context in each.contexts]
@@ -155,7 +146,7 @@ class Reader(BaseReader):
             return
         if role not in (Role.CHAIN, Role.ENGINE) or is_of_framework(result):
             return
-        for contexts in self._lists(run, result):
+        for contexts in _lists(result):
             self._note(run, contexts)
         question = run.interaction.root.query
         is_event = isinstance(result, Record) and issubclass(result.kind, Event)
@@ -179,7 +170,7 @@ class Reader(BaseReader):
         if found_nothing(raw):
             return
         # For a single record, use the output's text, because the prompt contains this text.
-        found = [] if is_of_framework(raw) or record_in(raw) else self._distinctive(run, raw)
+        found = [] if is_of_framework(raw) or record_in(raw) else _distinctive(raw)
         for contexts in found or rows_in(output.text):
             self._note(run, contexts, Origin.TEXT, named=named)
 
@@ -197,6 +188,16 @@ class Reader(BaseReader):
         arguments = [one["arguments"] for one in calls]
         self._recorder.reply(run, vocabulary.reply_facts(response), arguments)
         self._recorder.for_span(run, tool_calls=calls)
+
+
+def _lists(value: Any) -> Lists:
+    return documents_in(value, keys=_DOCUMENT_KEYS, artifacts=False)
+
+
+def _distinctive(value: Any) -> list[Sequence[Context]]:
+    lists = (*_lists(value), *rows_in(value))
+    long = ([one for one in contexts if is_distinctive_text(one.text)] for contexts in lists)
+    return [contexts for contexts in long if contexts]
 
 
 def _question_of(value: Any) -> str | None:

@@ -36,7 +36,7 @@ def current_stream() -> Run | None:
     return _read_run.get()()
 
 
-def follow_stream(recorder: Recorder, run: Run, given: Any, *, watches: bool) -> bool:
+def follow_stream(recorder: Recorder, run: Run, given: Any) -> bool:
     if not _is_subclass(given.__class__, _STREAMED):
         return False
     if isinstance(given, StreamingAgentChatResponse):
@@ -48,7 +48,7 @@ def follow_stream(recorder: Recorder, run: Run, given: Any, *, watches: bool) ->
     if is_bare and _is_over(generator):
         return False
     # Keep one character more than the recorder, so that the recorder detects longer texts.
-    is_watched = generator is not given and watches and run.outermost
+    is_watched = generator is not given and run.outermost
     if is_watched and (reading := _watch(given, run, recorder.longest + 1)) is not None:
         _follow(recorder, run, partial(reading.ending, recorder, run))
         return True

@@ -31,10 +31,10 @@ def documents_in(
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LEVELS))
 
 
-def given_documents(value: Any, keys: Collection[str]) -> Lists:
-    if found := documents_in(value, keys=keys, artifacts=False):
+def given_documents(value: Any) -> Lists:
+    if found := documents_in(value, artifacts=False):
         return found
-    tables = (table for key, table in (entries(value) or {}).items() if key in keys)
+    tables = (table for key, table in (entries(value) or {}).items() if key in DOCUMENT_KEYS)
     rows = (table for table in tables if isinstance(table, list) and table)
     return [found for table in rows if isinstance(table[0], dict) for found in rows_in(table)]
 

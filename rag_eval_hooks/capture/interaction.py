@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -18,10 +18,9 @@ from opentelemetry import context as otel_context
 
 from rag_eval_hooks import incidents
 from rag_eval_hooks.capture.conversation import OWN_KEYS, objects_in
-from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.records import Origin, Run, RunKind
 from rag_eval_hooks.context import contexts_of
-from rag_eval_hooks.errors import ConfigError, InputError, check_type, unknown, wrong_type
+from rag_eval_hooks.errors import InputError, check_type, unknown, wrong_type
 from rag_eval_hooks.incidents import Incidents, host_edge
 from rag_eval_hooks.sample import texts_of
 
@@ -69,7 +68,7 @@ class ManualInteraction:
         metadata: Mapping[str, Any] | None,
         tags: Sequence[str] | None,
         name: str | None,
-        options: Mapping[str, Any],
+        keywords: Collection[str],
     ) -> None:
         self._recorder = recorder
         self._incidents = incidents
@@ -85,7 +84,8 @@ class ManualInteraction:
         self._metadata: dict[str, Any] = self._read("metadata", self._entries, metadata) or {}
         self._tags: tuple[str, ...] = self._read("tags", texts_of, tags) or ()
         self._name: str = self._read("name", _text, name) or "interaction"
-        self._options: CaptureOptions | None = self._read("options", _options_of, options or None)
+        for keyword in keywords:
+            incidents.mistake(*_no_keyword(keyword))
 
     def _read(self, field: str, read: Callable[[str, Any], Any], value: Any) -> Any:
         try:
@@ -115,16 +115,14 @@ class ManualInteraction:
 
         Args:
             documents: One document or several: texts, `Context` objects, mappings with a `text`,
-                LangChain documents, or objects that `as_context` reads. Each call appends
-                documents. Equal texts count once. An empty list means that retrieval found
-                nothing.
+                or LangChain documents. Each call appends documents. Equal texts count once. An
+                empty list means that retrieval found nothing.
         """
         if not documents:
             raise InputError("it.contexts() needs documents. If retrieval found none, pass [].")
         if (run := self._opened("contexts")) is not None:
             given = documents[0] if len(documents) == 1 else documents
-            read = contexts_of if self._options is None else self._options.contexts_of
-            found = _unless_lost(run, "contexts", lambda: read(given))
+            found = _unless_lost(run, "contexts", lambda: contexts_of(given))
             self._recorder.defer(
                 run, "contexts", self._recorder.documents, run, found, Origin.STATED
             )
@@ -199,10 +197,8 @@ class ManualInteraction:
         interaction = run.interaction
         if run.parent is not None:
             interaction.add_metadata(self._metadata)
-        else:
-            interaction.options = self._options
-            if not interaction.span_context.is_valid:
-                interaction.otel = self._made_in
+        elif not interaction.span_context.is_valid:
+            interaction.otel = self._made_in
         self._frame = _caller_outside()
         self._outer = next(_opened_blocks(), None)
         _current.set(self)
@@ -302,13 +298,9 @@ def _text(name: str, value: Any) -> str | None:
     return text
 
 
-def _options_of(_: str, given: Mapping[str, Any]) -> CaptureOptions:
-    for name in given.keys() & set(OWN_KEYS):
-        raise InputError(f"interaction() has no option {name!r}. Pass metadata={{{name!r}: ...}}.")
-    try:
-        return CaptureOptions.of("interaction()", given)
-    except ConfigError as error:
-        name = error.field
-        recording = f"with evals.interaction(question) as it: it.{name}(...)"
-        advice = f" To record a value: `{recording}`." if name in _RECORDING else ""
-        raise InputError(f"The option {name} must be {error.wants}.{advice}") from None
+def _no_keyword(name: str) -> tuple[str, str]:
+    told = unknown("interaction() has no option", name, _RECORDING)
+    if name in OWN_KEYS:
+        return told, f"Pass metadata={{{name!r}: ...}}"
+    known = f"with evals.interaction(question) as it: it.{name}(...)"
+    return told, f"Write: `{known}`" if name in _RECORDING else ""

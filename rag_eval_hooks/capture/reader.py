@@ -31,17 +31,13 @@ class BaseReader:
         self._form_of = form_of
         self._forms: dict[type, Form] = {}
 
-    def options_of(self, run: Run | None) -> CaptureOptions:
-        own = None if run is None else run.interaction.options
-        return self.options if own is None else own.over(self.options)
-
     def is_root(self, root: str, name: str) -> bool:
         told = "The option root names an unknown run"
         return self._recorder.unmatched.is_named(told, [root], [name], self.place)
 
     def is_named_tool(self, run: Run) -> bool | None:
         """Return whether `retrieval_tools` names the tool, or None if the option is not set."""
-        if (names := self.options_of(run).retrieval_tools) is None:
+        if (names := self.options.retrieval_tools) is None:
             return None
         told = "The option retrieval_tools names an unknown tool"
         return self._recorder.unmatched.is_named(told, names, [run.name], self.place)
@@ -61,7 +57,7 @@ class BaseReader:
     def copy(self, run: Run, value: Any) -> Any:
         if value is None:
             return None
-        read = self.options_of(run).as_context
+        read = self.options.as_context
         copier = Copier(
             run.interaction.snapshots,
             self._form_of,
@@ -74,7 +70,7 @@ class BaseReader:
 
     def choose(self, run: Run, name: str, value: Any) -> None:
         """Call an option's function with the value, unless an earlier call returned a text."""
-        choice = getattr(self.options_of(run), name)
+        choice = getattr(self.options, name)
         if not callable(choice) or isinstance(run.chosen.get(name), str):
             return
         try:
@@ -84,7 +80,7 @@ class BaseReader:
         run.chosen = {**run.chosen, name: result}
 
     def _chosen_text(self, name: str, run: Run, value: Any, read: Read) -> str | None:
-        choice, result = getattr(self.options_of(run), name), run.chosen.get(name)
+        choice, result = getattr(self.options, name), run.chosen.get(name)
         if isinstance(choice, str):
             found = named(value, choice)
             self.note_match(run, name, value, is_met=found is not None)
@@ -99,13 +95,13 @@ class BaseReader:
         self._incidents.report(f"choice {name}", error)
 
     def note_match(self, run: Run, name: str, value: Any, *, is_met: bool) -> None:
-        choice = getattr(self.options_of(run), name)
+        choice = getattr(self.options, name)
         keys = [choice] if is_met else list(map(str, entries(value) or ()))
         told = f"The option {name} names an unknown key"
         self._recorder.unmatched.is_named(told, [choice], keys, self.place)
 
     def _note_choice(self, run: Run, value: Any) -> None:
-        choice, result = self.options_of(run).contexts, run.chosen.get("contexts")
+        choice, result = self.options.contexts, run.chosen.get("contexts")
         if isinstance(choice, str):
             result = named(value, choice)
             if result is not None or run.outermost:

@@ -14,7 +14,6 @@ from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import SpanContext
 
-from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.snapshots import LATE_LEVELS, LATE_NODES, Copier, Snapshots
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.telemetry.other_span import OtherSpan
@@ -227,8 +226,6 @@ class Interaction:
     read_until: int = 0
     # The application passed the handler to this call, so the call is not a step of another call.
     passed: bool = False
-    # The request's own options override the handler's options.
-    options: CaptureOptions | None = None
     # Weak reference to the framework's run id. Once the id is gone, no end event can arrive.
     id: Callable[[], object] | None = None
     sampling_key: str | None = None

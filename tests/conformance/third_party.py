@@ -108,7 +108,7 @@ def plain(value: Any, depth: int = 5) -> Any:
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, Iterator):
-        # An application's own stream is replaced by a generator: see `watch_streams`.
+        # An application's own stream is replaced by a generator.
         return "stream"
     return type(value).__name__ if depth == 0 else _plain_parts(value, depth - 1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from langchain_core.runnables import RunnableLambda
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
-from rag_eval_hooks import Sample
 from rag_eval_hooks.config import limits
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
 from tests.matrix.langchain.kit import PASSAGES, QUESTION, Chat, answer_to, call, top
@@ -200,31 +198,6 @@ def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.Monke
 
 
 # Options, and contexts that are recorded.
-
-
-OPTIONS: dict[str, tuple[Any, Any, Callable[[Sample], Any], Any]] = {
-    "contexts": ("mine", {"mine": ["a", "b"], "theirs": ["c"]}, texts, ["a", "b"]),
-    "answer": ("mine", {"mine": "a b", "theirs": "c"}, lambda sample: sample.answer, "a b"),
-    "document_keys": (["mine"], {"mine": []}, texts, []),
-}
-"""Of one interaction: its value, what a chain gives out, and what follows on the sample."""
-
-
-@pytest.mark.parametrize("option", OPTIONS)
-def test_one_interaction_may_have_options_of_its_own(world: World, option: str) -> None:
-    value, gives, shown, expected = OPTIONS[option]
-    theirs: Any = {"answer": "theirs", "contexts": "theirs", "document_keys": ["theirs"]}
-    inner: Any = RunnableLambda(lambda _: gives)
-
-    def ask(question: str) -> Any:
-        inner.invoke(question)
-        Chat(reply=lambda _: "a reply of four words").invoke("a b")
-        return gives if isinstance(gives, dict) else "a reply of four words"
-
-    with world.evals.interaction("Is it so?", **{option: value}):
-        RunnableLambda(ask).invoke(QUESTION, config(world, **{option: theirs[option]}))
-    (seen,) = world.seen()
-    assert (shown(seen.sample), seen.sample.question) == (expected, "Is it so?")
 
 
 def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world: World) -> None:

@@ -26,7 +26,7 @@ from tests.matrix.llama_index.chats import chat_over
 from tests.matrix.llama_index.engines import corpora_with_tools
 from tests.matrix.llama_index.fixtures import only, opened, samples, texts
 from tests.matrix.llama_index.kit import Corpus, Draw, in_turn, pick, says
-from tests.matrix.llama_index.own_streams import Own, shouted
+from tests.matrix.llama_index.own_streams import Own
 from tests.matrix.llama_index.retrieval import masked_passages
 from tests.matrix.llama_index.trouble import messages_of
 from tests.matrix.world import World
@@ -250,19 +250,6 @@ def test_dropped_stream_drops_its_generator(world: World) -> None:
     gc.collect()
     assert (gone(), over) == (None, ["over"])
     assert endings(world) == [("one ", Status.CLOSED)]
-
-
-def test_stream_that_is_not_watched_has_no_answer(plain_world: World) -> None:
-    registration = enable(plain_world.evals, watch_streams=False)
-    draw = Draw(0, "query", plain_world)
-    corpus, own = Corpus(draw), Own(corpus=Corpus(draw), answer=draw.sentence(), make=shouted)
-    with plain_world.evals.interaction(corpus.question):
-        corpus.engine(says(draw.answer())).query(corpus.question)
-        stream = stream_of(plain_world, own.words)
-        assert "rag_eval" not in str(stream.gi_code.co_filename)
-        assert "".join(stream) == own.answer
-    registration.disable()
-    assert endings(plain_world) == [(None, Status.OK)]
 
 
 def test_unread_answer_that_is_kept_keeps_nothing_of_its_request() -> None:

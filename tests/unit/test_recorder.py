@@ -46,7 +46,13 @@ class Log(list[Interaction]):
 
     def open(self, question: str) -> ManualInteraction:
         return ManualInteraction(
-            self.recorder, self.incidents, question, metadata=None, tags=None, name=None, options={}
+            self.recorder,
+            self.incidents,
+            question,
+            metadata=None,
+            tags=None,
+            name=None,
+            keywords=[],
         )
 
     def model(self, prompt: str, text: str) -> None:
