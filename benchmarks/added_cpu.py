@@ -1,7 +1,7 @@
 """Measure the CPU that each instrumentation adds to a request, in milliseconds.
 
 In each round, every variant makes one request, in random order. A figure is the median difference
-from the request without instrumentation in the same round. Other load on the machine cancels out.
+from the request without instrumentation in the same round, so other load cancels out.
 `CPU` is the CPU time of all threads until the background threads are idle. `its thread` is the CPU
 time of the calling thread.
 """

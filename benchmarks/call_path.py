@@ -2,9 +2,9 @@
 
     python -m benchmarks.call_path [--list]
 
-The first request passes a sample to `submit`, with one metric and one sink. The second request is a
-LangChain chain, and a judge on loopback scores its faithfulness. Each request runs three times. The
-benchmark counts the third run, in every thread, until the scores are delivered.
+The first request passes a sample to `submit`, with one metric and one sink. The second request runs
+a LangChain chain, and a local judge server scores the answer's faithfulness. Each request runs
+three times. The benchmark counts the third run, in every thread, until the scores are delivered.
 """
 
 from __future__ import annotations

@@ -7,10 +7,11 @@ and reply characters per sample. `with_shape` counts prompt characters if each p
 reply's form. `failed` counts metrics that failed, over all samples.
 
 A line below the table shows the share of context characters that a prompt cache serves. The cache
-knows a prompt's beginning after the first reply.
+stores the beginning of a prompt when its reply arrives.
 
-The last table compares judges on the eight metrics that a decision model can decide. `samples per
-minute` assumes a server that replies after 100 ms. `bytes` adds the JSON around the `characters`.
+The last table compares judges on the eight metrics that a decision model can decide. `a minute`
+counts samples per minute, with a server that replies after 100 ms. `bytes` is the size of the JSON
+requests, and `characters` is the length of their texts.
 """
 
 from __future__ import annotations

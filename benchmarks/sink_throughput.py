@@ -4,8 +4,8 @@
 
 A local server replaces the platform. The server answers a fraction `--failures` of the requests
 with 500 or 429. For half of these requests, the server stores the scores before the error. Each row
-shows the samples per second, relative to a run with one request at a time. Each row also counts the
-scores that were lost or stored twice.
+shows the samples per second, and how many times faster this is than one request at a time. Each row
+also counts the scores that were lost or stored twice.
 """
 
 from __future__ import annotations

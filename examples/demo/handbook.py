@@ -52,7 +52,7 @@ def scripted_answer(prompt: str) -> str:
 
 
 def nearest(question: str, k: int = 4, passages: Sequence[str] = PASSAGES) -> list[str]:
-    """Return the `k` passages that share the rarest words with the question."""
+    """Return the `k` passages that share most words with the question. Rare words count more."""
     held = [_words(text) for text in passages]
     count = Counter(word for words in held for word in words)
     asked = _words(question)

@@ -23,7 +23,7 @@ __all__ = ["build"]
 
 
 class HandbookRetriever(BaseRetriever):
-    """Returns the passages that share the rarest words with the question."""
+    """Returns the passages that share the most words with the question."""
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun

@@ -21,7 +21,7 @@ __all__ = ["build"]
 
 
 class HandbookRetriever(BaseRetriever):
-    """Returns the passages that share the rarest words with the question."""
+    """Returns the passages that share the most words with the question."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [NodeWithScore(node=TextNode(text=text)) for text in nearest(query_bundle.query_str)]

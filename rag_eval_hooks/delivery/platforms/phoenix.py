@@ -13,10 +13,8 @@ from rag_eval_hooks.result import Evaluation
 class PhoenixSink(PlatformSink):
     """Sends scores to Phoenix as annotations of the RAG span.
 
-    One HTTP request contains the scores of several samples.
-
-    Phoenix keeps one annotation per span, name and identifier. A repeated score therefore replaces
-    the earlier score. A score may arrive up to ten minutes before its span.
+    One HTTP request contains the scores of several samples. If the sink sends a score twice, the
+    second annotation replaces the first. Phoenix accepts a score up to ten minutes before the span.
 
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.
