@@ -79,12 +79,14 @@ class NotIgnored:
 
 
 class _Ambient:
-    # Replaces the context variable that LangChain reads at the start of every run.
+    # Replaces the context variable that LangChain reads at the start of every run. `everywhere` is
+    # the handler of the process. `here` is the handler of the current context and has priority.
     def __init__(self) -> None:
         self.everywhere: BaseCallbackHandler | None = None
+        self.here: ContextVar[BaseCallbackHandler | None] = ContextVar("rag_eval", default=None)
 
     def get(self) -> BaseCallbackHandler | None:
-        return self.everywhere
+        return self.here.get() or self.everywhere
 
 
 AMBIENT = _Ambient()
