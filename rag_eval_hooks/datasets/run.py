@@ -36,9 +36,6 @@ class DatasetRun(JsonlSink):
     If the process is killed, the old file remains.
     """
 
-    is_watched = False
-    """Deliveries have no timeout, because a busy disk or a stopped process must not lose rows."""
-
     def __init__(self, path: Path, *, is_asked: bool = False) -> None:
         super().__init__(path)
         self._is_asked = is_asked

@@ -100,9 +100,8 @@ class Destination:
     """The interface between a queue and its sink. The queue uses one thread to call the methods."""
 
     batch_size = 1
-    is_watched = False
-    """Whether the queue must detect hanging calls."""
     retries = True
+    """Whether each call has a timeout and can be repeated."""
     place = ""
 
     def __init__(self, name: str, key: str) -> None:
@@ -138,8 +137,6 @@ class UserSink(Destination):
         place = str(getattr(sink, "place", "") or kind).encode("utf-8", "backslashreplace").decode()
         # The spool separates keys by line breaks.
         super().__init__(getattr(sink, "__name__", kind), place.replace("\n", " "))
-        # A data set run writes its results file without a timeout.
-        self.is_watched = getattr(sink, "is_watched", True)
         deliver = own if is_function else getattr(sink, "deliver", None)
         self._deliver: Any = None if deliver is None else _one_argument(deliver)
         self.place = place_of(deliver or own.feedback)

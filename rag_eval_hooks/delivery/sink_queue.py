@@ -118,17 +118,13 @@ class SinkQueue:
             return _RECOVERED
 
     def check(self) -> None:
-        """Drop expired results, and results outside the spool that a hanging call delays."""
-        now, longest = time.monotonic(), self._timeout + _GRACE
+        """Count a hanging call, and drop expired results."""
+        now = time.monotonic()
         with self._lock:
-            if self._flying and self.sink.is_watched and now - self._called_at > longest:
-                hanging = [] if self._is_overdue else self._flying
-                self._is_overdue = True
-                behind = self._take(lambda one: not one.is_stored and now - one.queued_at > longest)
-                self._note_slow(len(hanging) + len(behind))
-                for one in (*hanging, *behind):
-                    if not one.is_stored:
-                        self._end(one, "lost")
+            if self._flying and not (self.sink.retries or self._is_overdue):
+                self._is_overdue = now - self._called_at > self._timeout + _GRACE
+                if self._is_overdue:
+                    self._note_slow()
             if self._is_down:
                 for one in self._take(lambda one: 0 < one.give_up_at <= now):
                     self._give_up(one)
@@ -167,7 +163,7 @@ class SinkQueue:
         """Wait for the last retries. Undelivered results stay in the spool or are lost."""
         self._loop.join((self._closing or 0.0) - time.monotonic())
         with self._lock:
-            if self._loop.is_running and self.sink.is_watched:
+            if self._loop.is_running and not self.sink.retries:
                 told = f"{self._origin}: close() did not return in time"
                 self._incidents.count(told, detail=self.sink.place)
             for one in (*self._take(lambda _: True), *self._flying):
@@ -278,7 +274,7 @@ class SinkQueue:
             asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
             self._paused_until = max(self._paused_until, asked)
         elif isinstance(error, TooSlowError):
-            self._note_slow(1)
+            self._note_slow()
         elif not self._is_overdue:
             self._incidents.report(self._origin, error)
 
@@ -286,10 +282,10 @@ class SinkQueue:
     def _is_down(self) -> bool:
         return self._failures >= self._most_failures
 
-    def _note_slow(self, times: int) -> None:
+    def _note_slow(self) -> None:
         told = f"{self._origin}: a call took more than {self._timeout:g} s"
-        advice = f"The result may be lost. Let the sink return sooner.{self.sink.place}"
-        self._incidents.count(told, times, detail=advice)
+        advice = f"Results wait for the call. Let the sink return sooner.{self.sink.place}"
+        self._incidents.count(told, detail=advice)
 
     def _queue(self, one: _Delivery, due: float) -> None:
         heapq.heappush(self._waiting, (due, next(self._numbers), one))
