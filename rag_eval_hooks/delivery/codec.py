@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.decision import Decision
+from rag_eval_hooks.delivery.jsonl import result_line, row_of
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 
 
 def sample_to_text(sample: Sample, decision: Decision, mark: str = "", **more: Any) -> str:
-    return _text(sample, mark, decision=decision.to_dict(), **more)
+    return _text(mark, sample=sample.to_dict(), decision=decision.to_dict(), **more)
 
 
 def sample_of(data: Mapping[str, Any]) -> tuple[Sample, Decision]:
@@ -23,41 +23,24 @@ def sample_of(data: Mapping[str, Any]) -> tuple[Sample, Decision]:
 
 
 def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
-    outcomes = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
-    kept = ("probability", "reason", "start", "end")
-    more = {name: getattr(evaluation, name) for name in kept}
-    return _text(evaluation.sample, mark, outcomes=outcomes, **more)
+    return _text(mark, **result_line(evaluation))
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Parse a stored result, whose evaluation has no verdicts.
-
-    Redact again if the redactor's settings differ.
-    """
+    """Parse a stored result. Redact again if the redactor's settings differ."""
     data: Mapping[str, Any] = json.loads(text)
-    probability = data["probability"]
-    if probability is not None and not 0.0 <= probability <= 1.0:
-        raise ValueError("The stored probability is outside 0 to 1.")
-    sample = Sample.from_dict(data["sample"])
-    outcomes = {name: outcome_from_dict(one) for name, one in data["outcomes"].items()}
-    if redactor is not None and is_redacted_differently(redactor, data):
-        sample = redactor.again(sample)
-        # Explanations may quote texts that the new settings redact.
-        outcomes = {name: replace(one, explanation={}) for name, one in outcomes.items()}
-    return Evaluation(
-        sample=sample,
-        outcomes=outcomes,
-        probability=probability,
-        start=int(data["start"]),
-        end=int(data["end"]),
-        reason=str(data["reason"]),
-    )
+    row = row_of(data)
+    if redactor is None or not is_redacted_differently(redactor, data):
+        return row
+    # Explanations may quote texts that the new settings redact.
+    outcomes = {name: replace(one, explanation={}) for name, one in row.outcomes.items()}
+    return replace(row, sample=redactor.again(row.sample), outcomes=outcomes)
 
 
 def is_redacted_differently(redactor: Redactor, data: Mapping[str, Any]) -> bool:
     return redactor.active and data["redaction"] != redactor.mark
 
 
-def _text(sample: Sample, mark: str, **more: Any) -> str:
+def _text(mark: str, **fields: Any) -> str:
     # If JSON cannot represent a metadata value, store its text.
-    return json.dumps({"sample": sample.to_dict(), "redaction": mark, **more}, default=str)
+    return json.dumps({"redaction": mark, **fields}, default=str)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -57,7 +56,6 @@ class Dispatch:
         mark: str = "",
         tracer_provider: TracerProvider | None = None,
     ) -> None:
-        self.is_closed = False
         self._incidents = incidents
         self._outbox = outbox
         self._revive = revive
@@ -68,7 +66,7 @@ class Dispatch:
         for sink in sinks:
             one = sink if isinstance(sink, PlatformSink) else UserSink(sink)
             if isinstance(one, PlatformSink):
-                one.claim(weakref.ref(self), content=config.capture_content)
+                one.configure(content=config.capture_content)
             names[one.key] += 1
             if names[one.key] > 1:
                 one.key = f"{one.key}#{names[one.key]}"
@@ -139,7 +137,6 @@ class Dispatch:
             queue.begin_close(_CLOSE_TIMEOUT)
         for queue in self._queues.values():
             queue.end_close()
-        self.is_closed = True
 
 
 def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[AnySink]:

@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ from rag_eval_hooks.config.sources import may_be_file
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.score import outcome_to_dict, result_id
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict, result_id
 
 try:
     import fcntl
@@ -111,6 +112,29 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
         "outcomes": results,
         "result_id": result_id(evaluation.sample.sample_id, evaluation.outcomes),
     }
+
+
+def row_of(line: Mapping[str, Any]) -> Evaluation:
+    # A sink without content omits the question.
+    sample = {"question": "", **line["sample"]}
+    if line.get("time") is not None:
+        sample["ended_at"] = _nanoseconds(line["time"], sample.get("latency") or 0.0)
+    decision, evaluated = line.get("decision") or {}, line.get("evaluated")
+    end = 0 if evaluated is None else _nanoseconds(evaluated)
+    return Evaluation(
+        sample=Sample.from_dict(sample),
+        outcomes={name: outcome_from_dict(one) for name, one in line["outcomes"].items()},
+        probability=decision.get("probability"),
+        reason=decision.get("reason", ""),
+        start=end,
+        end=end,
+        passed=line.get("passed"),
+        verdicts=line.get("verdicts") or {},
+    )
+
+
+def _nanoseconds(time: str, later: float = 0.0) -> int:
+    return round((datetime.fromisoformat(time).astimezone(UTC).timestamp() + later) * 1e9)
 
 
 def rotated_files(path: Path) -> list[Path]:

@@ -7,6 +7,7 @@ import itertools
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -66,10 +67,9 @@ class SinkQueue:
     """
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
-        sink.counts.clear()
-        if outbox.is_durable:
-            sink.counts["spooled"] = 0
         self.sink = sink
+        # Each `RagEval` counts separately, even if two share the sink.
+        self._counts = sink.counts = Counter({"spooled": 0} if outbox.is_durable else {})
         self._incidents, self._outbox = incidents, outbox
         self._timeout, self._most_chars = limits.SINK_SECONDS, limits.SINK_QUEUE_CHARS
         self._retry_for, self._keep_for = limits.SINK_RETRY_SECONDS, limits.SINK_KEEP_SECONDS
@@ -96,7 +96,7 @@ class SinkQueue:
             give_up_at = max(give_up_at, now + self._keep_for - (time.time() - job.accepted))
         one = _Delivery(payload, chars, job, now, give_up_at)
         with self._lock:
-            self.sink.counts["taken"] += 1
+            self._counts["taken"] += 1
             self._chars += chars
             if self._closing is not None:
                 self._leave(one, "closed")
@@ -306,7 +306,7 @@ class SinkQueue:
     def _end(self, one: _Delivery, column: str, reason: str = "") -> None:
         one.is_over = True
         self._chars -= one.chars
-        self.sink.counts[column] += 1
+        self._counts[column] += 1
         if one.job is not None and column != "spooled":
             self._outbox.end(one.job, self.sink.key)
         if column == "lost" and reason:

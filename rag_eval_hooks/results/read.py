@@ -8,21 +8,18 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.datasets.data_rows import CUT, json_lines, parquet_rows
-from rag_eval_hooks.delivery.codec import from_text
-from rag_eval_hooks.delivery.jsonl import SCHEMA, result_line, rotated_files
+from rag_eval_hooks.delivery.jsonl import SCHEMA, result_line, rotated_files, row_of
 from rag_eval_hooks.delivery.outbox_file import NAME, read_results
 from rag_eval_hooks.errors import ConfigError, wrong_type
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.summary import Labels, identity_of, scale_of_metric
-from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import outcome_from_dict, result_id
+from rag_eval_hooks.score import result_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,29 +34,6 @@ _WANTS: Final = (
     '{"sample_id": "...", "supported": true}, or a line of results'
 )
 NO_ROW: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
-
-
-def row_of(line: Mapping[str, Any]) -> Evaluation:
-    # A sink without content omits the question.
-    sample = {"question": "", **line["sample"]}
-    if line.get("time") is not None:
-        sample["ended_at"] = _nanoseconds(line["time"], sample.get("latency") or 0.0)
-    decision, evaluated = line.get("decision") or {}, line.get("evaluated")
-    end = 0 if evaluated is None else _nanoseconds(evaluated)
-    return Evaluation(
-        sample=Sample.from_dict(sample),
-        outcomes={name: outcome_from_dict(one) for name, one in line["outcomes"].items()},
-        probability=decision.get("probability"),
-        reason=decision.get("reason", ""),
-        start=end,
-        end=end,
-        passed=line.get("passed"),
-        verdicts=line.get("verdicts") or {},
-    )
-
-
-def _nanoseconds(time: str, later: float = 0.0) -> int:
-    return round((datetime.fromisoformat(time).astimezone(UTC).timestamp() + later) * 1e9)
 
 
 def without_texts(row: Evaluation) -> Evaluation:
@@ -151,7 +125,7 @@ def _row_or_flaw(line: Any) -> Evaluation | str:
         return "cut"
     try:
         if isinstance(line, str):
-            return from_text(line)
+            line = json.loads(line)
         if line.get("schema", 0) > SCHEMA:
             return "newer"
         return "feedback" if "feedback" in line else row_of(line)

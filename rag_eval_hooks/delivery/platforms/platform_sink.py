@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -12,7 +11,7 @@ from typing import Any
 from rag_eval_hooks import own_requests, semconv
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.sink import Destination, Rejected, RetryLater, SpanUnknown
-from rag_eval_hooks.errors import ConfigError, missing_extra
+from rag_eval_hooks.errors import missing_extra
 from rag_eval_hooks.explanation import prose
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
@@ -54,21 +53,14 @@ class PlatformSink(Destination):
         # One client per call in flight, because a shared client searches all of its connections.
         self._idle: list[Any] = []
         self._wants_content, self._content = content, False
-        self._user: Callable[[], Any] = lambda: None
-        self._process = self._no_span = 0
+        self._no_span = 0
 
-    def claim(self, user: Callable[[], Any], *, content: bool) -> None:
-        """Raise `ConfigError` if another open `RagEval` uses the sink."""
-        current = self._user() if self._process == os.getpid() else None
-        if current is not None and not current.is_closed and current is not user():
-            wants = "a sink that no other open RagEval uses. Create one sink per RagEval"
-            raise ConfigError("sinks", self.name, wants)
-        self._user, self._process = user, os.getpid()
+    def configure(self, *, content: bool) -> None:
         self._content = content if self._wants_content is None else self._wants_content
         self._no_span = 0
 
     def books(self) -> Mapping[str, int]:
-        """Return the sink's sample counts. `no_span` counts samples without a recorded span.
+        """Return the sample counts of the latest `RagEval`. `no_span`: without a recorded span.
 
         With a spool, `spooled` is the number of samples that wait on disk for any process.
         """
