@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +17,6 @@ from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks import judges, semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import AnySink, SinkSpec, sink_list
 from rag_eval_hooks.delivery.codec import from_text
@@ -32,7 +30,6 @@ from rag_eval_hooks.findings import EMBEDDED
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
-from rag_eval_hooks.judges.calls.call_context import CallContext, in_call_context
 from rag_eval_hooks.judges.cascade import Cascade
 from rag_eval_hooks.judges.llm import CallableJudge, Function
 from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose, chosen_by_default
@@ -109,13 +106,6 @@ class Parts:
     tracer_provider: TracerProvider | None
     judges: Sequence[Source]
     fleet: RemoteFleet | None
-
-    def call_context(self, log: CallLog | None = None) -> AbstractContextManager[CallContext]:
-        return in_call_context(
-            budget=self.budget,
-            observer=self.telemetry.calls,
-            log=log if self.config.trace_judge else None,
-        )
 
     def revive(self, text: str) -> Evaluation:
         return self.telemetry.judged(from_text(text, self.redactor))

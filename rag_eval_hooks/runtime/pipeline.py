@@ -190,7 +190,7 @@ class Pipeline:
                 request.decision = request.decision.admitted(share)
         if reason is None:
             try:
-                self.accept(request)
+                self.processor.accept(request)
             except BaseException:
                 self.worker.release(request.size)
                 raise
@@ -198,12 +198,6 @@ class Pipeline:
             end = partial(self.processor.end, request)
             reason = self.worker.put(Work(run, end, request.size))
         return None if reason is None else Ending.dropped(reason)
-
-    def accept(self, request: Request) -> None:
-        request.accepted = True
-        if self.outbox.is_durable:
-            self.processor.store(request)
-        self.tell("accepted", request)
 
     def settle(self, request: Request, ending: Ending) -> None:
         with self._settling:

@@ -17,6 +17,7 @@ from rag_eval_hooks.delivery.outbox import PATIENCE_S
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.explanation import OutcomeTable
+from rag_eval_hooks.judges.calls.call_context import in_call_context
 from rag_eval_hooks.request import BROKER_DOWN, Column, Ending, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
@@ -37,18 +38,20 @@ class Processor:
         self._outbox, self._remote = pipeline.outbox, pipeline.remote
         self.recovered = 0
 
-    def store(self, request: Request) -> None:
+    def accept(self, request: Request) -> None:
         decision, mark = request.decision, self._parts.redactor.mark
+        request.accepted = True
         if request.is_recovered:
             self.recovered += not request.entry.is_left
             request.entry.is_left = False
-        elif decision is not None and not request.by_feedback:
+        elif self._outbox.is_durable and decision is not None and not request.by_feedback:
 
             def encode() -> str:
                 return sample_to_text(request.sample(), decision, mark)
 
             request.entry = Job({EVALUATE}, encode, request.accepted_at)
             self._outbox.put(request.entry)
+        self._pipeline.tell("accepted", request)
 
     async def process(self, request: Request) -> None:
         if request.ending is not None:
@@ -85,7 +88,7 @@ class Processor:
         if (refused := self._pipeline.admit(request, decision)) is not None:
             self._pipeline.settle(request, refused)
             return None
-        self._pipeline.accept(request)
+        self.accept(request)
         try:
             await self.process(request)
         finally:
@@ -111,7 +114,7 @@ class Processor:
         request.is_recovered, request.is_counted = True, job.is_left
         if not refusal:
             return self._pipeline.resume(request)
-        self._pipeline.accept(request)
+        self.accept(request)
         self._pipeline.settle(request, Ending.dropped(refusal))
         return True
 
@@ -186,9 +189,10 @@ class Processor:
 
     async def _evaluated(self, _: Request, sample: Sample, decision: Decision) -> Evaluation:
         blank, began, log = _blank(sample, decision), time.monotonic_ns(), CallLog()
-        with self._parts.call_context(log):
-            scored = await self._parts.scorer.score(sample, decision.chosen)
-            self._parts.telemetry.used(sample, scored)
+        parts, kept = self._parts, log if self._parts.config.trace_judge else None
+        with in_call_context(budget=parts.budget, observer=parts.telemetry.calls, log=kept):
+            scored = await parts.scorer.score(sample, decision.chosen)
+            parts.telemetry.used(sample, scored)
         # Not the wall clock, because the system may adjust it during the evaluation.
         end = blank.start + time.monotonic_ns() - began
         return replace(blank, outcomes=OutcomeTable(by_rates(scored, decision)), end=end, log=log)
@@ -207,7 +211,8 @@ def _blank(sample: Sample, decision: Decision) -> Evaluation:
 
 async def evaluate_inline(parts: Parts, sample: Sample, chosen: Container[str] | None) -> Outcomes:
     """Evaluate the chosen metrics. None means all metrics."""
-    with suppressed(parts.incidents), parts.call_context():
+    context = in_call_context(budget=parts.budget, observer=parts.telemetry.calls, log=None)
+    with suppressed(parts.incidents), context:
         # Metrics that the caller named must report missing inputs.
         named = chosen is not None
         outcomes = await parts.scorer.score(sample, chosen, whole=named)

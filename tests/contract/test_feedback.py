@@ -19,9 +19,9 @@ from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogR
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.findings import Findings, Support, Verdict
 from rag_eval_hooks.request import Ending, Request
+from rag_eval_hooks.runtime import feedback_desk as memories
 from rag_eval_hooks.runtime import intake
-from rag_eval_hooks.runtime import memory as memories
-from rag_eval_hooks.runtime.memory import Memory
+from rag_eval_hooks.runtime.feedback_desk import Memory
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.evaluation import sample
 from tests.support.limits import small_limits
