@@ -7,6 +7,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 from opentelemetry._logs import LoggerProvider
@@ -177,7 +178,7 @@ class RagEval(OnePerProcess):
 
         Returns False if the sample is sampled out or dropped.
         """
-        return self._pipeline.submit_sample(lambda: sample_of("submit", sample, fields))
+        return self._pipeline.intake.submit(partial(sample_of, "submit", sample, fields))
 
     @_host_edge
     def feedback(

@@ -79,7 +79,15 @@ class Intake:
         except Exception as error:  # noqa: BLE001 - it runs the application's span processors
             self._incidents.report("capture", error)
 
-    def submit(self, sample: Sample) -> bool:
+    def submit(self, make: Callable[[], Sample]) -> bool:
+        try:
+            return self._submit(make())
+        except BaseException as error:  # noqa: BLE001 - the application may pass any object
+            self._pipeline.refuse("capture_failed")
+            self._incidents.report("submit", error)
+            return False
+
+    def _submit(self, sample: Sample) -> bool:
         """Submit a sample now. Write a RAG span if the sample names neither a trace nor a span."""
         has_ids = sample.trace_id is not None or sample.span_id is not None
         if has_ids or not self._spans.has_trace:

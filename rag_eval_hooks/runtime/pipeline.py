@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,19 +53,19 @@ class Pipeline:
         golden = None if parts.references is None else parts.references.completed
         self.assembler = Assembler(config, parts.redactor, incidents, golden)
         spans = SpanWriter(parts.tracer_provider, config, incidents)
-        self._intake = Intake(self, spans)
+        self.intake = Intake(self, spans)
         self.others = OtherSpans(self._hold)
         self.instrumentors = OtherInstrumentors(config.spans, self.others, incidents)
         self.recorder = Recorder(
-            self._intake.add,
+            self.intake.add,
             max_text_chars=self.assembler.text_chars,
             on_wait=self.watch,
             incidents=incidents,
         )
         self.recorder.span_content = config.capture_content
         if (leaves_out := parts.selection.leaves_out) and config.spans in ("sampled", "none"):
-            self.recorder.decide_by(leaves_out, self._intake.add_left_out)
-            self._intake.leaves_out = leaves_out
+            self.recorder.decide_by(leaves_out, self.intake.add_left_out)
+            self.intake.leaves_out = leaves_out
         self._inherited: list[object] = []
         self._building = threading.Lock()
         parts.telemetry.watch(lambda meter: observe(meter, self))
@@ -130,16 +130,8 @@ class Pipeline:
         self.is_ready = False
         self._building = threading.Lock()
         parts = self.parts
-        for part in (parts.incidents, parts.telemetry, self.recorder, self.others, self._intake):
+        for part in (parts.incidents, parts.telemetry, self.recorder, self.others, self.intake):
             part.forked()
-
-    def submit_sample(self, make: Callable[[], Sample]) -> bool:
-        try:
-            return self._intake.submit(make())
-        except BaseException as error:  # noqa: BLE001 - the application may pass any object
-            self.refuse("capture_failed")
-            self.parts.incidents.report("submit", error)
-            return False
 
     def submit(self, request: Request) -> bool:
         """Sample a request. Return True if the request is sampled and queued. Never blocks."""
@@ -257,7 +249,7 @@ class Pipeline:
     def drain(self) -> None:
         self.ready()
         self.recorder.sweep()
-        self._intake.drain()
+        self.intake.drain()
 
     def feedback(self, name: object, **given: Any) -> bool:
         self.drain()
@@ -303,9 +295,9 @@ class Pipeline:
         self.delivery.check()
         self.worker.revive()
         self.recorder.sweep()
-        self._intake.tick()
+        self.intake.tick()
         self.recorder.join(at_once=self._clock.is_asked or not self._clock.is_running)
-        self._intake.tick()
+        self.intake.tick()
         return None if self._is_stopped else _TICK_S
 
     def tick(self, timeout: float | None) -> bool:
