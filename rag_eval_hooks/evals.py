@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from rag_eval_hooks.capture import ManualInteraction
     from rag_eval_hooks.config.settings import SettingKeywords
     from rag_eval_hooks.delivery import SinkSpec
-    from rag_eval_hooks.explanation import Explanation
     from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
     from rag_eval_hooks.judges.llm import Function
     from rag_eval_hooks.redaction import RedactSpec
@@ -266,15 +265,6 @@ class RagEval(OnePerProcess):
         mapping is empty without a spool, or if the spool is unreadable.
         """
         return self._pipeline.spooled()
-
-    def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
-        """Explain the outcome of recent requests. `str(explanation)` is one line.
-
-        The id is any id that `feedback` accepts. The evaluator remembers the last 10,000 requests
-        with retrieved text, and the last 10,000 without retrieved text. The result has at most
-        eight explanations.
-        """
-        return self._pipeline.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all accepted requests are evaluated and delivered.

@@ -93,7 +93,6 @@ MISTAKES: dict[str, str] = {
     "evals.feedback(SECRET, score=1)": "feedback for an unknown id. Pass a trace id or sample id",
     "evals.feedback(True, score=1)": "or a sample's sample_id, not bool",
     "evals.shutdown(); evals.feedback(SECRET, score=1)": "feedback after shutdown",
-    "evals.explain(SECRET)": "explain: the id is unknown. Pass a trace id or sample id",
     "llama_index.enable(evals); ask.invoke(SECRET); llama_index.disable()": "For LangChain, write",
     "with evals.interaction(SECRET, contexts=[SECRET]): pass": "as it: it.contexts(...)",
 }

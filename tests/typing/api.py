@@ -14,7 +14,6 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 import rag_eval_hooks as api
 from rag_eval_hooks.delivery.sink import FeedbackSink
 from rag_eval_hooks.errors import RedactionError
-from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.findings import Support
 from rag_eval_hooks.judges import TokenScorer
 from rag_eval_hooks.judges.hugging_face import BertScorer, SentenceEmbedder
@@ -73,7 +72,6 @@ def use(evals: api.RagEval, sample: api.Sample) -> None:
     assert_type(evals.stats(), api.Stats)
     assert_type(evals.stats().dropped, Mapping[str, int])
     assert_type(evals.spooled(), Mapping[str, int])
-    assert_type(evals.explain("id"), tuple[Explanation, ...])
     assert_type(evals.feedback("id", score=1.0, label="good", reference="r"), bool)
     with evals.interaction("question", metadata={"user_id": "u"}, tags=["a"], root="rag") as it:
         it.contexts(["text", api.Context(text="text")])
