@@ -37,14 +37,6 @@ def kind_of(value: object) -> str:
     return value if isinstance(value, str) else type(value).__name__
 
 
-class Misplaced:
-    def __init__(self, advice: str) -> None:
-        self._advice = advice
-
-    def __get__(self, _: object, owner: type) -> Any:
-        raise AttributeError(f"{owner.__name__} {self._advice}") from None
-
-
 class OnePerProcess:
     def __copy__(self) -> Self:
         return self

@@ -19,7 +19,6 @@ from rag_eval_hooks.config.settings import RagEvalConfig, refuse_change
 from rag_eval_hooks.errors import (
     ConfigError,
     InputError,
-    Misplaced,
     OnePerProcess,
     check_number,
     check_type,
@@ -85,12 +84,6 @@ class RagEval(OnePerProcess):
         ConfigError: A setting is invalid. The message states the value and the accepted values.
         ImportError: The judge or embedder needs an extra that is not installed.
     """
-
-    # LangChain and LlamaIndex read these attributes of a callback first.
-    run_inline = raise_error = ignore_chain = start_trace = event_starts_to_ignore = Misplaced(
-        "is not a callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)], or "
-        "rag_eval_hooks_llama_index.enable(evals)"
-    )
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.options import CaptureKeywords
 from rag_eval_hooks.capture.records import whole
 from rag_eval_hooks.context import refusal
-from rag_eval_hooks.errors import Misplaced, OnePerProcess
+from rag_eval_hooks.errors import OnePerProcess
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.suppress import is_suppressed
@@ -92,10 +92,6 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         ConfigError: An argument is invalid.
     """
 
-    start_trace = event_starts_to_ignore = Misplaced(
-        "is for LangChain. Write: rag_eval_hooks_llama_index.enable(evals)"
-    )
-    copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
     ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = NotIgnored()
     run_inline: Any = InlineUnlessWithheld()
 

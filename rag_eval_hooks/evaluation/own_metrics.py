@@ -24,7 +24,6 @@ from rag_eval_hooks.threads import DaemonExecutor
 _PREDICATE = "a predicate, such as 'mentions the price'"
 _LONGEST_NAME = 40
 _MOST_THREADS = 32
-_VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _NEEDS = frozenset({Field.QUESTION, Field.ANSWER})
 
 

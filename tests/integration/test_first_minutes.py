@@ -101,11 +101,8 @@ def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> No
     assert evals.flush(300)
     assert "own.lambda" in capsys.readouterr().out
     evals.shutdown(1)
-    for written, meant in (
-        ("scores.jsonl", "jsonl:scores.jsonl"),
-        ("phenix:http://localhost:1", "phoenix:http://localhost:1"),
-    ):
-        with pytest.raises(ConfigError, match=f"did you mean '{meant}'"):
+    for written in ("scores.jsonl", "phenix:http://localhost:1"):
+        with pytest.raises(ConfigError, match="'jsonl:<path>'"):
             RagEval(sinks=[written])
     with pytest.raises(ConfigError) as error:
         RagEval(sinks=["phenix:http://user:secret@host/"])
