@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from rag_eval_hooks.capture.passages import Prompts, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.rows import texts_in
-from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctive
+from rag_eval_hooks.capture.text_forms import (
+    contains_word,
+    fold,
+    is_distinctive,
+    is_distinctive_text,
+)
 
 _PREFIX = 160
 """A prompt quotes an output if the prompt contains this many leading characters of the output."""
@@ -202,9 +207,10 @@ def answer_of(interaction: Interaction) -> str | None:
     if root.text is not None and not interaction.candidates:
         return root.text
     if root.kind is RunKind.MANUAL:
-        gave = (run for run in reversed(interaction.runs) if run.parent is root)
-        last = next((run for run in gave if run.text is not None or run.text_unknown), None)
-        answer = None if last is None else last.text
+        gave = [run for run in interaction.runs if run.parent is root]
+        gave = [run for run in gave if run.text is not None or run.text_unknown]
+        last = [run for run in gave if _may_answer(run, gave, interaction)] or gave
+        answer = last[-1].text if last else None
     else:
         answer = _said(interaction)
     return next((text for text in (answer, root.text) if text is not None), interaction.structured)
@@ -232,6 +238,17 @@ def _is_labeled(text: str, reply: str) -> bool:
 
 def holds_reply(text: str, call: Run) -> bool:
     return bool(call.text and call.text in text)
+
+
+def _may_answer(run: Run, gave: Sequence[Run], interaction: Interaction) -> bool:
+    """Return False for a call beside the answer, such as a check or a title."""
+    before = [fold(one.text or "") for one in gave if one.start < run.start]
+    if run.kind is not RunKind.MODEL or not before:
+        return True
+    prompt = fold(" ".join(run.prompt))
+    if any(is_distinctive(said) and said in prompt for said in before):
+        return is_distinctive_text(run.text or "")
+    return not interaction.lists or _is_grounded(run, interaction, interaction.models)
 
 
 def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> bool:

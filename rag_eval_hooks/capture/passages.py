@@ -25,6 +25,9 @@ MIN_RUNS = 3
 _MIN_METADATA = 40
 """Minimum number of characters of a metadata text that identifies its document."""
 _FEW = 16
+"""Number of texts to search for in a prompt without an index."""
+_GAP = 200
+"""Maximum number of characters between two passages that a prompt shows one after another."""
 _KEY_WORDS = 3
 """Number of words per index key."""
 
@@ -35,18 +38,11 @@ class Passage:
         self.context = context
         self._form = form
         self.folded = fold(context.text) or fold(form or "")
+        self.is_distinctive = is_distinctive(self.folded)
+        self.forms = self._forms()
 
-    @cached_property
-    def runs(self) -> set[str]:
-        return runs_of(self.folded)
-
-    @cached_property
-    def is_distinctive(self) -> bool:
-        return is_distinctive(self.folded)
-
-    @cached_property
-    def forms(self) -> list[tuple[Context, str]]:
-        """Possible texts of the passage in prompts. Texts with the whole passage come first."""
+    def _forms(self) -> list[tuple[Context, str]]:
+        """Return the passage's possible texts in prompts, texts with the whole passage first."""
         values = self.context.metadata.values()
         others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
         others[:0] = [] if self._form is None else [self._form]
@@ -55,6 +51,10 @@ class Passage:
             return [own]
         forms = [(replace(self.context, text=text), fold(text)) for text in others]
         return sorted([*forms, own], key=lambda one: self.folded not in one[1])
+
+    @cached_property
+    def runs(self) -> set[str]:
+        return runs_of(self.folded)
 
 
 class Location(NamedTuple):
@@ -77,10 +77,13 @@ class Prompts:
         self._asked = [(at, at + len(question)) if at >= 0 else (-1, -1) for at in starts]
         self._query_runs = {run for query in (question, *queries) for run in runs_of(query)}
         self._has_many = False
+        # by prompt: the end of the passage that was found last
+        self._ends = [0] * len(texts)
+        self._searches = [0] * len(texts)
         self._keys: dict[int, dict[tuple[str, ...], int]] = {}
 
     def place(self, passages: Sequence[Passage]) -> Placed:
-        self._has_many = len(passages) > _FEW
+        self._has_many, self._ends = len(passages) > _FEW, [0] * len(self.texts)
         placed = {p: place for p in passages if (place := self._whole(p)) is not None}
         self._add_parts(placed, passages)
         self._add_short(placed, passages)
@@ -108,10 +111,23 @@ class Prompts:
         prompt, words = self.texts[number], text.split(" ", _KEY_WORDS + 1)
         if not self._has_many or len(words) < _KEY_WORDS + 2:
             return prompt.find(text)
+        # Most prompts show the passages one after another.
+        end = self._ends[number]
+        at = prompt.find(text, end, end + len(text) + _GAP)
+        if at < 0:
+            at = self._search(number, text, words)
+        if at >= 0:
+            self._ends[number] = at + len(text)
+        return at
+
+    def _search(self, number: int, text: str, words: Sequence[str]) -> int:
+        self._searches[number] += 1
+        if self._searches[number] <= _FEW:
+            return self.texts[number].find(text)
         if number not in self._keys:
-            self._keys[number] = _word_index(prompt)
+            self._keys[number] = _word_index(self.texts[number])
         at = self._keys[number].get(tuple(words[1:-1]), -1)
-        return -1 if at < 0 else prompt.find(text, max(0, at - len(words[0]) - 1))
+        return -1 if at < 0 else self.texts[number].find(text, max(0, at - len(words[0]) - 1))
 
     def _add_parts(self, placed: Placed, passages: Sequence[Passage]) -> None:
         looked_for = [
