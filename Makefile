@@ -20,7 +20,7 @@ test test-long test-all lint types dist docs servers viewers apps conformance be
 
 $(NOX):
 	$(PYTHON) -m venv build/nox
-	build/nox/bin/pip install --quiet "nox>=2024.10.9"
+	build/nox/bin/pip install --quiet "nox[uv]>=2024.10.9"
 
 clean:
 	rm -rf build dist .nox .venv site .coverage

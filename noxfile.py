@@ -20,6 +20,9 @@ SHARED = ROOT / ".venv"
 """The environment of development, which most sessions share."""
 TORCH = "torch==2.13.0"
 """Installed before any package that needs torch, so that no other build is pulled in."""
+UV = (sys.executable, "-m", "uv")
+"""Resolves and installs ten times as fast as pip, which serves where torch is needed: it reads
+where this machine has its own build of torch."""
 QUICK = ("-n", "3", "--dist", "worksteal", "--ignore=tests/viewers", "--durations=40")
 """More workers than cores: many tests wait for a time-out or a process."""
 QUIETLY = ("-W", "ignore::DeprecationWarning", "-W", "ignore::UserWarning")
@@ -39,6 +42,7 @@ BENCHMARKS = (
 nox.needs_version = ">=2024.10.9"
 nox.options.sessions = ["lint", "types", "test"]
 nox.options.reuse_venv = "yes"
+nox.options.default_venv_backend = "uv"
 
 
 @nox.session(python=False)
@@ -79,7 +83,7 @@ def everything(session: nox.Session) -> None:
     run(session, "pytest", *QUICK, "--long", *session.posargs)
 
 
-@nox.session(python=["3.11", "3.12", "3.13", "3.14"])
+@nox.session(python=["3.11", "3.12", "3.13", "3.14"], venv_backend="venv")
 def tests(session: nox.Session) -> None:
     """Run the quick suite on one Python."""
     run(session, "pytest", *QUICK, *session.posargs)
@@ -163,8 +167,8 @@ def servers(session: nox.Session) -> None:
     places: dict[str, str] = {}
     for name in ("servers", "chainlit") if "--long" in session.posargs else ("servers",):
         made = environment(session, name, f"{ours}[langchain,instrument]", "--group", name)
-        again = ("install", "-q", "--force-reinstall", "--no-deps", ours)
-        session.run_install(str(made / "bin" / "pip"), *again, external=True)
+        again = ("--python", str(made), "--reinstall", "--no-deps", ours)
+        session.run_install(*UV, "pip", "install", "-q", *again, external=True)
         places[f"RAGEVAL_{name.upper()}"] = str(made)
     run(session, "pytest", "tests/zero_code", *session.posargs, variables=places)
 
@@ -226,7 +230,7 @@ def bare(session: nox.Session) -> None:
     session.run("python", "-W", "error", str(ROOT / ".ci" / "bare_import.py"))
 
 
-@nox.session
+@nox.session(venv_backend="venv")
 def installed(session: nox.Session) -> None:
     """Test the wheel with all extras, outside the source tree."""
     session.install("-q", TORCH)
@@ -303,10 +307,10 @@ def environment(session: nox.Session, name: str, *packages: str) -> Path:
     place = BUILD / "environments" / name
     done = place / ".installed"
     if not done.exists() or done.stat().st_mtime < (ROOT / "pyproject.toml").stat().st_mtime:
-        session.run_install(sys.executable, "-m", "venv", "--clear", str(place), external=True)
-        pip = (str(place / "bin" / "pip"), "install", "-q", "--no-compile")
-        session.run_install(*pip, "--upgrade", "pip", external=True)
-        session.run_install(*pip, *packages, external=True)
+        made = ("venv", "-q", "--clear", "--python", sys.executable, str(place))
+        session.run_install(*UV, *made, external=True)
+        install = ("pip", "install", "-q", "--python", str(place))
+        session.run_install(*UV, *install, *packages, external=True)
         done.touch()
     return place
 
@@ -341,8 +345,8 @@ def wheel(session: nox.Session) -> str:
     """Return the path of a wheel of the sources as they are."""
     folder = BUILD / "wheel" / session.name
     shutil.rmtree(folder, ignore_errors=True)
-    pip = ("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT))
-    session.run_install(*pip)
+    build = ("build", "-q", "--wheel", "--out-dir", str(folder), str(ROOT))
+    session.run_install(*UV, *build, external=True)
     return str(next(folder.glob("*.whl")))
 
 

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from types import FrameType, ModuleType
@@ -121,7 +122,7 @@ def finish_at_sigterm(evals: RagEval) -> bool:
 def _finish_with_chainlit(evals: RagEval, chainlit: Any) -> None:
     # Chainlit exits through `os._exit`, which skips signal handlers and exit hooks. A hook of the
     # application replaces this hook.
-    if hasattr(chainlit, "on_app_shutdown"):
+    with suppress(AttributeError, KeyError):  # Old versions have no such hook.
         chainlit.on_app_shutdown(lambda: _finish(evals))
 
 

@@ -78,7 +78,7 @@ with RagEval("lexical", spool=sys.argv[2], sinks=[Kept()]) as evals:
 
 
 def test_feedback_finds_the_worker_that_has_its_request(tmp_path: Path) -> None:
-    numbers = range(3)
+    numbers = range(2)
     workers = [
         subprocess.Popen(
             (sys.executable, "-c", WORKER, str(number), str(tmp_path)),
@@ -100,7 +100,7 @@ def test_feedback_finds_the_worker_that_has_its_request(tmp_path: Path) -> None:
         assert worker.stdin is not None
         worker.stdin.write("".join(f"sample-{number}\n" for number in numbers))
         worker.stdin.flush()
-    until(lambda: sum(map(len, told)) >= 12)
+    until(lambda: sum(map(len, told)) >= 6)
     for worker in workers:
         worker.communicate(timeout=PATIENCE)
     for number, lines in zip(numbers, told, strict=True):

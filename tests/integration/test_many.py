@@ -175,7 +175,7 @@ MANY: dict[str, Callable[[World], list[Asked]]] = {
 }
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3], ids=["none cancelled", "30 % cancelled"])
+@pytest.mark.parametrize("share", size([0.3], [0.0, 0.3]), ids="{:.0%} cancelled".format)
 @pytest.mark.parametrize("framework", MANY)
 def test_requests_at_once_are_not_mixed_lost_doubled_or_left_open(
     framework: str, share: float

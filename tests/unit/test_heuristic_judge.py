@@ -88,7 +88,7 @@ PAIRS: list[tuple[str, str, ClaimVerdict | None]] = [
 """Claim, what a chunk states, and the verdict; None: any but supported."""
 
 
-@settings(max_examples=size(200, 600))
+@settings(max_examples=size(120, 600))
 @given(st.sampled_from(PAIRS), facts(), NAMES, NUMBERS)
 def test_support_of_a_drawn_claim_is_what_its_chunk_states(
     pair: tuple[str, str, ClaimVerdict | None],
