@@ -33,7 +33,7 @@ def _results(config: pytest.Config) -> Path | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and create an empty results file for all xdist workers."""
+    """Register the marker, and delete the results of an earlier session."""
     config.addinivalue_line("markers", f"{_MARKER}: the test uses the fixture {_MARKER}")
     if (results := _results(config)) and not hasattr(config, "workerinput"):
         results.parent.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ class Cascade:
 
     Args:
         first: A fast, cheap judge, or a name that the setting `judge` accepts.
-        second: A better judge, or such a name. Its verdict replaces the first judge's verdict.
+        second: A better judge, or the name of a judge. Its verdict replaces the first verdict.
         floor: Probability in [0, 1] of asking the second judge about a sure verdict. A hash of
             question and item decides, so each run chooses the same verdicts.
     """

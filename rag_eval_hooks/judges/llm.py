@@ -58,8 +58,8 @@ class ModelOptions(ModelKeywords, total=False):
 class LLMJudge(ModelJudge):
     """Makes findings with a language model.
 
-    The judge makes separate calls for each finding. A call shows the model only texts that the
-    finding's definition allows. All calls about a sample's contexts start with the same schema,
+    The judge makes separate calls for each finding. A call contains only the texts that the
+    finding needs. All calls about a sample's contexts start with the same schema,
     system text and contexts. From the second call on, a provider's prompt cache can serve this
     prefix.
 

@@ -62,7 +62,7 @@ def choose(
 ) -> tuple[Metric, ...]:
     """Return the chosen metrics in order, without duplicates.
 
-    `-<name>` excludes a name. If all names start with `-`, the other default metrics remain.
+    A leading `-` excludes a name. If all names start with `-`, the other default metrics remain.
 
     Raises:
         ConfigError: A name is unknown, no metric remains, or two metrics have the same id.

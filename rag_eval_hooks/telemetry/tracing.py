@@ -27,9 +27,9 @@ def setup_tracing(
     """Create providers with exporters and set them globally.
 
     Call `setup_tracing` if the application has no OpenTelemetry providers. With OTLP, the call also
-    creates providers for metrics and log events, unless the application has set its own. If
-    the receiver rejects metrics or log events with HTTP status 404, 405 or 501, the exporter
-    reports no error.
+    creates providers for metrics and log events, unless these providers are already set. If the
+    receiver rejects metrics or log events with HTTP status 404, 405 or 501, the exporter reports no
+    error.
 
     Args:
         endpoint: Base URL of an OTLP/HTTP receiver. The default is the value of the

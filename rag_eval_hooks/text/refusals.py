@@ -1,8 +1,9 @@
 """Detects refusals: answers that do not answer the question.
 
-A sentence refuses if its main clause refuses: "I cannot determine ...", "the passages do not
-mention ...". "The author is unknown" does not refuse. An answer refuses if the first sentence
-refuses and the rest gives no answer. A short answer also refuses if the last sentence refuses.
+A sentence is a refusal if its main clause refuses to answer: "I cannot determine ...", "the
+passages do not mention ...". "The author is unknown" is no refusal. An answer is a refusal if its
+first sentence is a refusal and the rest gives no answer. A short answer is also a refusal if it
+ends with a conclusion such as "Therefore, I cannot determine ...".
 
 German, French and Spanish have a freer word order, so their rules check which types of words occur.
 In Chinese, Japanese and Arabic, the rules compare a short answer with common phrases.

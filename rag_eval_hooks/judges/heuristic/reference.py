@@ -92,14 +92,14 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
-    """Judge whether a text states a claim. A short phrase states any claim that contains it."""
+    """Judge whether a text states a claim. A short text states any claim with its words."""
     if not text.sentences:
         return Verdict(False, "the compared text is empty")
     novel = claim.terms - question or claim.terms
     if not novel:
         return Verdict(False, "the claim contains no content word")
     if denied := _denied(claim, text, question):
-        return Verdict(False, f"only the claim or only the compared text negates {denied}")
+        return Verdict(False, f"exactly one of the claim and the compared text negates {denied}")
     stated = text.sentences[0].terms
     is_bare = len(text.sentences) == 1 and 0 < len(stated) <= _BARE
     if is_bare and (stated - question or stated) <= claim.terms:
@@ -180,7 +180,7 @@ def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
     other = SplitText(reference)
     for claim in answer.claims:
         if denied := _denied(claim, other, asked):
-            return Verdict(False, f"only the answer or only the reference negates {denied}")
+            return Verdict(False, f"exactly one of the answer and the reference negates {denied}")
     return stated
 
 

@@ -131,7 +131,7 @@ def _aligned(
 
 def _refutation(found: Alignment, lacking: _Lacking) -> str:
     if found.denied and not found.others:
-        return "only the claim or only the chunk has a negation"
+        return "exactly one of the claim and the chunk has a negation"
     said, stated = found.others[0]
     if found.denied or len(found.others) > 1 or said not in lacking.differing:
         return ""
