@@ -16,7 +16,7 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import JsonlSink, Sink
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError
 from rag_eval_hooks.evals import RagEval
-from rag_eval_hooks.evaluation.own_metrics import Criterion
+from rag_eval_hooks.evaluation.own_metrics import Criterion, evaluator_metric
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges import Embedder, Judge
@@ -83,6 +83,7 @@ __all__ = [
     "Status",
     "TailSettings",
     "__version__",
+    "evaluator_metric",
     "setup_tracing",
 ]
 

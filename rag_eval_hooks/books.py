@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rag_eval_hooks.explanation import Explanation
+from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.request import BUDGET, Column, Ending, Observer, Request
 from rag_eval_hooks.score import Cause
 
 __all__ = ["Books", "Stats"]
 
 _POLL_S: Final = 0.005
+_PER_ID: Final = 8  # maximum number of explanations per id
 _BY_REASON: Final = (Column.DROPPED, Column.FAILED)
 _NOTES: Final = ("decisions", "refused", "failures", "feedback")
 
@@ -30,7 +33,8 @@ class Stats:
             `offered`.
         scored: Requests with at least one score, except `partial` requests.
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
-        dropped: Requests that were not evaluated, by reason. docs/doctor.md explains each reason.
+        dropped: Requests that were not evaluated, by reason. `str(evals.explain(id)[0])` explains a
+            reason.
         failed: Evaluated requests without a score, and `partial` requests, by cause. The key is the
             cause of the first failed metric, or of the first metric if none failed. A request
             is `partial` if the judge failed and only metrics without a judge have scores.
@@ -70,18 +74,21 @@ class Stats:
 
 
 class Books(Observer):
-    """Counts requests by outcome. Thread-safe.
+    """Counts requests by outcome, and remembers recent requests for `explain`. Thread-safe.
 
     The lock is a plain `Lock`, because `with` releases it even if a signal handler raises.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, explained: int = 10_000) -> None:
+        self._explained = explained
         self._lock = threading.Lock()
         # Accepted items and their sequence numbers, ascending.
         self._pending: dict[object, int] = {}
         self._numbered = 0
         self._counts: Counter[tuple[Column, str]] = Counter()
         self._notes: dict[str, Counter[str]] = {name: Counter() for name in _NOTES}
+        # Remembered requests and their ids, by sequence number.
+        self._entries: OrderedDict[int, tuple[Explanation, set[str]]] = OrderedDict()
 
     def note(self, column: str, reason: str) -> None:
         with self._lock:
@@ -93,11 +100,23 @@ class Books(Observer):
                 # Another process left this request in the spool.
                 request.is_counted = False
                 self._counts[Column.DROPPED, "spooled"] -= 1
-            self._begin(request)
+            self._explain(
+                self._begin(request), request, Explanation(key=request.key, outcome="pending")
+            )
 
     def settled(self, request: Request, ending: Ending) -> None:
-        missing = ending.missing
+        missing, evaluation = ending.missing, ending.evaluation
+        explanation = Explanation(
+            key=request.key,
+            outcome=ending.column.value,
+            reason=ending.reason,
+            absent={name: one.line for name, one in missing.items()},
+            probability=ending.probability,
+            sample_id=None if evaluation is None else evaluation.sample.sample_id,
+        )
         with self._lock:
+            number = self._pending.get(request) or self._begin(request)
+            self._explain(number, request, explanation)
             if not request.is_counted:
                 for name, one in missing.items():
                     if one.cause.is_failure:
@@ -115,6 +134,10 @@ class Books(Observer):
     def end(self, feedback: object) -> None:
         with self._lock:
             self._pending.pop(feedback, None)
+
+    def explain(self, name: str) -> tuple[Explanation, ...]:
+        with self._lock:
+            return tuple(one for one, ids in self._entries.values() if name in ids)[-_PER_ID:]
 
     def wait(self, timeout: float | None) -> bool:
         """Wait for all requests accepted before this call. Return False on timeout."""
@@ -149,3 +172,10 @@ class Books(Observer):
     def _begin(self, item: object) -> int:
         number = self._pending[item] = self._numbered = self._numbered + 1
         return number
+
+    def _explain(self, number: int, request: Request, explanation: Explanation) -> None:
+        if request.key:
+            names = {request.key, id_of(explanation.sample_id or request.key), *request.ids}
+            self._entries[number] = explanation, names
+        if len(self._entries) > self._explained:
+            self._entries.popitem(last=False)

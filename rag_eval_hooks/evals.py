@@ -8,7 +8,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
@@ -19,13 +19,15 @@ from rag_eval_hooks.config.settings import RagEvalConfig, refuse_change
 from rag_eval_hooks.errors import (
     ConfigError,
     InputError,
+    Misplaced,
     OnePerProcess,
     check_number,
     check_type,
     kind_of,
+    usage,
 )
-from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks.judges.calls.call_context import call_context
+from rag_eval_hooks.metrics.metric import gaps
 from rag_eval_hooks.sample import Sample, sample_of
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
@@ -34,18 +36,14 @@ if TYPE_CHECKING:
     from rag_eval_hooks.capture import ManualInteraction
     from rag_eval_hooks.config.settings import SettingKeywords
     from rag_eval_hooks.delivery import SinkSpec
+    from rag_eval_hooks.explanation import Explanation
     from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
     from rag_eval_hooks.judges.llm import Function
     from rag_eval_hooks.redaction import RedactSpec
     from rag_eval_hooks.runtime.build import MetricSpec
 
-F = TypeVar("F", bound=Callable[..., Any])
 _LONGEST_S: Final = 3600.0
 _LONGEST_EXPORT_S: Final = 30.0
-
-
-def _host_edge(method: F) -> F:
-    return host_edge(method, otherwise=False)
 
 
 def checked(evals: object) -> RagEval:
@@ -85,6 +83,12 @@ class RagEval(OnePerProcess):
         ImportError: The judge or embedder needs an extra that is not installed.
     """
 
+    # LangChain and LlamaIndex read these attributes of a callback first.
+    run_inline = raise_error = ignore_chain = start_trace = event_starts_to_ignore = Misplaced(
+        "is not a callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)], or "
+        "rag_eval_hooks_llama_index.enable(evals)"
+    )
+
     def __init__(
         self,
         metrics: MetricSpec | Iterable[MetricSpec] | None = None,
@@ -113,7 +117,6 @@ class RagEval(OnePerProcess):
         providers = tracer_provider, meter_provider, logger_provider
         parts = self._parts = parts_of(settings, models, metrics, sinks, run_on, redact, providers)
         self.config, self.incidents = parts.config, parts.incidents
-        self._incidents = self.incidents
         self._pipeline = Pipeline(parts)
         self.recorder = self._pipeline.recorder
         self.instrumentors = self._pipeline.instrumentors
@@ -128,6 +131,7 @@ class RagEval(OnePerProcess):
         judge = self._parts.judges[0].name
         return f"<RagEval judge={judge!r} sample_rate={self.config.sample_rate:g}>"
 
+    @usage("with evals.interaction(question) as it: it.contexts(documents); it.answer(text)")
     def interaction(
         self,
         question: str,
@@ -159,7 +163,7 @@ class RagEval(OnePerProcess):
         about: dict[str, Any] = {"metadata": metadata, "tags": tags, "name": name}
         return ManualInteraction(self.recorder, self.incidents, question, **about, keywords=unknown)
 
-    @_host_edge
+    @usage("evals.submit(question=..., contexts=[...], answer=...)", raises=False)
     def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:
         """Queue a sample for background evaluation. Never blocks or raises.
 
@@ -170,9 +174,17 @@ class RagEval(OnePerProcess):
 
         Returns False if the sample is sampled out or dropped.
         """
-        return self._pipeline.intake.submit(partial(sample_of, "submit", sample, fields))
+        return self._pipeline.intake.submit(partial(self._noted, "submit", sample, fields))
 
-    @_host_edge
+    def _noted(self, *given: Any) -> Sample:
+        sample = sample_of(*given)
+        if not sample.question.strip():
+            self.incidents.mistake("submit: the question is blank", "pass the user's question")
+        for name, told in gaps(self._parts.scorer.metrics, sample).items():
+            self.incidents.mistake(f"submit: the sample has no {told}", f"pass {name}=...")
+        return sample
+
+    @usage("evals.feedback(trace_id, score=1, label='thumbs_up', reference='...')", raises=False)
     def feedback(
         self,
         trace_id_or_sample_id: str | uuid.UUID,
@@ -199,6 +211,7 @@ class RagEval(OnePerProcess):
             trace_id_or_sample_id, score=score, label=label, reference=reference
         )
 
+    @usage("evals.evaluate(question=..., contexts=[...], answer=...)")
     def evaluate(
         self,
         sample: Sample | Mapping[str, Any] | None = None,
@@ -218,6 +231,7 @@ class RagEval(OnePerProcess):
             RuntimeError: The evaluator was shut down.
             RedactionError: Redaction of the sample failed.
         """
+        self.incidents.blocks_loop("evaluate()", "evals.aevaluate(...)")
         chosen, own = self._asked("evaluate", metrics, sample, fields)
         return self._pipeline.evaluate(self._pipeline.assembler.own(own), chosen)
 
@@ -259,6 +273,16 @@ class RagEval(OnePerProcess):
         """
         return self._pipeline.spooled()
 
+    def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
+        """Explain the outcome of recent requests. `str(explanation)` is one line.
+
+        The id is any id that `feedback` accepts. The evaluator remembers the last 10,000 requests
+        with retrieved text, and the last 10,000 without retrieved text. The result has at most
+        eight explanations.
+        """
+        return self._pipeline.explain(trace_id_or_sample_id)
+
+    @usage("evals.flush(timeout=5), in seconds")
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all accepted requests are evaluated and delivered.
 
@@ -270,8 +294,10 @@ class RagEval(OnePerProcess):
         """
         from rag_eval_hooks.runtime.lifecycle import flush
 
+        self.incidents.blocks_loop("flush()", "asyncio.to_thread(evals.flush)")
         return self._finish("flush()", flush, timeout, least=0.0)
 
+    @usage("evals.shutdown(timeout=5), in seconds")
     def shutdown(self, timeout: float | None = 5.0) -> bool:
         """Finish pending samples within `timeout` seconds, then close. Runs at exit, too.
 

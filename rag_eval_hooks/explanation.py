@@ -5,20 +5,57 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.encodable import encodable
+from rag_eval_hooks.errors import NoOutcome, unknown
 from rag_eval_hooks.score import Outcome, Score
 
 _Items: TypeAlias = Sequence[Mapping[str, Any]]
 GOOD: Final = 0.8
+_ADVICE: Final[Mapping[str, str]] = tomllib.loads(
+    files("rag_eval_hooks").joinpath("advice.toml").read_text("utf-8")
+)
 _FORMS: Final = ((1.0, 1000), (0.1, 50), (0.03, 20), (0.01, 5))
 _DEPTH: Final = 6
 _DROPPED: Final = object()
 _CUT: Final = " [...]"
 _NAMED: Final = 3
 _REASON_CHARS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The outcome of one request and its reason. Contains no texts of the request.
+
+    Attributes:
+        key: Trace id, or the id of the sample or root run if there is no trace.
+        outcome: `pending`, `scored`, `sampled_out`, `dropped` or `failed`, as in `Stats`.
+        reason: Reason of a dropped or failed request, as in `Stats`. For a sampled-out request, the
+            rule that set the rate: `ratio`, `rule:<name>` or `tail:<name>`.
+        absent: Cause and detail for each metric without a score.
+        sample_id: Id of the evaluated sample, or None without an evaluation.
+        probability: Inclusion probability of a sampled-out request.
+    """
+
+    key: str
+    outcome: str
+    reason: str = ""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    sample_id: str | None = None
+    probability: float | None = None
+
+    def __str__(self) -> str:
+        chance = "" if self.probability is None else f"probability {self.probability:g}"
+        why = ", ".join(filter(None, (self.reason, chance)))
+        advice = _ADVICE.get(self.reason) or _ADVICE.get(self.outcome)
+        line = f"{self.outcome} ({why})" if why else self.outcome
+        missing = "; ".join(f"{name}: {why}" for name, why in self.absent.items())
+        return ". ".join(filter(None, (f"{line}: {advice}" if advice else line, missing)))
 
 
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
@@ -145,6 +182,9 @@ def _fit(text: str, limit: int) -> str:
 
 
 class OutcomeTable(dict[str, Outcome]):
+    def __missing__(self, name: object) -> Outcome:
+        raise NoOutcome(name, unknown("There is no outcome of metric", name, list(self)))
+
     def __repr__(self) -> str:
         return "\n".join(text for text, _ in outcome_lines(self)) or "{}"
 

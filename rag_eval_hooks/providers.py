@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, masked, nearest
 
 _URL: Final = ":<url>"
 
@@ -24,6 +24,8 @@ class NameTable:
 
     setting: str
     rows: Mapping[str, str]
+    hint: str = ""
+    """Advice for an unknown value. `{}` stands for the text after the colon."""
 
     @property
     def wanted(self) -> str:
@@ -43,7 +45,7 @@ class NameTable:
         name, colon, behind = value.partition(":")
         rest, behind = self.rows.get(name), behind.strip()
         if rest is None:
-            raise ConfigError(self.setting, value, self.wanted)
+            raise ConfigError(self.setting, value, self.wanted + self._hint(name, colon, behind))
         if not (behind if rest.startswith(":") else rest or not colon):
             raise ConfigError(self.setting, value, self.wanted)
         if rest == _URL and not is_url(behind):
@@ -52,6 +54,12 @@ class NameTable:
             wants = f"'{name}{rest}' with a URL without credentials or parameters"
             raise ConfigError(self.setting, shown, wants)
         return name, behind
+
+    def _hint(self, name: str, colon: str, behind: str) -> str:
+        near = None if "." in name else nearest(name.lower(), list(self.rows))
+        if near is not None:
+            return f"; did you mean '{near}{colon}{masked(behind)}'?"
+        return "" if "//" in name + behind or not name else self.hint.format(behind or name)
 
 
 def is_url(text: str) -> bool:
@@ -69,6 +77,8 @@ JUDGES: Final = NameTable(
     "judge",
     {"heuristic": "", "nli": ":<minilm, path or name>", **_BY_OPENAI}
     | {"openai-decisions": ":<model>", "systemone": ":<model or url>"},
+    "; did you mean 'openai:{}'? openai: accepts every model of an OpenAI-compatible API at "
+    "judge_base_url. For any other model, pass LangChainJudge(model)",
 )
 EMBEDDERS: Final = NameTable(
     "embedder",
@@ -78,6 +88,7 @@ TOKEN_SCORERS: Final = NameTable("token_scorer", {"none": "", "bert-score": "[:<
 SINKS: Final = NameTable(
     "sinks",
     {"console": "", "jsonl": ":<path>", "phoenix": _URL, "mlflow": _URL, "langfuse": _URL},
+    "; did you mean 'jsonl:{}'?",
 )
 SINK_KEYS: Final = {
     "phoenix": "<key>", "mlflow": "<token>", "langfuse": "<public key>:<secret key>"

@@ -63,6 +63,7 @@ class Ending:
     column: Column
     reason: str = ""
     evaluation: Evaluation | None = None
+    probability: float | None = None
 
     @classmethod
     def dropped(cls, reason: str) -> Ending:
@@ -115,7 +116,7 @@ class Request:
     size: int = 0
     """Characters that the request keeps in memory."""
     ids: tuple[str, ...] = ()
-    """Ids that `feedback` accepts for the request."""
+    """Ids that `feedback` and `explain` accept for the request."""
     trace_id: str | None = None
     span_id: str | None = None
     span: HeldSpan | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from inspect import getattr_static
 from typing import Any, Self, TypeAlias, TypeVar, Unpack, cast
 from uuid import UUID
 
@@ -20,8 +19,8 @@ from rag_eval_hooks.capture import CaptureOptions, Origin, Run, RunKind
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.options import CaptureKeywords
 from rag_eval_hooks.capture.records import whole
-from rag_eval_hooks.context import refusal
-from rag_eval_hooks.errors import OnePerProcess
+from rag_eval_hooks.context import refusal, way_to_documents
+from rag_eval_hooks.errors import Misplaced, OnePerProcess, usage
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.suppress import is_suppressed
@@ -41,8 +40,6 @@ from rag_eval_hooks_langchain.surroundings import (
 from rag_eval_hooks_langchain.vocabulary import class_name, start_facts, users_tags
 
 FRAMEWORK = "langchain"
-# Retrievers, responses and data frames hold documents, but are no documents.
-_SOURCES = ("invoke", "retrieve", "source_nodes", "iloc")
 F = TypeVar("F", bound=Callable[..., None])
 _Values: TypeAlias = Mapping[str, Any]
 
@@ -92,6 +89,10 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         ConfigError: An argument is invalid.
     """
 
+    start_trace = event_starts_to_ignore = Misplaced(
+        "is for LangChain. Write: rag_eval_hooks_llama_index.enable(evals)"
+    )
+    copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
     ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = NotIgnored()
     run_inline: Any = InlineUnlessWithheld()
 
@@ -101,6 +102,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         made: Self = super().__new__(graphs.with_graph_events(kind))
         return made
 
+    @usage("RagEvalCallbackHandler(evals), with metrics, judge and sinks in RagEval(...)")
     def __init__(self, evals: RagEval, **options: Unpack[CaptureKeywords]) -> None:
         # Keep a reference, because a garbage-collected evaluator is closed.
         self.evals = checked(evals)
@@ -289,8 +291,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         if (run := self._recorder.get(run_id)) is None:
             return
         contexts = contexts_in(whole(self._reader.copy(run, documents)))
-        is_source = any(getattr_static(documents, name, None) for name in _SOURCES)
-        if contexts is None or is_source:
+        if contexts is None or way_to_documents(documents):
             several = isinstance(documents, list | tuple) and documents
             raise refusal(documents[0] if several else documents)
         self._recorder.defer(run, "record", self._recorder.documents, run, contexts, Origin.STATED)

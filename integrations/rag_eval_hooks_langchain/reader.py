@@ -31,6 +31,7 @@ from rag_eval_hooks.capture.readings import (
     written_texts,
 )
 from rag_eval_hooks.capture.rows import rows_in
+from rag_eval_hooks.capture.snapshots import Opaque
 from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks_langchain import vocabulary
@@ -151,18 +152,29 @@ class Reader(BaseReader):
             raise TypeError(type(documents[0]).__name__)
         self._recorder.documents(run, contexts)
 
-    def prompt(self, run: Run, given: Any) -> None:
-        super().prompt(run, given)
+    def prompt(self, run: Run, batches: Any) -> None:
+        if isinstance(batches, Opaque):
+            run.interaction.left_out.add("prompt")
+            return
+        parts = [one for batch in batches for one in ([batch] if isinstance(batch, str) else batch)]
+        messages = [one for one in parts if isinstance(one, Message)]
+        texts = [one.shown for one in messages] or parts
+        self._recorder.prompt(run, texts, [message.role for message in messages])
         if unseen := unseen_documents(run, self._recorder.longest):
             step, origin, lists = unseen
             self._note_lists(step, lists, origin)
 
     def reply(self, run: Run, replies: Sequence[Generation]) -> None:
         reply = next(iter(replies), None)
-        made = getattr(getattr(reply, "message", None), "tool_calls", None) or ()
-        calls = [{**call, "arguments": call.get("args")} for call in made]
+        calls = getattr(getattr(reply, "message", None), "tool_calls", None) or ()
         self._recorder.answer(run, vocabulary.reply_text(reply))
-        self.note_reply(run, vocabulary.reply_facts(replies), calls)
+        arguments = [one.get("args") for one in calls]
+        self._recorder.reply(run, vocabulary.reply_facts(replies), arguments)
+        shown = [
+            {"id": one.get("id"), "name": one.get("name"), "arguments": one.get("args")}
+            for one in calls
+        ]
+        self._recorder.for_span(run, tool_calls=shown or None)
 
     def arguments(self, run: Run, inputs: Any, written: Any) -> None:
         self._recorder.for_span(run, arguments=as_json(inputs) or written)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from llama_index.core.evaluation import BaseEvaluator, CorrectnessEvaluator, EvaluationResult
 from llama_index.core.prompts.mixin import PromptDictType
 
-from rag_eval_hooks import RagEval
+from rag_eval_hooks import RagEval, evaluator_metric
 from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.metrics import AskedMetric
@@ -49,25 +50,18 @@ def llama_index_metric(
         scale = Scale(1, 5) if isinstance(evaluator, CorrectnessEvaluator) else UNIT
     range_, name = scale, type(evaluator).__name__
 
-    async def ask(sample: Sample) -> Outcome:
-        texts: dict[str, Any] = {
-            "query": sample.question,
-            "response": sample.answer,
-            "contexts": [context.text for context in sample.contexts or ()],
-        }
-        if sample.reference is not None:
-            texts["reference"] = sample.reference
-        return _outcome(await evaluator.aevaluate(**texts), range_)
+    async def ask(
+        inputs: dict[str, Any], outputs: dict[str, Any], reference_outputs: dict[str, Any] | None
+    ) -> Outcome:
+        texts = {"query": inputs["question"], "contexts": inputs["contexts"]}
+        if reference_outputs is not None:
+            texts["reference"] = reference_outputs["answer"]
+        return _outcome(await evaluator.aevaluate(response=outputs["answer"], **texts), range_)
 
-    return AskedMetric(
-        id=id or f"llama_index.{name}",
-        ask=ask,
-        needs=needs,  # type: ignore[arg-type]
-        scale=range_,
-        timeout=timeout,
-        annotator=name,
-        summary=f"LlamaIndex's {name}.",
-    )
+    ask.__name__ = name
+    metric_id = id or f"llama_index.{name}"
+    metric = evaluator_metric(ask, id=metric_id, needs=needs, scale=range_, timeout=timeout)
+    return replace(metric, summary=f"LlamaIndex's {name}.")
 
 
 def _outcome(result: EvaluationResult, scale: Scale) -> Outcome:

@@ -30,7 +30,7 @@ from rag_eval_hooks.capture.facts import field
 from rag_eval_hooks.capture.unmatched import Unmatched
 from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.suppress import paused
-from rag_eval_hooks_llama_index import vocabulary
+from rag_eval_hooks_llama_index import vocabulary, workflows
 from rag_eval_hooks_llama_index.reader import Reader
 from rag_eval_hooks_llama_index.spans import (
     Role,
@@ -40,7 +40,7 @@ from rag_eval_hooks_llama_index.spans import (
     start_facts,
 )
 from rag_eval_hooks_llama_index.streams import follow_stream
-from rag_eval_hooks_llama_index.vocabulary import FlowState
+from rag_eval_hooks_llama_index.workflows import FlowState
 
 _FRAMEWORK = "llama_index"
 # Internal arguments of a workflow's `run`.
@@ -142,7 +142,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         run.facts = start_facts(run, call)
         run.joins = role is Role.SYNTHESIS
         if role is Role.WORKFLOW:
-            run.state = FlowState(vocabulary.is_given_input(given))
+            run.state = FlowState(workflows.is_given_input(given))
             given = {key: one for key, one in given.items() if key not in _OF_WORKFLOWS}
         elif role is Role.TOOL:
             run.description = str(field(call.instance.metadata, "description") or "")
@@ -154,8 +154,8 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         elif role in (Role.RETRIEVAL, Role.ENGINE):
             defer(run, "enter", partial(reader.query, role=role), dict(given))
         if run.parent is not None and _may_resume(run.parent):
-            state = vocabulary.state_of(given)
-            reader.choose(run.parent, "question", {**vocabulary.live_fields(call.event), **state})
+            state = workflows.state_of(given)
+            reader.choose(run.parent, "question", {**workflows.live_fields(call.event), **state})
             defer(run, "step", reader.step, call.event, state)
 
     def span_exit(

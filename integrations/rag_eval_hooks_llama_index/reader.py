@@ -14,7 +14,7 @@ from rag_eval_hooks.capture.copied import Message, entries
 from rag_eval_hooks.capture.documents import DOCUMENT_KEYS, Lists, documents_in
 from rag_eval_hooks.capture.reader import BaseReader
 from rag_eval_hooks.capture.rows import found_nothing, record_in, rows_in
-from rag_eval_hooks.capture.snapshots import Record
+from rag_eval_hooks.capture.snapshots import Opaque, Record
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
@@ -174,8 +174,20 @@ class Reader(BaseReader):
         for contexts in found or rows_in(output.text):
             self._note(run, contexts, Origin.TEXT, named=named)
 
+    def prompt(self, run: Run, given: Any) -> None:
+        if isinstance(given, Opaque):
+            run.interaction.left_out.add("prompt")
+        elif isinstance(given, str):
+            self._recorder.prompt(run, (given,))
+        else:
+            roles = [str(message.role) for message in given]
+            self._recorder.prompt(run, [message.text for message in given], roles)
+
     def reply(self, run: Run, response: Any) -> None:
-        self.note_reply(run, vocabulary.reply_facts(response), vocabulary.tool_calls_of(response))
+        calls = vocabulary.tool_calls_of(response)
+        arguments = [one["arguments"] for one in calls]
+        self._recorder.reply(run, vocabulary.reply_facts(response), arguments)
+        self._recorder.for_span(run, tool_calls=calls)
 
 
 def _lists(value: Any) -> Lists:

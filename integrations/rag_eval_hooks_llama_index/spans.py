@@ -32,7 +32,7 @@ from rag_eval_hooks.capture.facts import facts_of, field, first, request_facts
 from rag_eval_hooks.capture.records import Facts, RunKind
 from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_llama_index.streams import current_stream
-from rag_eval_hooks_llama_index.vocabulary import FlowState
+from rag_eval_hooks_llama_index.workflows import FlowState
 
 # Every span id ends with a dash and a UUID.
 _ID_CHARS = 37

@@ -241,7 +241,7 @@ def holds_reply(text: str, call: Run) -> bool:
 
 
 def _may_answer(run: Run, gave: Sequence[Run], interaction: Interaction) -> bool:
-    """Return False for a call that gives no answer, such as a check or a title."""
+    """Return False for a call beside the answer, such as a check or a title."""
     before = [fold(one.text or "") for one in gave if one.start < run.start]
     if run.kind is not RunKind.MODEL or not before:
         return True

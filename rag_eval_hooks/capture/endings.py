@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+from opentelemetry.trace import format_trace_id
 
 from rag_eval_hooks.capture.answering import answer_of
 from rag_eval_hooks.capture.contexts import has_retrieved
@@ -14,10 +17,13 @@ from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.capture.text_forms import fold
+from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context, Status
 
 _logger = logging.getLogger("rag_eval_hooks")
+_REMEMBERED = 10_000
+"""Maximum number of stored ids of requests without retrieved text, for `explain`."""
 _MOST_ADDED = 0.2
 """Maximum fraction of a formatter's output that is not from documents."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
@@ -43,6 +49,7 @@ _UNRETRIEVED = (
 class Endings:
     def __init__(self, incidents: Incidents, by_hand: ManualCalls) -> None:
         self._incidents, self._by_hand = incidents, by_hand
+        self._traces: deque[str] = deque(maxlen=_REMEMBERED)
         self._has_warned = False
         self.unretrieved = 0
         # whether capture saw a model, and whether the application passed a handler to a retriever
@@ -51,6 +58,9 @@ class Endings:
     @property
     def lacks_model(self) -> bool:
         return self._has_retriever and not self._has_model
+
+    def explains(self, key: str) -> bool:
+        return key in self._traces
 
     def decide(self, interaction: Interaction) -> bool:
         """Read the events of an ended root run, and return whether the run is a request."""
@@ -105,6 +115,9 @@ class Endings:
 
     def _pass_over(self, interaction: Interaction) -> None:
         self.unretrieved += 1
+        self._traces.append(id_of(interaction.root.id))
+        if (span := interaction.span_context).is_valid:
+            self._traces.append(format_trace_id(span.trace_id))
         if not self._has_warned:
             self._has_warned = True
             _logger.warning(_UNRETRIEVED)

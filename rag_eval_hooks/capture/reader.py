@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rag_eval_hooks.capture.copied import Message, Read, entries, named
+from rag_eval_hooks.capture.copied import Read, entries, named
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.options import CaptureOptions, converted
 from rag_eval_hooks.capture.recorder import Recorder
-from rag_eval_hooks.capture.records import Cut, Facts, Run
-from rag_eval_hooks.capture.snapshots import Copier, Form, Opaque
+from rag_eval_hooks.capture.records import Cut, Run
+from rag_eval_hooks.capture.snapshots import Copier, Form
 from rag_eval_hooks.incidents import Incidents, place_of_caller
 from rag_eval_hooks.sample import Context
 
@@ -67,21 +67,6 @@ class BaseReader:
         )
         copy = copier.of(value)
         return Cut(value, copier, run) if copier.is_cut else copy
-
-    def prompt(self, run: Run, given: Any) -> None:
-        if isinstance(given, Opaque):
-            run.interaction.left_out.add("prompt")
-            return
-        batches = given if isinstance(given, list | tuple) else [given]
-        several = (one if isinstance(one, list | tuple) else [one] for one in batches)
-        parts = [part for one in several for part in one]
-        texts = [part.shown if isinstance(part, Message) else part for part in parts]
-        roles = [part.role for part in parts if isinstance(part, Message)]
-        self._recorder.prompt(run, texts, roles)
-
-    def note_reply(self, run: Run, facts: Facts, calls: Sequence[Mapping[str, Any]]) -> None:
-        self._recorder.reply(run, facts, [call["arguments"] for call in calls])
-        self._recorder.for_span(run, tool_calls=calls or None)
 
     def choose(self, run: Run, name: str, value: Any) -> None:
         """Call an option's function with the value, unless an earlier call returned a text."""

@@ -17,6 +17,7 @@ CONTEXTS = 50  # maximum number of contexts per sample
 # Telemetry. Some back ends cut attribute values at 4 KiB.
 EXPLANATION_CHARS = 4000  # maximum number of characters per explanation
 CONTENT_CHARS = 20_000  # maximum number of characters per content attribute
+EXPLAINED_REQUESTS = 10_000  # number of recent requests that `RagEval.explain` remembers
 
 # Feedback. Users rate an answer soon, and texts should not stay in memory for long.
 FEEDBACK_CHARS = 10_000_000  # maximum number of characters in all remembered requests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import tomllib
@@ -21,7 +22,9 @@ from rag_eval_hooks.errors import ConfigError, nearest
 
 Origins: TypeAlias = dict[str, str]
 
+_logger = logging.getLogger("rag_eval_hooks")
 PREFIX: Final = "RAG_EVAL_"
+_OTHER_PREFIX: Final = re.compile(r"RAG_?EVALS?_(HOOKS?_)?(?<!RAG_EVAL_)")
 _FILE_VARIABLE: Final = "RAG_EVAL_CONFIG_FILE"
 _CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 # Kubernetes sets such variables if a Service's name starts with `rag-eval`.
@@ -171,6 +174,11 @@ def _check_variables(settings: type[BaseSettings]) -> None:
         ours = name != variable.upper() and value and not _OF_KUBERNETES.search(variable)
         if ours and name.lower() not in known:
             raise unknown_setting(name.lower(), known, prefix=PREFIX)
+        other = _OTHER_PREFIX.match(variable.upper())
+        if other and (meant := variable.upper()[other.end() :]).lower() in known:
+            _logger.warning(
+                "The variable %s has no effect. Did you mean %s%s?", variable, PREFIX, meant
+            )
 
 
 def _read(path: Path) -> dict[str, Any]:

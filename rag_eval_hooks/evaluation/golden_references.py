@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.datasets.data_rows import DataRow, data_rows
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 
+_logger = logging.getLogger("rag_eval_hooks")
 MATCH: Final = "reference_match"
 """Metadata key with the value `exact` if the reference comes from a golden question."""
 
@@ -22,10 +25,13 @@ class References:
     """
 
     def __init__(self, golden: Iterable[Sample]) -> None:
+        self._is_asked = self._is_matched = False
         self._by_question = {_folded(one.question): one for one in reversed(list(golden))}
 
     def completed(self, sample: Sample) -> Sample:
         golden = self._by_question.get(_folded(sample.question))
+        self._is_asked = True
+        self._is_matched |= golden is not None
         if sample.reference is not None or golden is None:
             return sample
         return replace(
@@ -36,6 +42,14 @@ class References:
             metadata={**sample.metadata, MATCH: "exact"},
         )
 
+    def report_unmatched(self, path: str | None, incidents: Incidents) -> None:
+        """Report once if no question so far equals a golden question."""
+        if self._is_asked and not self._is_matched:
+            self._is_matched = True
+            advice = "a request's question must equal a golden question, except for case and spaces"
+            told = f"references: {path} contains no question of the requests so far"
+            incidents.count(told, detail=advice)
+
 
 def read_golden(path: str) -> tuple[Sample, ...]:
     """Return a file's golden questions. A row's `answer` replaces a missing reference."""
@@ -45,7 +59,18 @@ def read_golden(path: str) -> tuple[Sample, ...]:
         raise ConfigError("references", path, error.wants) from None
     if not golden:
         raise ConfigError("references", path, "a file with at least one question")
+    _warn_of_two_references(path, golden)
     return golden
+
+
+def _warn_of_two_references(path: str, golden: Sequence[Sample]) -> None:
+    first: dict[str, int] = {}
+    for row, one in enumerate(golden, start=1):
+        used = first.setdefault(_folded(one.question), row)
+        if golden[used - 1].reference != one.reference:
+            told = f"rows {used} and {row} have the same question but different references"
+            _logger.warning("%s: %s. Row %d is used.", path, told, used)
+            return
 
 
 def _golden(row: DataRow, path: str) -> Sample:

@@ -1,17 +1,17 @@
-"""Metrics that users define: functions of a sample, and criteria."""
+"""Metrics that users define: functions of a sample, evaluators and criteria."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial, wraps
 from numbers import Real
 from typing import Any
 
-from rag_eval_hooks.errors import ConfigError, InputError, check_type
+from rag_eval_hooks.errors import ConfigError, InputError, check_number, check_type, kind_of
 from rag_eval_hooks.findings import Finding, Findings, made
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges import Judge
@@ -21,10 +21,65 @@ from rag_eval_hooks.sample import Context, Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
 from rag_eval_hooks.threads import DaemonExecutor
 
+_TEXTS = ("inputs", "outputs", "reference_outputs")
+RETURNED_NOTHING = "The function returned no score"
 _PREDICATE = "a predicate, such as 'mentions the price'"
 _LONGEST_NAME = 40
 _MOST_THREADS = 32
+_VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _NEEDS = frozenset({Field.QUESTION, Field.ANSWER})
+
+
+def evaluator_metric(
+    evaluator: Callable[..., Any],
+    *,
+    id: str | None = None,
+    needs: Iterable[Field] = _NEEDS,
+    scale: Scale = UNIT,
+    timeout: float = 60.0,
+) -> AskedMetric:
+    """Return a metric that calls a synchronous or asynchronous evaluator.
+
+    Args:
+        evaluator: Function with any of the parameters `inputs`, `outputs` and `reference_outputs`.
+            Other required parameters raise `ConfigError`. `inputs` has `question` and `contexts`.
+            `outputs` has `answer`. `reference_outputs` has the reference as `answer`, or is None.
+            The evaluator returns a boolean, a number, or a mapping with `score` (or `value`) and
+            optionally `comment`. A synchronous evaluator runs in a thread.
+        id: `<suite>.<metric>`. The default is `evaluator.` and the function's name.
+        needs: Fields that the sample must have. If a field is missing, the evaluator is not called.
+        scale: Scale of the evaluator's numbers.
+        timeout: Seconds until the outcome is `timeout`. A synchronous evaluator then keeps running.
+    """
+    name = getattr(evaluator, "__name__", type(evaluator).__name__)
+    if not callable(evaluator):
+        raise ConfigError("evaluator", kind_of(evaluator), "a function of inputs and outputs")
+    parameters = inspect.signature(evaluator).parameters
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    for one in parameters.values():
+        is_filled = one.kind in _VARIABLE or one.default is not inspect.Parameter.empty
+        if one.name not in _TEXTS and not is_filled:
+            raise ConfigError.unknown(f"parameter of {name}", one.name, _TEXTS)
+    check_number("timeout", timeout, "a number of seconds")
+    call = _called(evaluator)
+
+    @wraps(evaluator, updated=())
+    async def ask(sample: Sample) -> Any:
+        contexts = [context.text for context in sample.contexts or ()]
+        inputs = {"question": sample.question, "contexts": contexts}
+        reference = None if sample.reference is None else {"answer": sample.reference}
+        values = (inputs, {"answer": sample.answer}, reference)
+        texts: dict[str, Any] = dict(zip(_TEXTS, values, strict=True))
+        return await call(**{k: v for k, v in texts.items() if takes_all or k in parameters})
+
+    return AskedMetric(
+        id=id or f"evaluator.{name}",
+        ask=ask,
+        needs=needs,  # type: ignore[arg-type]
+        scale=scale,
+        timeout=timeout,
+        annotator=name,
+    )
 
 
 def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
@@ -46,7 +101,7 @@ def _check_arguments(function: Callable[..., Any], name: str) -> None:
     try:
         signature.bind(None)
     except TypeError:
-        wants = "a function that takes only a sample"
+        wants = "a function that takes only a sample; wrap other functions in evaluator_metric()"
         raise ConfigError("metrics", f"{name}{signature}", wants) from None
 
 
@@ -89,7 +144,7 @@ def outcome_of(
     value = fields.get("score", fields.get("value"))
     if value is None:
         kind = "a mapping without `score`" if isinstance(result, Mapping) else "None"
-        return NotScored(Cause.UNDEFINED, f"The function returned no score ({kind}). {expected}")
+        return NotScored(Cause.UNDEFINED, f"{RETURNED_NOTHING} ({kind}). {expected}")
     plain = value.value if isinstance(value, Score) else value
     if not isinstance(plain, Real):  # NumPy's numbers are `Real`.
         raise ResultError(f"The function returned {type(plain).__name__}. {expected}")

@@ -12,6 +12,7 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
 from rag_eval_hooks.evaluation.own_metrics import (
+    RETURNED_NOTHING,
     Criterion,
     ResultError,
     outcome_of,
@@ -38,12 +39,14 @@ from rag_eval_hooks.score import (
     NotScored,
     Outcome,
     Outcomes,
+    Score,
     Unavailable,
 )
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's sample rate excluded this sample")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 _BEST: Final = 2  # highest rating of the contexts
+_MANY_NONES: Final = 3
 _CUT_RATING: Final = NotScored(
     Cause.UNDEFINED,
     "the contexts were cut (see max_text_chars), and the kept text does not support every claim",
@@ -58,6 +61,7 @@ class Scorer:
     sample_timeout: float
     incidents: Incidents
     only_fed: bool = field(kw_only=True)
+    _nones: Counter[str] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
         self.metric_ids = tuple(metric.id for metric in self.metrics)
@@ -99,12 +103,24 @@ class Scorer:
         limit = asyncio.timeout(metric.timeout)
         try:
             async with limit:
-                return _outcome(metric, await without_exit(metric.ask(sample)))
+                outcome = _outcome(metric, await without_exit(metric.ask(sample)))
         except Exception as error:  # noqa: BLE001 - a metric may raise anything
             if limit.expired():
                 detail = f"the metric did not finish within {metric.timeout:g} s"
                 return NotScored(Cause.TIMEOUT, detail)
             return self._failed(metric, error)
+        self._note_none(metric, outcome)
+        return outcome
+
+    def _note_none(self, metric: AskedMetric, outcome: Outcome) -> None:
+        """Report a metric whose function returned None for each of the first samples."""
+        if isinstance(outcome, Score) or not outcome.detail.startswith(RETURNED_NOTHING):
+            self._nones[metric.id] = _MANY_NONES
+        elif self._nones[metric.id] < _MANY_NONES:
+            self._nones[metric.id] += 1
+            if self._nones[metric.id] == _MANY_NONES:
+                kind = f"metric {metric.id}: none of the first {_MANY_NONES} samples has a score"
+                self.incidents.count(kind, detail=outcome.detail)
 
     async def _judged(
         self, sample: Sample, metrics: Sequence[Metric], known: Findings | None = None

@@ -101,9 +101,27 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
     absent = {}
     for metric in metrics:
         if fields := sorted(metric.needs & lacking):
-            detail = f"the sample has no {', '.join(fields)}"
+            detail = f"the sample has no {', '.join(_named(field, sample) for field in fields)}"
             absent[metric.id] = NotScored(Cause.MISSING_INPUT, detail)
     return absent
+
+
+def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
+    """Return hints about missing contexts and a missing answer, by field.
+
+    Each hint is about a field that a metric needs or that a metadata key resembles.
+    """
+    if sample.contexts is not None and sample.answer is not None:
+        return {}
+    needed = {field for metric in metrics for field in metric.needs}
+    missing = sorted(Field.lacking(sample) & {Field.CONTEXTS, Field.ANSWER})
+    named = {field.value: _named(field, sample) for field in missing}
+    return {field: text for field, text in named.items() if field in needed or text != field}
+
+
+def _named(field: Field, sample: Sample) -> str:
+    near = _nearest(field.value, tuple(key for key in sample.metadata if isinstance(key, str)))
+    return f"{field} (the metadata has {near!r}; did you mean this key?)" if near else field.value
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:

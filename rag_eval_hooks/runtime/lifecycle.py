@@ -80,12 +80,14 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
     def left() -> float | None:
         return None if deadline is None else max(0.0, deadline - time.monotonic())
 
-    outbox = pipeline.outbox
+    outbox, parts = pipeline.outbox, pipeline.parts
     written = pipeline.tick(left())
     pipeline.recorder.report_unmet()
     # Write to disk first, because samples on disk survive a timeout.
     outbox.drain(left())
     finished = pipeline.books.wait(left()) and outbox.drain(left())
+    if parts.references is not None:
+        parts.references.report_unmatched(parts.config.references, parts.incidents)
     finished = pipeline.delivery.flush(left()) and finished
     return outbox.drain(left()) and finished and written
 

@@ -17,7 +17,10 @@ from rag_eval_hooks.decision import RATE_LIMIT, Decision
 from rag_eval_hooks.delivery import Dispatch
 from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
+from rag_eval_hooks.errors import InputError
 from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Work, Worker
+from rag_eval_hooks.explanation import Explanation
+from rag_eval_hooks.feedback import given_id
 from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.feedback_desk import FeedbackDesk
@@ -85,7 +88,7 @@ class Pipeline:
         self._exit = ExitHook(self, config.exit_timeout)
         self._is_stopped = False
         self._clock = Loop("rag-eval-hooks-clock", self._tick, partial(incidents.report, "clock"))
-        self.books = Books()
+        self.books = Books(limits.EXPLAINED_REQUESTS)
         self.remote = None if parts.fleet is None else parts.fleet(incidents, parts.redactor.mark)
         self.worker = Worker(
             on_close=parts.close,
@@ -158,7 +161,8 @@ class Pipeline:
         request.decision = decision
         self.books.note("decisions", decision.reason)
         if not decision.sampled:
-            return Ending(Column.SAMPLED_OUT, decision.top.reason)
+            reason, chance = decision.top.reason, decision.probability
+            return Ending(Column.SAMPLED_OUT, reason, probability=chance)
         if self._limit.active:
             if (share := self._limit.admit()) is None:
                 self.books.note("decisions", RATE_LIMIT)
@@ -270,6 +274,21 @@ class Pipeline:
     def spooled(self) -> Mapping[str, int]:
         self.drain()
         return self.outbox.counts()
+
+    def explain(self, name: object) -> tuple[Explanation, ...]:
+        self.drain()
+        try:
+            key = given_id(name)
+        except InputError as error:
+            self.parts.incidents.report("explain", error)
+            return ()
+        if found := self.books.explain(key):
+            return found
+        if not self.recorder.ended.explains(key):
+            advice = "Pass a trace id or sample id of this process"
+            self.parts.incidents.mistake("explain: the id is unknown", advice)
+            return ()
+        return (Explanation(key=key, outcome="not offered", reason="without_retrieval"),)
 
     def _tick(self) -> float | None:
         self.holder.release_all(EvalStatus.TIMEOUT, time.monotonic())

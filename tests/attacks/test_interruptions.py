@@ -75,6 +75,7 @@ CALLS: dict[str, Callable[[RagEval, str], object]] = {
     "offer": lambda evals, _: evals.submit(sample()),
     "feedback": lambda evals, name: evals.feedback(name, score=1),
     "stats": lambda evals, _: evals.stats(),
+    "explain": lambda evals, name: evals.explain(name),
     "evaluate": lambda evals, _: evals.evaluate(sample()),
     "flush": lambda evals, _: evals.flush(PATIENCE),
     "block": _block,

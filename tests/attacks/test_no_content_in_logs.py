@@ -85,7 +85,8 @@ def _run(config: RagEvalConfig, **options: Any) -> tuple[list[str], list[str]]:
             told += traceback.format_exception(error)
         else:
             told += [repr(getattr(outcome, "detail", "")) for outcome in outcomes.values()]
-        told += everything(evals)
+        explained = evals.explain(FULL.sample_id)
+        told += [*everything(evals), *map(str, explained), *map(repr, explained)]
     spans = [json.dumps([s.name, dict(s.attributes or {})]) for s in exporter.get_finished_spans()]
     assert spans
     return told, spans

@@ -146,5 +146,6 @@ def test_a_judge_of_a_framework_is_not_repeated(logged: list[str]) -> None:
         evals.submit(ASKED)
         assert evals.flush(300)
         told = [repr(evals.evaluate(ASKED)), *everything(evals)]
+        told += [str(one) for one in evals.explain(ASKED.sample_id)]
     assert any("ValueError" in line for line in told)
     assert leaks([*logged, *told], KEY) == []

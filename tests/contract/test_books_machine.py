@@ -160,6 +160,12 @@ class Requests(RuleBasedStateMachine):
         assert outcome != "passed_on" or self.spool
         self.joined += outcome in ("joined", "alone")
 
+    @rule(data=st.data())
+    @precondition(lambda self: bool(self.ids))
+    def explain(self, data: st.DataObject) -> None:
+        found = self._evals().explain(data.draw(st.sampled_from(self.ids)))
+        assert {one.outcome for one in found} <= COLUMNS
+
     @rule()
     def let_the_judge_hang(self) -> None:
         self.judge.goes_on.clear()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import re
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.message import Message
@@ -65,8 +68,14 @@ MISTAKES: dict[str, str] = {
     "evals.submit(question=SECRET, contexts=[SECRET, {SECRET: 1}])": "It is contexts[1], called",
     "evals.submit(question=SECRET, contexts=SECRET)": "Put the text into a list",
     "evals.submit(question=SECRET, contexts=[(0.9, SECRET)])": "not float. It is contexts[0]",
+    "evals.submit(question=SECRET, answer=AIMessage(SECRET))": "Pass its text: `.content`",
+    "evals.submit(SECRET, [SECRET], SECRET)": "4 were given. Write: evals.submit(question=...",
+    "evals.submit(question=' ', contexts=[SECRET], answer=SECRET)": "the question is blank",
+    "evals.feedback(SECRET, comment=SECRET)": "argument. Write: evals.feedback(trace_id",
     "evals.submit(question=SECRET, contexts=[SECRET], anwser=SECRET)": "did you mean 'answer'?",
-    "ran(lambda _: record_contexts(retriever), evals)": "contexts must be texts or objects",
+    "evals.submit({'question': SECRET, 'contexts': [], 'anwser': SECRET})": "metadata has 'anwser'",
+    "evals.submit(question=SECRET, contexts=retriever)": "retriever.invoke(question), called",
+    "ran(lambda _: record_contexts(retriever), evals)": "retriever.invoke(question), called",
     "record_contexts([SECRET])": "record_contexts() recorded nothing at",
     "with evals.interaction(SECRET) as it: [it.answer(SECRET) for _ in range(4)]": "the last call",
     "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": "Capture omits",
@@ -83,7 +92,7 @@ MISTAKES: dict[str, str] = {
     "with evals.interaction(SECRET) as it: it.contexts()": "If retrieval found none, pass []",
     "with evals.interaction(SECRET) as it: it.answer(coroutine())": "Await it first",
     "with evals.interaction(SECRET) as it: it.answer(**{SECRET: SECRET})": (
-        "capture answer: TypeError raised at"
+        "got an unexpected keyword argument, called"
     ),
     "with evals.interaction(SECRET) as it: it.anwser = SECRET": "did you mean 'answer'?",
     "evals.feedback(SECRET)": "Feedback needs a score, a label or a reference",
@@ -91,8 +100,10 @@ MISTAKES: dict[str, str] = {
     "evals.feedback(SECRET, score=1)": "feedback for an unknown id. Pass a trace id or sample id",
     "evals.feedback(True, score=1)": "or a sample's sample_id, not bool",
     "evals.shutdown(); evals.feedback(SECRET, score=1)": "feedback after shutdown",
+    "evals.explain(SECRET)": "explain: the id is unknown. Pass a trace id or sample id",
     "llama_index.enable(evals); ask.invoke(SECRET); llama_index.disable()": "For LangChain, write",
     "with evals.interaction(SECRET, contexts=[SECRET]): pass": "as it: it.contexts(...)",
+    "asyncio.run(evaluate(evals))": "evaluate() blocks the running event loop. Write: await",
 }
 
 
@@ -110,6 +121,10 @@ def config(evals: RagEval) -> Any:
 
 def ran(step: Any, evals: RagEval) -> None:
     RunnableLambda(step).invoke(SECRET, config(evals))
+
+
+async def evaluate(evals: RagEval) -> Any:
+    return evals.evaluate(sample())
 
 
 def coroutine() -> Any:
@@ -134,7 +149,8 @@ def test_mistake_is_logged_once_with_the_line_of_the_caller(
         assert evals.flush(60)
     lines = [one.getMessage() for one in caplog.records if MISTAKES[code] in one.getMessage()]
     assert len(lines) == 1
-    assert "/app/mistake.py:" in lines[0] or "no model" in lines[0]
+    place = __file__ if "evaluate" in code else "/app/mistake.py:"
+    assert place in lines[0] or "no model" in lines[0]
     assert not [one for one in caplog.records if SECRET in one.getMessage()]
 
 
@@ -149,7 +165,12 @@ ERRORS: dict[str, str] = {
     "evals.evaluate(question='q', trace_id='')": "must be 32 hex digits. It is ''",
     "evals.evaluate(question='q', metrics=5)": "metrics must be ids .* not int. It is 5",
     "evals.evaluate(question='q', metrics='own.hafl')": "did you mean 'own.half'?",
+    "evals.evaluate(question='q')['own.hafl']": "'own.hafl'; did you mean 'own.half'?",
+    "evals.evaluate('q', ['c'], 'a')": r"4 were given. Write: evals.evaluate\(question=",
+    "evals.interaction()": "Write: with evals.interaction",
     "setattr(evals, 'sample_rate', 0.1)": r"cannot be changed. Write: RagEval\(sample_rate=",
+    "RagEvalCallbackHandler(evals).start_trace": r"Write: rag_eval_hooks_llama_index.enable",
+    "evals.shutdown(wait=True)": r"argument. Write: evals.shutdown\(timeout=5\), in seconds",
     "RagEvalCallbackHandler(evals, metrics=['ragas'])": r"'metrics'. Write: RagEval\(metrics=",
     "RagEval(tracer_provider='http://localhost:4318')": r"^tracer_provider is .* get_tracer\(\)",
     "RagEval(meter_provider=RagEval)": r"^meter_provider is .* with get_meter\(\)",
@@ -184,6 +205,22 @@ def test_answer_of_none_and_an_exception_are_no_forgotten_answers(evals: RagEval
     assert not evals.stats().incidents
 
 
+def test_configuration_that_no_request_meets_is_logged_once(tmp_path: Path) -> None:
+    file = tmp_path / "golden.jsonl"
+    file.write_text(json.dumps({"question": "Why?", "reference": "So."}))
+
+    def silent(_: Sample) -> None: ...
+
+    for question in (SECRET, "why? "):
+        with RagEval([half, silent], references=str(file)) as made, capture_warnings() as seen:
+            for _ in range(9):
+                made.submit(question=question, contexts=[SECRET], answer=SECRET)
+            assert made.flush(60)
+        assert "metric own.silent: none of the first 3 samples has a score" in "".join(seen)
+        assert len(seen) == (2 if question == SECRET else 1)
+        assert (f"references: {file} contains no question" in "".join(seen)) == (len(seen) == 2)
+
+
 @contextmanager
 def capture_warnings() -> Iterator[list[str]]:
     seen: list[str] = []
@@ -193,6 +230,17 @@ def capture_warnings() -> Iterator[list[str]]:
     logger.addHandler(handler)
     yield seen
     logger.removeHandler(handler)
+
+
+@given(st.sampled_from(["RAGEVAL_", "RAG_EVALS_", "RAGEVAL_HOOKS_"]))
+def test_variable_of_another_prefix_is_warned_of_where_it_ends_as_a_setting(prefix: str) -> None:
+    with pytest.MonkeyPatch.context() as patched, capture_warnings() as seen:
+        patched.setenv(f"{prefix}SAMPLE_RATE", "0.1")
+        patched.setenv(f"{prefix}SEED", "7")
+        RagEval().shutdown(0)
+    assert seen == [
+        f"The variable {prefix}SAMPLE_RATE has no effect. Did you mean RAG_EVAL_SAMPLE_RATE?"
+    ]
 
 
 @given(text=st.text(st.characters(codec="utf-8"), min_size=1))
@@ -252,6 +300,13 @@ def test_option_that_matches_nothing_names_the_one_meant(name: str, at: int, opt
             (told,) = evals.stats().incidents
             assert repr(wrong) in told
             assert f"did you mean {name!r}?" in told
+
+
+def test_wrong_object_as_callbacks_raises_the_fix_in_the_call(evals: RagEval) -> None:
+    with pytest.raises(AttributeError, match="not a callback handler"):
+        asyncio.run(ask.ainvoke("q", {"callbacks": [evals]}))  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match=re.escape('config={"callbacks": [handler]}')):
+        ask.invoke("q", {"callbacks": RagEvalCallbackHandler(evals)})  # type: ignore[arg-type]
 
 
 def test_handler_class_as_a_callback_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -321,9 +376,12 @@ def test_as_context_of_a_wrong_result_is_named_by_its_line(
 
 # What a metric evaluates, and what its outcome says.
 METRICS: dict[str, str] = {
-    "sample.anwser": "AttributeError",
-    "float(sample.answer)": "ValueError",
+    "sample.anwser": "AttributeError 'anwser' (did you mean 'answer'?)",
+    "sample['answer']": "('Sample' object is not subscriptable)",
+    "sample.session_id.lower()": "'lower' of NoneType",
+    "float(sample.answer)": "(could not convert string to float)",
     "rejecting(sample.answer)": "HTTPError (HTTP 404)",
+    "DATABASE.execute('')": "(SQLite objects created in a thread",
     "7": "The function returned 7, which is outside the scale. Return a number",
     "sample.answer": "The function returned str. Return a number from 0 to 1",
     "Score(sample.answer)": "value must be a finite number, not str",
@@ -333,6 +391,7 @@ METRICS: dict[str, str] = {
     "fail(RuntimeError(f'{sample.answer} attached to a different loop'))": "RuntimeError",
     "SimpleNamespace(normalized=0.5)": "The function returned SimpleNamespace",
 }
+DATABASE = sqlite3.connect(":memory:")
 
 
 class Unreadable(Exception):
@@ -393,7 +452,7 @@ class Loose(_Judge):
         (refusing, "KeyError at"),
         (
             lambda _: SimpleNamespace(choices=SECRET),
-            "the function returned SimpleNamespace, not str",
+            "Return its text: `.choices[0].message.content`",
         ),
     ],
 )
@@ -426,7 +485,8 @@ def test_call_of_its_evaluator_in_a_metric_returns_at_once(
 
 # What a sink writes, and the one WARNING.
 SINKS: dict[str, str] = {
-    "evaluation.scores[evaluation.sample.answer]": "sink store: KeyError raised at",
+    "evaluation.scores['hafl']": "score of metric 'hafl'; did you mean 'own.half'?) raised at",
+    "evaluation.scores[evaluation.sample.answer]": "sink store: NoOutcome raised at",
     "setattr(evaluation, evaluation.sample.answer, 1)": "sink store: FrozenInstanceError raised at",
     "evals.flush()": "flush() inside a sink or metric would wait forever. Remove the call.",
 }
@@ -510,6 +570,18 @@ def test_failure_of_a_first_judge_is_logged_once(caplog: pytest.LogCaptureFixtur
     (line,) = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     words = "judge callable:refusing failed. judge_failed: callable:refusing: KeyError at"
     assert f"{words} {__file__}" in line
+
+
+@pytest.mark.parametrize(("last", "count"), [("One.", 0), ("Two.", 1)])
+def test_question_with_two_references_is_warned_of_with_its_rows(
+    last: str, count: int, tmp_path: Path
+) -> None:
+    rows = [("A why?", "One."), ("Other?", "A."), (" A  WHY? ", last)]
+    file = tmp_path / "golden.jsonl"
+    file.write_text("\n".join(json.dumps({"question": q, "reference": r}) for q, r in rows))
+    with capture_warnings() as seen:
+        RagEval(references=str(file)).shutdown(0)
+    assert len(seen) == "".join(seen).count("rows 1 and 3 have the same question but") == count
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,10 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from rag_eval_hooks import RagEval, Sample, Status
+from rag_eval_hooks.books import Books
 from rag_eval_hooks.decision import Share
+from rag_eval_hooks.request import Column, Ending, Request
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sampling.rules import position
 from tests.support.evaluation import faithful_judge, sample
 from tests.support.otel import Spans
@@ -75,6 +78,7 @@ def test_submitted_sample_names_its_span_wherever_its_evaluation_goes(
     assert evaluation.sample.span_id == format(rag.context.span_id, "016x")
     assert (rag.end_time or 0) - (rag.start_time or 0) == 2_000_000_000
     assert attributes(rag)["session.id"] == "s1"
+    assert evals.explain(one.sample_id) == evals.explain(evaluation.sample.trace_id)
     assert evals.feedback(evaluation.sample.trace_id, score=1)
 
 
@@ -93,10 +97,17 @@ def test_submit_follows_the_setting_of_spans(
     assert len(spans.named("retrieval")) == (written if mode != "root" else 0)
 
 
+# Explanations: the books in detail, for recent traces.
+
+
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
-def test_each_fate_is_counted() -> None:
+def fates(evals: RagEval, key: str) -> list[tuple[str, str]]:
+    return [(told.outcome, told.reason) for told in evals.explain(key)]
+
+
+def test_each_fate_is_told() -> None:
     keys = [f"{n:032x}" for n in range(50)]
     out = next(key for key in keys if not Share(0.5).includes(position(key)))
     taken = [key for key in keys if Share(0.5).includes(position(key))]
@@ -106,10 +117,15 @@ def test_each_fate_is_counted() -> None:
         evals.submit(sample(trace_id=taken[2], status=Status.CLOSED))
         evals.submit(sample(trace_id=out))
         evals.flush(300)
+        assert fates(evals, taken[0]) == [("scored", "")]
+        assert fates(evals, taken[1]) == [("failed", "missing_input")]
+        assert fates(evals, taken[2]) == [("dropped", "closed")]
+        assert fates(evals, out) == [("sampled_out", "ratio")]
+        assert evals.explain(out)[0].probability == 0.5
+        assert fates(evals, "f" * 32) == []
+        assert "sample_rate" in str(evals.explain(out)[0])
     evals.submit(sample(trace_id=taken[3]))
-    stats = evals.stats()
-    assert (stats.scored, stats.sampled_out) == (1, 1)
-    assert (stats.failed, stats.dropped) == ({"missing_input": 1}, {"closed": 1, "shutdown": 1})
+    assert fates(evals, taken[3]) == [("dropped", "shutdown")]
 
 
 def test_an_id_may_be_written_in_any_way() -> None:
@@ -119,4 +135,35 @@ def test_an_id_may_be_written_in_any_way() -> None:
         evals.submit(sample(trace_id=TRACE))
         evals.flush(300)
         for written in [*ways, f"0X{TRACE.upper()}"]:
+            assert [told.outcome for told in evals.explain(written)] == ["scored"], written
             assert evals.feedback(written, score=1)
+
+
+@given(
+    traces=st.lists(st.sampled_from("abc"), min_size=1, max_size=200),
+    shared=st.booleans(),
+    explained=st.integers(1, 12),
+)
+def test_memory_of_explanations_is_bounded(traces: list[str], shared: bool, explained: int) -> None:
+    books = Books(explained)
+    known: list[tuple[str, str]] = []
+    for number, key in enumerate(traces):
+        name = f"sample {number}"
+        one = Request(
+            key=key,
+            ids=(key, "run" if shared else f"run {number}"),
+            build=None,
+            trace_id=key,
+        )
+        books.accepted(one)
+        evaluation = Evaluation(sample=Sample(question="q", sample_id=name), outcomes={})
+        books.settled(one, Ending(Column.SCORED, evaluation=evaluation))
+        known.append((key, name))
+    # Each remembered request has three ids.
+    assert len(books._entries) <= explained
+    assert sum(len(ids) for _, ids in books._entries.values()) <= explained * 3
+    key, last = known[-1]
+    assert [told.sample_id for told in books.explain(last)] == [last]
+    told = [one.sample_id for one in books.explain(key)]
+    assert told == [name for trace, name in known if trace == key][-len(told) :]
+    assert 1 <= len(told) <= min(8, explained)

@@ -221,17 +221,6 @@ def test_a_block_in_a_streaming_view_has_its_answer_on_the_span(
     assert (rag.attributes or {})["output.value"] == one.answer
 
 
-@pytest.mark.parametrize("quoted", [False, True])
-def test_a_title_after_the_answer_is_not_the_answer_of_a_block(
-    quoted: bool, world: World, dice: random.Random
-) -> None:
-    one = random_request(dice)
-    with world.evals.interaction(one.question):
-        invoke(Desk(one), one)
-        Chat(reply=lambda _: "Ferry times").invoke(f"Title for: {one.answer * quoted}")
-    assert captured(world) == [one]
-
-
 ANSWER = answer_to(QUESTION, top())
 Search = Callable[[VectorStore], Any]
 SEARCHES: dict[str, Search] = {

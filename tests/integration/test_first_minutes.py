@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import rag_eval_hooks_langchain
 import rag_eval_hooks_llama_index
-from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks import Cause, ConfigError, RagEval, RagEvalConfig, Sample, evaluator_metric
 from rag_eval_hooks.testing import ScriptedJudge
 from tests.support.evaluation import sample
 
@@ -101,8 +101,11 @@ def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> No
     assert evals.flush(300)
     assert "own.lambda" in capsys.readouterr().out
     evals.shutdown(1)
-    for written in ("scores.jsonl", "phenix:http://localhost:1"):
-        with pytest.raises(ConfigError, match="'jsonl:<path>'"):
+    for written, meant in (
+        ("scores.jsonl", "jsonl:scores.jsonl"),
+        ("phenix:http://localhost:1", "phoenix:http://localhost:1"),
+    ):
+        with pytest.raises(ConfigError, match=f"did you mean '{meant}'"):
             RagEval(sinks=[written])
     with pytest.raises(ConfigError) as error:
         RagEval(sinks=["phenix:http://user:secret@host/"])
@@ -119,3 +122,35 @@ def test_both_integrations_are_enabled_and_disabled_alike(shut_down_after: ShutD
         assert len(other.recorder.unmatched.enabled) == 1
         package.disable()
         package.disable()
+
+
+TOWER = Sample.of(
+    {"question": "When?", "contexts": ["In 1921."], "answer": "In 1921.", "reference": "In 1921."}
+)
+
+
+def exact(outputs: dict[str, Any], reference_outputs: dict[str, Any]) -> bool:
+    return bool(outputs["answer"] == reference_outputs["answer"])
+
+
+async def thorough(inputs: dict[str, Any], outputs: dict[str, Any], **_: Any) -> dict[str, Any]:
+    found = outputs["answer"] in inputs["contexts"]
+    return {"key": "thorough", "score": 0.25 if found else 0.0, "comment": "it is quoted"}
+
+
+def broken(outputs: dict[str, Any]) -> float:
+    raise ValueError("the answer")
+
+
+def test_a_result_is_a_score_and_no_result_has_a_cause() -> None:
+    cases: list[tuple[Any, float | None, Cause | None]] = [
+        (exact, 1.0, None),
+        (thorough, 0.25, None),
+        (broken, None, Cause.METRIC_FAILED),
+    ]
+    for evaluator, value, cause in cases:
+        with RagEval(metrics=[evaluator_metric(evaluator)], judge="heuristic") as evals:
+            outcome = evals.evaluate(TOWER)[f"evaluator.{evaluator.__name__}"]
+            assert bool(evals.stats().incidents) is (cause is Cause.METRIC_FAILED), evaluator
+        assert (outcome.value, getattr(outcome, "cause", None)) == (value, cause), evaluator
+        assert cause or outcome.annotator == evaluator.__name__, evaluator

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 import rag_eval_hooks as api
 from rag_eval_hooks.delivery.sink import FeedbackSink
 from rag_eval_hooks.errors import RedactionError
+from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.findings import Support
 from rag_eval_hooks.judges import TokenScorer
 from rag_eval_hooks.judges.hugging_face import BertScorer, SentenceEmbedder
@@ -48,6 +49,7 @@ def construct(inner: SpanProcessor, embedder: api.Embedder, scorer: TokenScorer)
         metrics=[
             "ragas.faithfulness",
             api.Criterion("is polite", name="polite"),
+            api.evaluator_metric(lambda outputs: True, id="own.check"),
         ],
         judge=api.CallableJudge(lambda messages: "yes"),
         sinks=[api.MemorySink(), api.JsonlSink("scores.jsonl"), deliver],
@@ -72,6 +74,7 @@ def use(evals: api.RagEval, sample: api.Sample) -> None:
     assert_type(evals.stats(), api.Stats)
     assert_type(evals.stats().dropped, Mapping[str, int])
     assert_type(evals.spooled(), Mapping[str, int])
+    assert_type(evals.explain("id"), tuple[Explanation, ...])
     assert_type(evals.feedback("id", score=1.0, label="good", reference="r"), bool)
     with evals.interaction("question", metadata={"user_id": "u"}, tags=["a"], root="rag") as it:
         it.contexts(["text", api.Context(text="text")])
@@ -132,11 +135,7 @@ def protocols(url: str) -> None:
         needs=frozenset(),
         scale=api.Scale(1, 5),
     )
-
-    async def ask(_: api.Sample) -> api.Score:
-        return api.Score(1.0)
-
-    asked = api.AskedMetric(id="own.asked", ask=ask, needs=frozenset({api.Field.ANSWER}))
+    asked: api.AskedMetric = api.evaluator_metric(str, needs=[api.Field.ANSWER])
     api.RagEval([metric, asked], judges[0], 1.0, own, embedder=embedder, token_scorer=scorer)
     api.RagEval(redact=OwnRule(), sinks=[taking, *platforms])
 
