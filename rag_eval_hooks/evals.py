@@ -204,8 +204,8 @@ class RagEval(OnePerProcess):
 
         The evaluator remembers the last 1,000 requests for one hour. `stats().feedback` counts
         feedback on these requests as `joined`. If this process does not know the request, the other
-        processes of the spool receive the feedback (`passed_on`). Without a spool, sinks receive
-        the feedback without the request (`alone`).
+        processes that share the spool receive the feedback (`passed_on`). Without a spool, sinks
+        receive the feedback without the request (`alone`).
         """
         return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference

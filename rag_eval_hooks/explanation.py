@@ -192,7 +192,7 @@ class OutcomeTable(dict[str, Outcome]):
 def outcome_lines(
     outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield each metric's text and outcome. `failed` metrics come first, and low scores next."""
+    """Yield a line and the outcome for each metric: `failed` metrics first, then low scores."""
     ranked = sorted(outcomes.items(), key=lambda item: (item[0] not in failed, _rank(item[1])))
     for name, outcome in ranked:
         value, label, reason = _columns(outcome)

@@ -219,8 +219,7 @@ class Findings:
     `question_similarity` and `answer_similarity` are cosines in [-1, 1]. `direct_relevance` is 0,
     0.25, 0.5, 0.75 or 1. A `Rating` is in [1, 5]. `accuracy_ratings` are in [0, 4].
     `context_ratings` and `groundedness_ratings` are in [0, 2]. At least one rating of each pair is
-    not None. `by` names the judges if a sample has several judges. docs/metrics.md defines each
-    finding.
+    not None. `by` names the judges if a sample has several judges.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED

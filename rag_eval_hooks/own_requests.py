@@ -37,7 +37,7 @@ def _is_of_the_application(record: logging.LogRecord) -> bool:
 
 
 def check_encoding(response: Any) -> None:
-    """Reject a reply whose encoding does not limit the decoded size.
+    """Reject a reply whose content encoding allows a decoded size without a limit.
 
     Raises:
         ReplyTooLongError: The reply has two encodings, or an encoding outside `ENCODINGS`.

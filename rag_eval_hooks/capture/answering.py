@@ -88,7 +88,7 @@ class AnsweringCalls:
         return sorted(places, key=places.__getitem__)
 
     def _place(self, said: str, call: Run, reader: Run) -> int:
-        """Return the offset of the call's output `said` in the reader's prompt, or -1."""
+        """Return where the prompt of the run `reader` contains `said`, the call's output, or -1."""
         prompt = self._prompts[reader]
         if is_distinctive(said):
             said = said[:_PREFIX]
@@ -241,7 +241,7 @@ def holds_reply(text: str, call: Run) -> bool:
 
 
 def _may_answer(run: Run, gave: Sequence[Run], interaction: Interaction) -> bool:
-    """Return False for a call beside the answer, such as a check or a title."""
+    """Return False for a call that gives no answer, such as a check or a title."""
     before = [fold(one.text or "") for one in gave if one.start < run.start]
     if run.kind is not RunKind.MODEL or not before:
         return True

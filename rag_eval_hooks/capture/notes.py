@@ -31,7 +31,7 @@ class Notes:
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
         """Queue an event of a run. Another thread later calls `read` with the values.
 
-        The caller must not change the values. If `read` fails, mark the request as incomplete.
+        The caller must not change the values. If `read` fails, the request is incomplete.
         """
 
         def guarded() -> None:

@@ -42,7 +42,7 @@ class Passage:
         self.forms = self._forms()
 
     def _forms(self) -> list[tuple[Context, str]]:
-        """Return the passage's possible texts in prompts, texts with the whole passage first."""
+        """Return the forms in which a prompt may show the passage. Complete forms come first."""
         values = self.context.metadata.values()
         others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
         others[:0] = [] if self._form is None else [self._form]

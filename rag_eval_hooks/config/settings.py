@@ -124,7 +124,8 @@ class RagEvalConfig(BaseSettings):
     metrics: Names = setting(
         (),
         "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`. A leading `-` excludes a name. "
-        "The default is every `ragas` metric whose inputs the sample has.",
+        "The default is every `ragas` metric whose inputs the sample has, except "
+        "`ragas.context_precision_without_reference`.",
         "names of suites or metrics",
     )
     judge: Annotated[str, AfterValidator(JUDGES.check)] = setting(
@@ -306,4 +307,4 @@ class RagEvalConfig(BaseSettings):
 def refuse_change(name: str) -> None:
     """Raise `InputError` if the name is a setting."""
     if name in RagEvalConfig.model_fields:
-        raise InputError(f"The setting {name} cannot be changed. Write: RagEval({name}=...).")
+        raise InputError(f"The setting {name} cannot be changed later. Write: RagEval({name}=...).")

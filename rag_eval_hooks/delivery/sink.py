@@ -42,7 +42,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class FeedbackSink(Protocol):
-    """A receiver of feedback. The evaluator calls `feedback` like `Sink.deliver`."""
+    """A receiver of feedback. The rules of `Sink.deliver` also apply to `feedback`."""
 
     def feedback(self, feedback: Feedback) -> Awaitable[None] | None:
         """Store or send one feedback. The feedback has the ids of its sample and RAG span."""

@@ -38,7 +38,7 @@ _GRACE: Final = 0.1  # seconds in which a cancelled awaitable can finish
 _RECOVERED: Final = 64  # maximum number of results to claim from the spool at once
 _LONGEST_SLEEP: Final = 3600.0
 _POLL: Final = 0.05  # seconds between two checks for a hanging call
-_ALONE: Final = SendError("a result of the batch failed")
+_ALONE: Final = SendError("the sink rejected the batch; each result is sent again alone")
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +149,7 @@ class SinkQueue:
             self.check()
 
     def begin_close(self, timeout: float) -> None:
-        """Reject new results. Retry each waiting result once, for at most `timeout` seconds."""
+        """Reject new results. Retry each waiting result once, all within `timeout` seconds."""
         with self._lock:
             if self._closing is not None:
                 return

@@ -88,7 +88,7 @@ def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Fin
 
 
 def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return `NotScored` for each finding without exactly one verdict per item or chunk."""
+    """Return `NotScored` for each finding in which an item or chunk has no verdict or several."""
     absent: dict[str, Any] = {}
     for kind, spec in SPECS.items():
         verdicts = getattr(findings, kind)

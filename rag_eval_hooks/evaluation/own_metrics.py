@@ -85,7 +85,8 @@ def evaluator_metric(
 def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     """Return a metric from a function of a sample. A synchronous function runs on a thread.
 
-    The function returns a number from 0 to 1, a boolean, an outcome, or None for no score.
+    The function returns a number from 0 to 1, a boolean, a `Score`, a `NotScored`, or None.
+    None means that the sample has no score.
     """
     written = getattr(function, "__name__", type(function).__name__)
     _check_arguments(function, written)

@@ -168,7 +168,10 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[dict[str, Any]]]:
-    """Return the mean cosine in [0, 1] (None without questions) and a row per question."""
+    """Return the mean cosine of the generated questions, and an explanation row for each.
+
+    The mean is in [0, 1], or None if there are no questions.
+    """
     texts, cosines = made(findings.questions).texts, made(findings.question_similarity)
     pairs = zip(texts, cosines, strict=True)
     rows = [{"question": text, "similarity": cosine} for text, cosine in pairs]

@@ -221,9 +221,10 @@ def _listed(line: str) -> list[str]:
 
 
 def _computes(sign: str, answer: str) -> bool:
-    """Return True if a sign is between numbers, or between words with spaces around the sign.
+    """Return True if an arithmetic sign is between numbers or words.
 
-    The letter x in a word and Markdown's asterisks are not signs.
+    Between words, a space must be on both sides of the sign. The letter x in a word and
+    Markdown's asterisks are not signs.
     """
     sign = re.escape(sign)
     between_numbers = rf"[0-9)%]\s?{sign}\s?[-+$\u20ac\u00a3(]*[0-9]"

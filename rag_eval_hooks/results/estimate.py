@@ -6,8 +6,8 @@ Sampling (1992), section 5.7. The variance treats a cluster, such as a session, 
 corrects residuals for leverage.
 
 The interval is Wilson's interval (1927) for a proportion with the same variance (Korn and Graubard,
-1998). The interval uses Student's t, or the normal distribution for flags with equal weights and no
-clusters.
+1998). If all values are 0 or 1, weights are equal and there are no clusters, the interval uses
+the normal distribution. Otherwise, the interval uses Student's t.
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ def mean_of(
 def rare_variance(weights: Sequence[float]) -> float:
     """Return the variance to add for rare strata, or 0 if no stratum is rare.
 
-    Samples with equal inclusion probabilities form a stratum. A stratum is rare if few samples
-    represent much traffic. The values of few samples may be equal by chance. The formula therefore
-    adds half a success and half a failure (Agresti and Coull, 1998).
+    Samples with equal inclusion probabilities form a stratum. A stratum is rare if it has few
+    samples, and these samples represent much traffic. The values of few samples may be equal by
+    chance. The formula therefore adds half a success and half a failure (Agresti and Coull, 1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}

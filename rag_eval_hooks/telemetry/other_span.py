@@ -94,8 +94,8 @@ class OtherSpan:
 class OtherSpans:
     """Spans of other instrumentors that may receive scores, by id. Thread-safe.
 
-    Calls `hold` with each finished span whose export must wait. With more than `limits.HELD_SPANS`
-    spans, `add` ends the oldest span.
+    Calls `hold` with each finished span whose export must wait. If more than `limits.HELD_SPANS`
+    spans wait for scores, the oldest span stops waiting.
     """
 
     def __init__(self, hold: Callable[[HeldSpan], None]) -> None:

@@ -168,7 +168,7 @@ ERRORS: dict[str, str] = {
     "evals.evaluate(question='q')['own.hafl']": "'own.hafl'; did you mean 'own.half'?",
     "evals.evaluate('q', ['c'], 'a')": r"4 were given. Write: evals.evaluate\(question=",
     "evals.interaction()": "Write: with evals.interaction",
-    "setattr(evals, 'sample_rate', 0.1)": r"cannot be changed. Write: RagEval\(sample_rate=",
+    "setattr(evals, 'sample_rate', 0.1)": r"cannot be changed later. Write: RagEval\(sample_rate=",
     "RagEvalCallbackHandler(evals).start_trace": r"Write: rag_eval_hooks_llama_index.enable",
     "evals.shutdown(wait=True)": r"argument. Write: evals.shutdown\(timeout=5\), in seconds",
     "RagEvalCallbackHandler(evals, metrics=['ragas'])": r"'metrics'. Write: RagEval\(metrics=",
