@@ -21,8 +21,7 @@ SHARED = ROOT / ".venv"
 TORCH = "torch==2.13.0"
 """Installed before any package that needs torch, so that no other build is pulled in."""
 UV = (sys.executable, "-m", "uv")
-"""Resolves and installs ten times as fast as pip, which serves where torch is needed: it reads
-where this machine has its own build of torch."""
+"""Installs ten times as fast as pip. Sessions with torch use pip, for its configured indexes."""
 QUICK = ("-n", "3", "--dist", "worksteal", "--ignore=tests/viewers", "--durations=40")
 """More workers than cores: many tests wait for a time-out or a process."""
 QUIETLY = ("-W", "ignore::DeprecationWarning", "-W", "ignore::UserWarning")
@@ -83,7 +82,7 @@ def everything(session: nox.Session) -> None:
     run(session, "pytest", *QUICK, "--long", *session.posargs)
 
 
-@nox.session(python=["3.11", "3.12", "3.13", "3.14"], venv_backend="venv")
+@nox.session(python=["3.11", "3.12", "3.13", "3.14"], venv_backend="virtualenv")
 def tests(session: nox.Session) -> None:
     """Run the quick suite on one Python."""
     run(session, "pytest", *QUICK, *session.posargs)
@@ -230,7 +229,7 @@ def bare(session: nox.Session) -> None:
     session.run("python", "-W", "error", str(ROOT / ".ci" / "bare_import.py"))
 
 
-@nox.session(venv_backend="venv")
+@nox.session(venv_backend="virtualenv")
 def installed(session: nox.Session) -> None:
     """Test the wheel with all extras, outside the source tree."""
     session.install("-q", TORCH)
