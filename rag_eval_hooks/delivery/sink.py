@@ -84,8 +84,9 @@ class RetryLater(SendError):
 class SpanUnknown(SendError):
     """The platform does not have the span yet, for example because a batch is not exported yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer: str = "") -> None:
         super().__init__("span not found", is_for_all=False)
+        self.answer = answer
 
 
 class Rejected(SendError):
@@ -115,11 +116,11 @@ class Destination:
     def open(self, timeout: float) -> None:
         """Prepare for sending. `timeout` limits each request, in seconds."""
 
-    def send(self, payloads: Sequence[Any]) -> Mapping[int, BaseException]:
+    def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         """Deliver a batch in order of arrival. Must be idempotent.
 
         Return the exceptions of failed results by index. If all results fail, this method may raise
-        instead.
+        instead. If `last` is true, the queue will not retry.
         """
         raise NotImplementedError
 
@@ -152,7 +153,7 @@ class UserSink(Destination):
     def open(self, timeout: float) -> None:
         self._timeout = timeout
 
-    def send(self, payloads: Sequence[Any]) -> Mapping[int, BaseException]:
+    def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         (payload,) = payloads
         call = self._sink.feedback if isinstance(payload, Feedback) else self._deliver
         pending = call(payload)

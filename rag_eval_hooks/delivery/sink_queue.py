@@ -33,6 +33,7 @@ from rag_eval_hooks.threads import Loop
 
 _FULL: Final = "outbox full"
 _LONGEST_ASKED: Final = 60.0  # maximum seconds that a `Retry-After` header can request
+_LONGEST_LOOK: Final = 5.0  # maximum seconds between two attempts if the span is missing
 _DOWN: Final = 5  # number of consecutive failures after which the sink counts as down
 _GRACE: Final = 0.1  # seconds in which a cancelled awaitable can finish
 _RECOVERED: Final = 64  # maximum number of results to claim from the spool at once
@@ -52,6 +53,7 @@ class _Delivery:
     give_up_at: float
     sends: int = 0
     is_alone: bool = False
+    is_last: bool = False
     is_over: bool = False
 
     @property
@@ -196,11 +198,14 @@ class SinkQueue:
 
     def _send(self) -> Mapping[int, BaseException]:
         batch = self._flying
+        last = self._closing is not None or batch[0].is_last
+        for one in batch:
+            one.is_last = last
         try:
             if not self._is_open:
                 self.sink.open(self._timeout)
                 self._is_open = True
-            return self.sink.send([one.payload for one in batch])
+            return self.sink.send([one.payload for one in batch], last=last)
         except BaseException as raised:  # noqa: BLE001 - a sink may even call `sys.exit`
             error = raised
             if not self._is_open:
@@ -227,7 +232,7 @@ class SinkQueue:
         most = 1 if self._is_down or batch[0].is_alone else self.sink.batch_size
         while self._waiting and len(batch) < most:
             due, _, following = self._waiting[0]
-            if due > now or following.is_alone:
+            if due > now or following.is_alone or following.is_last != batch[0].is_last:
                 break
             batch.append(heapq.heappop(self._waiting)[2])
         return batch
@@ -255,18 +260,16 @@ class SinkQueue:
         self._reason = error.reason if isinstance(error, SendError) else ""
         if isinstance(error, Rejected):
             self._end(one, "lost", self._reason)
-            return
-        if isinstance(error, SpanUnknown):
-            # The span of a process that died never arrives.
-            one.give_up_at = one.queued_at + self._retry_for
+        elif isinstance(error, SpanUnknown):
+            self._await_span(one, now)
         else:
             self._note_failure(error, now)
-        if self._closing is not None:
-            self._leave(one, self._reason)
-        elif now >= one.give_up_at:
-            self._give_up(one)
-        else:
-            self._queue(one, now + pause_after(one.sends))
+            if self._closing is not None:
+                self._leave(one, self._reason)
+            elif now >= one.give_up_at:
+                self._give_up(one)
+            else:
+                self._queue(one, now + pause_after(one.sends))
 
     def _note_failure(self, error: BaseException, now: float) -> None:
         if isinstance(error, RetryLater):
@@ -277,6 +280,17 @@ class SinkQueue:
             self._note_slow()
         elif not self._is_overdue:
             self._incidents.report(self._origin, error)
+
+    def _await_span(self, one: _Delivery, now: float) -> None:
+        one.is_alone = False
+        if one.is_last and self._closing is None:
+            self._end(one, "lost", self._reason)
+        elif one.is_last:
+            self._leave(one, self._reason)
+        else:
+            due = now + min(pause_after(one.sends), _LONGEST_LOOK)
+            one.is_last = due >= one.queued_at + self._retry_for
+            self._queue(one, due)
 
     @property
     def _is_down(self) -> bool:

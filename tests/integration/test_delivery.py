@@ -74,7 +74,7 @@ class Scripted(PlatformSink):
         self.taken: Counter[str] = Counter()
         self.sizes: list[int] = []
 
-    def send(self, payloads: Sequence[Evaluation]) -> Mapping[int, SendError]:
+    def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
         spans = [str(int(one.sample.span_id or "", 16) - 1) for one in payloads]
         self.sizes.append(len(spans))
         self.answer(spans)
@@ -394,6 +394,27 @@ def test_sink_that_asks_for_a_pause_is_left_alone_and_delays_no_other(
     until(lambda: len(other.got) == 3)
     time.sleep(0.5)
     assert busy.sizes == [1]
+
+
+def test_phoenix_sends_known_spans_and_the_others_in_the_end_without_a_span(
+    begin: Callable[..., Opened],
+) -> None:
+    taken: dict[int, str] = {}
+
+    def answer(request: Request) -> Answer:
+        spans = {int(one["span_id"], 16) - 1 for one in request.body["data"]}
+        if 3 in spans and "sync=true" in request.path:
+            return Answer(404, {"detail": f"Spans with IDs {4:016x} do not exist."})
+        taken.update(dict.fromkeys(spans, request.path))
+        return Answer(body={"data": []})
+
+    with PlatformServer(answer) as server:
+        one = begin(sink := PhoenixSink(server.url))
+        one.number(*range(20))
+        until(lambda: len(taken) == 19)
+        one.close()
+        assert taken[3] == "/v1/span_annotations?sync=false"
+    assert (sink.books()["sent"], one.counts()) == (20, {})
 
 
 def test_client_that_cannot_be_made_is_tried_again(begin: Callable[..., Opened]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink, identifier
-from rag_eval_hooks.delivery.sink import Rejected, SendError
+from rag_eval_hooks.delivery.sink import Rejected, SendError, SpanUnknown
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 
@@ -45,10 +45,14 @@ class LangfuseSink(PlatformSink):
             headers={"x-langfuse-public-key": public_key},
         )
 
-    def send(self, payloads: Sequence[Evaluation]) -> Mapping[int, SendError]:
+    def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
         scores = [(n, one, name) for n, one in enumerate(payloads) for name in one.scores]
         body = [self._score(one, name) for _, one, name in scores]
-        answer = self.call("POST", "api/public/scores", json=body)
+        try:
+            answer = self.call("POST", "api/public/scores", json=body)
+        except SpanUnknown:
+            # Langfuse accepts a score before its span, so status 404 means a wrong URL.
+            raise Rejected("HTTP 404") from None
         if not answer.get("rejected"):
             return {}
         rejected = {error.get("index") for error in answer.get("errors") or ()}

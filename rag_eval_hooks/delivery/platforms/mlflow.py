@@ -33,13 +33,12 @@ class MlflowSink(PlatformSink):
     """
 
     batch_size = _REQUESTS
-    needs_span = True
 
     def __init__(self, url: str, *, token: str | None = None, content: bool | None = None) -> None:
         super().__init__("mlflow", url, content, key=token)
         self._threads = DaemonExecutor("rag-eval-hooks-mlflow", _REQUESTS)
 
-    def send(self, payloads: Sequence[Evaluation]) -> Mapping[int, SendError]:
+    def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
         calls = [self._threads.submit(self._send, evaluation) for evaluation in payloads]
         errors = {number: call.exception() for number, call in enumerate(calls)}
         if len(payloads) < _REQUESTS:

@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink, identifier
-from rag_eval_hooks.delivery.sink import SendError
+from rag_eval_hooks.delivery.sink import SendError, SpanUnknown
 from rag_eval_hooks.result import Evaluation
 
 
 class PhoenixSink(PlatformSink):
     """Sends scores to Phoenix as annotations of the RAG span.
 
-    One HTTP request contains the scores of several samples. If the sink sends a score twice, the
-    second annotation replaces the first. Phoenix accepts a score up to ten minutes before the span.
+    One HTTP request contains the scores of several samples.
+
+    Phoenix keeps one annotation per span, name and identifier. A repeated score therefore replaces
+    the earlier score. If Phoenix does not have the span yet, the sink retries. After the last
+    attempt, Phoenix waits ten minutes for the span.
 
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.
@@ -27,12 +30,29 @@ class PhoenixSink(PlatformSink):
     ) -> None:
         super().__init__("phoenix", url, content, key=api_key)
 
-    def send(self, payloads: Sequence[Evaluation]) -> Mapping[int, SendError]:
-        annotations = [self._annotation(one, name) for one in payloads for name in one.scores]
-        # With `sync`, Phoenix would reject the whole request if one span has not arrived.
-        params = {"sync": "false"}
-        self.call("POST", "v1/span_annotations", params=params, json={"data": annotations})
+    def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
+        """Send the annotations. If one span is unknown, Phoenix rejects the whole HTTP request."""
+        try:
+            self._post(payloads, sync=True)
+        except SpanUnknown as error:
+            names = [str(one.sample.span_id) for one in payloads]
+            unknown = {n for n, name in enumerate(names) if name in error.answer}
+            if not unknown and last and len(payloads) == 1:
+                unknown = {0}
+            if not unknown:
+                raise
+            if known := [one for n, one in enumerate(payloads) if n not in unknown]:
+                self._post(known, sync=True)
+            if not last:
+                return {n: SpanUnknown() for n in unknown}
+            self._post([payloads[n] for n in unknown], sync=False)
         return {}
+
+    def _post(self, batch: Sequence[Evaluation], *, sync: bool) -> None:
+        annotations = [self._annotation(one, name) for one in batch for name in one.scores]
+        # Without `sync`, the response does not name the unknown spans.
+        params = {"sync": "true" if sync else "false"}
+        self.call("POST", "v1/span_annotations", params=params, json={"data": annotations})
 
     def _annotation(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
         score, label = evaluation.scores[name], evaluation.label(name)

@@ -27,8 +27,6 @@ class PlatformSink(Destination):
     """
 
     batch_size = 64
-    needs_span = False
-    """Whether status 404 means that the span has not arrived, not that the URL is wrong."""
 
     def __init__(
         self,
@@ -108,7 +106,7 @@ class PlatformSink(Destination):
             self._idle.append(client)
         status = response.status_code
         if status == 404:
-            raise SpanUnknown() if self.needs_span else Rejected("HTTP 404")
+            raise SpanUnknown(response.text)
         if status in (408, 425, 429) or status >= 500:
             raise RetryLater(f"HTTP {status}", _seconds(response.headers.get("retry-after")))
         if not 200 <= status < 300:
