@@ -56,7 +56,7 @@ class Evaluation:
 
     @property
     def time(self) -> datetime | None:
-        """Start of the request in UTC, by default the start of the evaluation, or None."""
+        """Start of the request in UTC. Without it, start of the evaluation. Without both, None."""
         ended = self.sample.ended_at or self.start
         return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
 

@@ -181,7 +181,7 @@ def queries(interaction: Interaction) -> list[str]:
 
 
 def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Return the `texts` that the queries `asked` contain. If none, use the prompts instead."""
+    """Return the texts that occur in the queries `asked`, or else those in the prompts."""
     prompts = ["\n".join(run.prompt) for run in interaction.runs if run.prompt]
     for places in (asked, prompts):
         folded = list(map(fold, places))

@@ -101,7 +101,7 @@ def texts_in_input(value: Any, depth: int = _LEVELS) -> Iterator[str]:
 def answer_of(value: Any, given: Any = None) -> str | None:
     """Return an output's answer: the text itself, a known key's text or the last model message.
 
-    Ignore entries that the input `given` already contains.
+    Ignore entries of the output that are also in the input `given`.
     """
     if isinstance(value, str):
         return value

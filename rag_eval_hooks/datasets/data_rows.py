@@ -82,7 +82,7 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
 
 
 def count_rows(path: Path) -> int | None:
-    """Return the number of rows of JSON lines, or None for files that are slow to count."""
+    """Return the number of rows of a JSON Lines file, or None if counting is slow."""
     if path.suffix != ".jsonl":
         return None
     with path.open("rb") as file:

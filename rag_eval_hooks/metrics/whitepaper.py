@@ -80,7 +80,10 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> frozenset[Finding
 
 
 def _compared(sample: Sample, findings: Findings) -> Whose | None:
-    """Return "answer". If the answer is indistinct, return "reference" (None if missing)."""
+    """Return whose text is rated: "answer", or "reference" if the answer is indistinct.
+
+    Return None if that reference is missing.
+    """
     if not made(findings.stance).answer:
         return "answer"
     return None if sample.reference is None else "reference"

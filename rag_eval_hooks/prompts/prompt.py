@@ -73,7 +73,7 @@ class Prompt:
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Replace the delimiters' tokens with keyed hashes. Equal texts get equal delimiters."""
+    """Replace each delimiter's token with a keyed hash of the token."""
     return _DELIMITER.sub(lambda match: f"<{match[1]}data {_token(match[2], secret)}>", text)
 
 

@@ -68,7 +68,7 @@ def _is_random(text: str) -> bool:
 
 
 def _turns(text: str) -> int:
-    """Count changes between digits and letters. Only keys have many changes."""
+    """Count changes between digits and letters. Only secret keys have many."""
     return len(_FORMS["turn"].findall(text))
 
 

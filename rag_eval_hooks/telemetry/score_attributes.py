@@ -1,4 +1,4 @@
-"""Converts scores to span attributes: the main result, verdicts, values and reasons of failures."""
+"""Converts scores to span attributes: the main result, verdicts, values and causes of failure."""
 
 from __future__ import annotations
 
