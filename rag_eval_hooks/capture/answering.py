@@ -209,8 +209,10 @@ def answer_of(interaction: Interaction) -> str | None:
     if root.kind is RunKind.MANUAL:
         gave = [run for run in interaction.runs if run.parent is root]
         gave = [run for run in gave if run.text is not None or run.text_unknown]
-        last = [run for run in gave if _may_answer(run, gave, interaction)] or gave
-        answer = last[-1].text if last else None
+        # Check the last calls first, because a check reads all earlier replies.
+        answering = (run for run in reversed(gave) if _may_answer(run, gave, interaction))
+        last = next(answering, gave[-1] if gave else None)
+        answer = None if last is None else last.text
     else:
         answer = _said(interaction)
     return next((text for text in (answer, root.text) if text is not None), interaction.structured)

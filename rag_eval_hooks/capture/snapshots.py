@@ -162,9 +162,10 @@ class Copier:
             self.taken[id(value)] = last
             return last
         copy = kind(islice(parts, most)) if taken is None else taken.copy()
-        kinds = set(map(type, copy.values() if kind is dict else copy))
+        values = copy.values() if kind is dict else copy
+        kinds = set(map(type, values))
         if str in kinds:
-            self._count(copy.values() if kind is dict else copy)
+            self._count(values)
         is_flat = kinds <= _ATOMS
         if most == size:
             self.taken[id(value)] = copy if is_flat else copy.copy()

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Container
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from rag_eval_hooks.delivery.outbox import PATIENCE_S
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.explanation import OutcomeTable
-from rag_eval_hooks.judges.calls.call_context import in_call_context
+from rag_eval_hooks.judges.calls.call_context import CallContext, in_call_context
 from rag_eval_hooks.request import BROKER_DOWN, Column, Ending, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
@@ -189,10 +190,9 @@ class Processor:
 
     async def _evaluated(self, _: Request, sample: Sample, decision: Decision) -> Evaluation:
         blank, began, log = _blank(sample, decision), time.monotonic_ns(), CallLog()
-        parts, kept = self._parts, log if self._parts.config.trace_judge else None
-        with in_call_context(budget=parts.budget, observer=parts.telemetry.calls, log=kept):
-            scored = await parts.scorer.score(sample, decision.chosen)
-            parts.telemetry.used(sample, scored)
+        with _judge_calls(self._parts, log if self._parts.config.trace_judge else None):
+            scored = await self._parts.scorer.score(sample, decision.chosen)
+            self._parts.telemetry.used(sample, scored)
         # Not the wall clock, because the system may adjust it during the evaluation.
         end = blank.start + time.monotonic_ns() - began
         return replace(blank, outcomes=OutcomeTable(by_rates(scored, decision)), end=end, log=log)
@@ -209,10 +209,13 @@ def _blank(sample: Sample, decision: Decision) -> Evaluation:
     )
 
 
+def _judge_calls(parts: Parts, log: CallLog | None = None) -> AbstractContextManager[CallContext]:
+    return in_call_context(budget=parts.budget, observer=parts.telemetry.calls, log=log)
+
+
 async def evaluate_inline(parts: Parts, sample: Sample, chosen: Container[str] | None) -> Outcomes:
     """Evaluate the chosen metrics. None means all metrics."""
-    context = in_call_context(budget=parts.budget, observer=parts.telemetry.calls, log=None)
-    with suppressed(parts.incidents), context:
+    with suppressed(parts.incidents), _judge_calls(parts):
         # Metrics that the caller named must report missing inputs.
         named = chosen is not None
         outcomes = await parts.scorer.score(sample, chosen, whole=named)
