@@ -1,4 +1,4 @@
-"""Test doubles for applications, without network and models.
+"""Test doubles for applications, without network access and models.
 
 Example:
     ```python

@@ -130,8 +130,8 @@ class RagEvalConfig(BaseSettings):
     )
     judge: Annotated[str, AfterValidator(JUDGES.check)] = setting(
         "heuristic",
-        "Model that judges answers. `heuristic`: rules and a small trained model, without network. "
-        "`nli:<model>`: rules and an entailment model on this machine. `openai:<model>`, "
+        "Model that judges answers. `heuristic`: rules and a small trained model, without network "
+        "access. `nli:<model>`: rules and an entailment model on this machine. `openai:<model>`, "
         "`azure:<deployment>` and `ollama:<model>`: an LLM. `openai-decisions:<model>` and "
         "`systemone:<model or url>`: a [decision model](decision-models.md).",
         JUDGES.wanted,

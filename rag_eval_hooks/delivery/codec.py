@@ -23,13 +23,13 @@ def sample_of(data: Mapping[str, Any]) -> tuple[Sample, Decision]:
 
 
 def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
-    return _text(mark, **result_line(evaluation))
+    return _text(mark, start=evaluation.start, **result_line(evaluation))
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
     """Parse a stored result. Redact again if the redactor's settings differ."""
     data: Mapping[str, Any] = json.loads(text)
-    row = row_of(data)
+    row = replace(row_of(data), start=data["start"])
     if redactor is None or not is_redacted_differently(redactor, data):
         return row
     # Explanations may quote texts that the new settings redact.

@@ -47,7 +47,7 @@ class References:
         if self._is_asked and not self._is_matched:
             self._is_matched = True
             advice = "a request's question must equal a golden question, except for case and spaces"
-            told = f"references: {path} contains no question of the requests so far"
+            told = f"references: no request so far asked a question that {path} contains"
             incidents.count(told, detail=advice)
 
 

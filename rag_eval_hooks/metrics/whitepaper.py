@@ -32,7 +32,7 @@ _UNVERIFIED: Final = _FIVE.score(5.0, parts={"raw": 1.0}, warnings=("No context 
 _NOTHING_TO_COMPARE: Final = NotScored(
     Cause.MISSING_INPUT, "the answer makes no checkable statement, and the sample has no reference"
 )
-_TOGETHER: Final = "only several chunks together support a claim, so the claim counts for no chunk"
+_TOGETHER: Final = "a claim that only several chunks together support counts for no chunk"
 
 _STANCE: Final = frozenset({Finding.STANCE})
 _SUPPORT: Final = {"answer": Finding.ANSWER_SUPPORT, "reference": Finding.REFERENCE_SUPPORT}

@@ -218,7 +218,7 @@ def test_configuration_that_no_request_meets_is_logged_once(tmp_path: Path) -> N
             assert made.flush(60)
         assert "metric own.silent: none of the first 3 samples has a score" in "".join(seen)
         assert len(seen) == (2 if question == SECRET else 1)
-        assert (f"references: {file} contains no question" in "".join(seen)) == (len(seen) == 2)
+        assert (f"asked a question that {file} contains" in "".join(seen)) == (len(seen) == 2)
 
 
 @contextmanager

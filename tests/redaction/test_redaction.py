@@ -173,11 +173,15 @@ def test_results_read_under_other_settings_quote_nothing(secret: str) -> None:
         "a.undecided": NotScored(Cause.UNDEFINED, "too few", undecided=True, explanation=rows),
     }
     done = Evaluation(
-        sample=Sample(question=secret), outcomes=outcomes, probability=1.0, start=0, end=1
+        sample=Sample(question=secret),
+        outcomes=outcomes,
+        start=17 * 10**17,
+        end=17 * 10**17 + 2 * 10**9,
     )
     text = evaluation_to_text(done, mark="before")
     redactor = Redactor(functions=[lambda _field, text: text.replace(secret, "#")], mark="now")
-    assert from_text(text).outcomes == outcomes
+    same = from_text(text)
+    assert (same.outcomes, same.seconds, same.evaluated) == (outcomes, 2.0, done.evaluated)
     assert not any(one.explanation for one in from_text(text, redactor).outcomes.values())
 
 
