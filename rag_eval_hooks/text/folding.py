@@ -19,7 +19,19 @@ def toml_of(name: str, package: str = "rag_eval_hooks.text") -> dict[str, Any]:
     return tomllib.loads(files(package).joinpath(name).read_text("utf-8"))
 
 
-def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]:
+class LazyPatterns(dict[str, re.Pattern[str]]):
+    """Named patterns. Compiles each pattern on first use, to keep the package's import fast."""
+
+    def __init__(self, texts: Mapping[str, str], flags: int = 0) -> None:
+        super().__init__()
+        self.texts, self._flags = texts, flags
+
+    def __missing__(self, name: str) -> re.Pattern[str]:
+        self[name] = pattern = re.compile(self.texts[name], self._flags)
+        return pattern
+
+
+def compiled(given: Mapping[str, str | list[str]]) -> LazyPatterns:
     texts = {name: "|".join(one) if isinstance(one, list) else one for name, one in given.items()}
     parts = {part for text in texts.values() for part in _PART.findall(text)}
 
@@ -27,8 +39,8 @@ def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]
         replaced = _PART.sub(lambda part: texts[part[1]], text)
         return text if replaced == text else whole(replaced)
 
-    named = {name: text for name, text in texts.items() if name not in parts}
-    return {name: re.compile(whole(text), re.IGNORECASE) for name, text in named.items()}
+    named = {name: whole(text) for name, text in texts.items() if name not in parts}
+    return LazyPatterns(named, re.IGNORECASE)
 
 
 _PIECE: Final = 1_000  # number of start positions that each call of `re` tries
@@ -63,11 +75,15 @@ _QUOTES = str.maketrans("\u2018\u2019\u201b\u02bc\u201c\u201d", "''''\"\"")
 _NUMBER = r"[0-9]+(?:[.,][0-9]+)*(?![a-z0-9])"
 _SUFFIX = r"(?:'[a-z]{1,2}(?![a-z]))?"  # "don't" and "we're" are one word, but "l'eau" is two words
 _ASCII_TOKEN = re.compile(rf"{_NUMBER}|[a-z0-9]+{_SUFFIX}")
-_TOKEN = re.compile(rf"[{CJK}]+|{_NUMBER}|(?:(?![{CJK}])[^\W_]|[{_SIGNS}])+{_SUFFIX}")
 _JOINED = re.compile(r"[0-9][.,][0-9]")
 SPACED = {code: " " for code in range(128) if not chr(code).isalnum()}
-_WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
-_ANY_CJK = re.compile(f"[{CJK}]")
+CJK_PATTERNS: Final = LazyPatterns(
+    {
+        "any": f"[{CJK}]",
+        "token": rf"[{CJK}]+|{_NUMBER}|(?:(?![{CJK}])[^\W_]|[{_SIGNS}])+{_SUFFIX}",
+        "word": rf"[{CJK}]|(?:(?![{CJK}])\S)+",
+    }
+)
 _SPACES = re.compile(r"\s{3,}")
 _LONGEST_RUN = 40
 _RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
@@ -122,12 +138,12 @@ def folded_tokens(folded: str) -> list[str]:
     plain = folded.isascii()
     if plain and "'" not in folded and _JOINED.search(folded) is None:
         return folded.translate(SPACED).split()  # a faster path for most texts
-    words: list[str] = (_ASCII_TOKEN if plain else _TOKEN).findall(folded)
+    words: list[str] = (_ASCII_TOKEN if plain else CJK_PATTERNS["token"]).findall(folded)
     if plain and "'s" not in folded:
         return words
     found: list[str] = []
     for word in words:
-        if word[0] >= "\u3040" and _ANY_CJK.match(word):
+        if word[0] >= "\u3040" and CJK_PATTERNS["any"].match(word):
             found += [word[at : at + 2] for at in range(len(word) - 1)] or [word]
         else:
             found.append(word.removesuffix("'s"))
@@ -135,7 +151,7 @@ def folded_tokens(folded: str) -> list[str]:
 
 
 def has_cjk(text: str) -> bool:
-    return not text.isascii() and _ANY_CJK.search(text) is not None
+    return not text.isascii() and CJK_PATTERNS["any"].search(text) is not None
 
 
 def content_tokens(text: str) -> list[str]:
@@ -155,7 +171,7 @@ def distinct(texts: Iterable[str]) -> list[str]:
 
 
 def word_count(text: str) -> int:
-    runs = _WORD.findall(fold(text))
+    runs = CJK_PATTERNS["word"].findall(fold(text))
     return sum(has_cjk(run) or any(map(str.isalnum, run)) for run in runs)
 
 

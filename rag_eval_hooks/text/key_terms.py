@@ -8,13 +8,12 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from rag_eval_hooks.text.folding import CJK, STOP_WORDS, distinct, fold, has_cjk, tokens
+from rag_eval_hooks.text.folding import CJK_PATTERNS, STOP_WORDS, distinct, fold, has_cjk, tokens
 from rag_eval_hooks.text.measures import MONTHS, Number, measures, numbers
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
 Keyword: TypeAlias = str | Number  # a normalized word or phrase, or a number
 
-_CJK = re.compile(f"[{CJK}]")
 _WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
 _GOES_ON = re.compile(r"%|[.,][0-9]")  # continues a number, such as ".5%" in "118.5%"
 _MIN_LETTERS = 4
@@ -25,7 +24,7 @@ def phrases(text: str) -> list[str]:
 
     Leading and trailing stop words are removed. A phrase does not cross punctuation.
     """
-    text, end = _CJK.sub(",", text), 0
+    text, end = CJK_PATTERNS["any"].sub(",", text), 0
     runs: list[list[str]] = [[]]
     for match in _WORD.finditer(text):
         word, gap = match[0], text[end : match.start()]

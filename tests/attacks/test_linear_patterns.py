@@ -20,7 +20,7 @@ import rag_eval_hooks.redaction
 import rag_eval_hooks.text
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.judges.heuristic.reference import claims
-from rag_eval_hooks.text.folding import collapse_runs, tokens
+from rag_eval_hooks.text.folding import LazyPatterns, collapse_runs, tokens
 from rag_eval_hooks.text.key_terms import entities, keywords
 from rag_eval_hooks.text.measures import measures, numbers
 from rag_eval_hooks.text.refusals import refusal
@@ -33,7 +33,9 @@ RUNS = (" ", "\t", "\n", "1", ".", '"', "'", "a", "中", "\u0301", "of ")
 
 
 def values(holder: Any) -> Iterator[Any]:
-    if isinstance(holder, dict):
+    if isinstance(holder, LazyPatterns):
+        holder = [holder[name] for name in holder.texts]
+    elif isinstance(holder, dict):
         holder = tuple(holder.values())
     if isinstance(holder, tuple | list):
         for one in holder:
