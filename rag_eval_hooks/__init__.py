@@ -13,23 +13,22 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.books import Stats
 from rag_eval_hooks.config.rules import RuleSettings, TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery import JsonlSink, Sink
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError
 from rag_eval_hooks.evals import RagEval
-from rag_eval_hooks.evaluation.own_metrics import Criterion, evaluator_metric
 from rag_eval_hooks.feedback import Feedback
-from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.judges import Embedder, Judge
-from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Context, Field, Sample, Status
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 from rag_eval_hooks.telemetry.tracing import setup_tracing
 
 if TYPE_CHECKING:
+    from rag_eval_hooks.delivery import JsonlSink, Sink
     from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
     from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
     from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+    from rag_eval_hooks.evaluation.own_metrics import Criterion, evaluator_metric
+    from rag_eval_hooks.findings import Findings
+    from rag_eval_hooks.judges import Embedder, Judge
     from rag_eval_hooks.judges.cascade import Cascade
     from rag_eval_hooks.judges.decision_judge import DecisionJudge
     from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges.llm import CallableJudge
     from rag_eval_hooks.judges.openai import OpenAIEmbedder as OpenAIEmbedder
     from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
+    from rag_eval_hooks.metrics import AskedMetric, Metric
     from rag_eval_hooks.redaction.patterns import Patterns as Patterns
     from rag_eval_hooks.redaction.presidio import Presidio
     from rag_eval_hooks.span_processor import RagEvalSpanProcessor as RagEvalSpanProcessor
@@ -89,13 +89,20 @@ __all__ = [
 
 # Import these names on first use, to keep the package's import fast.
 _LAZY: Final = {
+    "AskedMetric": "rag_eval_hooks.metrics",
     "BertScorer": "rag_eval_hooks.judges.hugging_face",
     "CallableJudge": "rag_eval_hooks.judges.llm",
     "Cascade": "rag_eval_hooks.judges.cascade",
+    "Criterion": "rag_eval_hooks.evaluation.own_metrics",
     "DecisionJudge": "rag_eval_hooks.judges.decision_judge",
+    "Embedder": "rag_eval_hooks.judges",
+    "Findings": "rag_eval_hooks.findings",
     "LangfuseSink": "rag_eval_hooks.delivery.platforms.langfuse",
     "HeuristicJudge": "rag_eval_hooks.judges.heuristic.judge",
+    "JsonlSink": "rag_eval_hooks.delivery",
+    "Judge": "rag_eval_hooks.judges",
     "MemorySink": "rag_eval_hooks.testing",
+    "Metric": "rag_eval_hooks.metrics",
     "MlflowSink": "rag_eval_hooks.delivery.platforms.mlflow",
     "OpenAIEmbedder": "rag_eval_hooks.judges.openai",
     "OpenAIJudge": "rag_eval_hooks.judges.openai",
@@ -105,6 +112,8 @@ _LAZY: Final = {
     "RagEvalSpanProcessor": "rag_eval_hooks.span_processor",
     "ScriptedJudge": "rag_eval_hooks.testing",
     "SentenceEmbedder": "rag_eval_hooks.judges.hugging_face",
+    "Sink": "rag_eval_hooks.delivery",
+    "evaluator_metric": "rag_eval_hooks.evaluation.own_metrics",
 }
 
 

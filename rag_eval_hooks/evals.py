@@ -7,7 +7,6 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from opentelemetry._logs import LoggerProvider
@@ -26,8 +25,6 @@ from rag_eval_hooks.errors import (
     kind_of,
     usage,
 )
-from rag_eval_hooks.judges.calls.call_context import call_context
-from rag_eval_hooks.metrics.metric import gaps
 from rag_eval_hooks.sample import Sample, sample_of
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
@@ -174,15 +171,7 @@ class RagEval(OnePerProcess):
 
         Returns False if the sample is sampled out or dropped.
         """
-        return self._pipeline.intake.submit(partial(self._noted, "submit", sample, fields))
-
-    def _noted(self, *given: Any) -> Sample:
-        sample = sample_of(*given)
-        if not sample.question.strip():
-            self.incidents.mistake("submit: the question is blank", "pass the user's question")
-        for name, told in gaps(self._parts.scorer.metrics, sample).items():
-            self.incidents.mistake(f"submit: the sample has no {told}", f"pass {name}=...")
-        return sample
+        return self._pipeline.intake.submit(sample, fields)
 
     @usage("evals.feedback(trace_id, score=1, label='thumbs_up', reference='...')", raises=False)
     def feedback(
@@ -251,6 +240,8 @@ class RagEval(OnePerProcess):
     def _asked(
         self, method: str, metrics: str | Collection[str] | None, sample: Any, fields: Any
     ) -> tuple[frozenset[str] | None, Sample]:
+        from rag_eval_hooks.judges.calls.call_context import call_context
+
         if call_context().observer is self._parts.telemetry.calls:
             told = f"{method}() inside a metric or judge would never return. Remove the call."
             raise InputError(told)

@@ -47,7 +47,7 @@ class RuleSettings(BaseModel):
         latency_below: The request took less than this number of seconds.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     rate: Rate
     metrics: _Texts = ()
@@ -87,7 +87,7 @@ class TailSettings(BaseModel):
         feedback_label: Regular expression to find in the feedback's label.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     then: Annotated[Names, Field(min_length=1), Expected("one or more suites or metric ids")]
     rate: Rate = 1.0

@@ -11,8 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from rag_eval_hooks.config.fields import (
     ONE_OR_MORE,
@@ -30,7 +29,6 @@ from rag_eval_hooks.config.fields import (
 )
 from rag_eval_hooks.config.rules import Budgets, RateLimits, RuleSettings, TailSettings
 from rag_eval_hooks.config.sources import (
-    PREFIX,
     config_error,
     endpoint_of,
     is_one_provider,
@@ -101,7 +99,7 @@ class ArgumentKeywords(SettingKeywords, total=False):
     redact: _Names
 
 
-class RagEvalConfig(BaseSettings):
+class RagEvalConfig(BaseModel):
     """All settings, read from arguments, `RAG_EVAL_<NAME>` variables and a TOML file.
 
     Args:
@@ -113,13 +111,7 @@ class RagEvalConfig(BaseSettings):
             read.
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_ignore_empty=True,
-        frozen=True,
-        extra="forbid",
-        validate_default=False,
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     metrics: Names = setting(
         (),
@@ -270,13 +262,6 @@ class RagEvalConfig(BaseSettings):
         self.model_fields_set.difference_update(
             name for name, origin in origins.items() if is_shared(origin)
         )
-
-    @classmethod
-    def settings_customise_sources(
-        cls, settings_cls: Any, init_settings: Any, *_: Any, **__: Any
-    ) -> Any:
-        """Pass merged values as the only source, because pydantic-settings would merge tables."""
-        return (init_settings,)
 
     def __setattr__(self, name: str, value: Any) -> None:
         refuse_change(name)

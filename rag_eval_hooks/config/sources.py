@@ -15,7 +15,6 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from rag_eval_hooks.config.fields import expected_by, is_mapping, is_secret, types_in
 from rag_eval_hooks.errors import ConfigError, nearest
@@ -48,15 +47,8 @@ _ENDPOINT_VARIABLES: Final = {
 }
 
 
-class _Variables(EnvSettingsSource):
-    def prepare_field_value(
-        self, field_name: str, field: FieldInfo, value: Any, value_is_complex: bool
-    ) -> Any:
-        return None if value is None else from_text(field, value)
-
-
 def merged(
-    settings: type[BaseSettings],
+    settings: type[BaseModel],
     explicit: Mapping[str, Any],
     file: str | os.PathLike[str] | None = None,
 ) -> tuple[dict[str, Any], Origins]:
@@ -76,7 +68,7 @@ def merged(
         if isinstance(inner, dict) and (names := settings.model_fields.keys() & inner.keys()):
             wants = f"above the table [{table}]"
             raise ConfigError(min(names), f"in the table [{table}]", wants, source=f"file {file}")
-    variables = _Variables(settings)()
+    variables = _variables(settings)
     own = {**from_file, **variables, **explicit}
     shared = _shared_variables(own)
     origins = (
@@ -86,6 +78,21 @@ def merged(
         | dict.fromkeys(explicit, "argument")
     )
     return {name: value for name, (_, value) in shared.items()} | own, origins
+
+
+def _variables(settings: Any) -> dict[str, Any]:
+    if not any(name.upper().startswith(PREFIX) for name in os.environ):
+        return {}
+    # A slow import, which only variables need.
+    from pydantic_settings import EnvSettingsSource
+
+    class Variables(EnvSettingsSource):
+        def prepare_field_value(
+            self, field_name: str, field: FieldInfo, value: Any, value_is_complex: bool
+        ) -> Any:
+            return None if value is None else from_text(field, value)
+
+    return Variables(settings, env_prefix=PREFIX, env_ignore_empty=True)()
 
 
 def from_text(field: FieldInfo, text: str) -> object:
@@ -111,7 +118,7 @@ def is_shared(origin: str) -> bool:
     return origin.startswith("variable ") and not origin.startswith(f"variable {PREFIX}")
 
 
-def given_texts(settings: type[BaseSettings], texts: Mapping[str, str]) -> dict[str, Any]:
+def given_texts(settings: type[BaseModel], texts: Mapping[str, str]) -> dict[str, Any]:
     fields = settings.model_fields
     return {
         name: from_text(fields[name], text) if name in fields else text
@@ -167,7 +174,7 @@ def _table(field: FieldInfo) -> type[BaseModel] | None:
     return next((t for t in types if isinstance(t, type) and issubclass(t, BaseModel)), None)
 
 
-def _check_variables(settings: type[BaseSettings]) -> None:
+def _check_variables(settings: type[BaseModel]) -> None:
     known = {*settings.model_fields, "config_file"}
     for variable, value in os.environ.items():
         name = variable.upper().removeprefix(PREFIX)

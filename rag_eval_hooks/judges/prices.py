@@ -29,7 +29,7 @@ _FORM: Final = (
     "{'models': {'<model>': {'input': <price>, 'output': <price>}}}, prices per million tokens"
 )
 _LISTED: Final = frozenset({"openai", "openai-decisions", "azure"})
-_CLOSED: Final = ConfigDict(extra="forbid")
+_CLOSED: Final = ConfigDict(extra="forbid", defer_build=True)
 _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 

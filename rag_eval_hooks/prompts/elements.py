@@ -125,7 +125,9 @@ def _closed(schema: dict[str, Any]) -> None:
 class ReplyElement(BaseModel):
     """Rejects unknown keys, because a reply with unknown keys may answer a different prompt."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_closed)
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, defer_build=True, json_schema_extra=_closed
+    )
 
     def content(self, _view: View) -> Any:
         """Return the finding that the element states. The default is the element's last field."""

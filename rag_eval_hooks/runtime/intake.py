@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.capture import Interaction, SpanWriter, traits_of_interaction
 from rag_eval_hooks.capture.answering import question_of
@@ -17,9 +17,10 @@ from rag_eval_hooks.capture.bounded import LeavesOut, LeftOut
 from rag_eval_hooks.capture.spans import RequestSpan, application_span
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.metrics.metric import gaps
 from rag_eval_hooks.redaction import Session
 from rag_eval_hooks.request import Request
-from rag_eval_hooks.sample import Sample, Status
+from rag_eval_hooks.sample import Sample, Status, sample_of
 
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
@@ -79,9 +80,14 @@ class Intake:
         except Exception as error:  # noqa: BLE001 - it runs the application's span processors
             self._incidents.report("capture", error)
 
-    def submit(self, make: Callable[[], Sample]) -> bool:
+    def submit(self, given: object, fields: Mapping[str, Any]) -> bool:
         try:
-            return self._submit(make())
+            sample = sample_of("submit", given, fields)
+            if not sample.question.strip():
+                self._incidents.mistake("submit: the question is blank", "pass the user's question")
+            for name, told in gaps(self._pipeline.parts.scorer.metrics, sample).items():
+                self._incidents.mistake(f"submit: the sample has no {told}", f"pass {name}=...")
+            return self._submit(sample)
         except BaseException as error:  # noqa: BLE001 - the application may pass any object
             self._pipeline.refuse("capture_failed")
             self._incidents.report("submit", error)
