@@ -1,7 +1,7 @@
 """Live quality evaluation for RAG pipelines.
 
 Create one `RagEval` per process. Pass it to a framework's handler, such as
-`rag_eval_hooks_langchain.RagEvalCallbackHandler`. The handler writes scores on the RAG spans.
+`rag_eval_hooks_langchain.RagEvalCallbackHandler`. `RagEval` writes scores on the RAG spans.
 """
 
 from __future__ import annotations

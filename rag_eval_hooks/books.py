@@ -97,7 +97,7 @@ class Books(Observer):
     def accepted(self, request: Request) -> None:
         with self._lock:
             if request.is_counted:
-                # Another process left this request in the spool.
+                # This process counted the request as `spooled`, and has claimed it again.
                 request.is_counted = False
                 self._counts[Column.DROPPED, "spooled"] -= 1
             self._explain(

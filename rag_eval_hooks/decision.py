@@ -59,7 +59,7 @@ def highest(shares: Shares) -> Share:
 @dataclass(frozen=True, eq=False)
 class Decision:
     position: int
-    """Hash of the key, from 0 to below 2**64, or -1 if feedback requested the metrics."""
+    """Hash of the request's key, below 2**64, or -1 if feedback requested the metrics."""
     shares: Shares
     admission: float | None = None
     """Estimated fraction of sampled requests that rate limit and queue admitted, or None."""

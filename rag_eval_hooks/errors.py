@@ -198,7 +198,7 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 def argument_error(
     error: TypeError, method: Callable[..., Any], owner: object, advice: str = ""
 ) -> InputError | None:
-    """Convert Python's error about a call's arguments. Return None if the method's body raised."""
+    """Convert Python's error about wrong arguments. Return None if the method's body raised it."""
     if error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return None
     name = type(owner).__name__ if method.__name__ == "__init__" else method.__name__

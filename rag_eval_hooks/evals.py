@@ -146,11 +146,11 @@ class RagEval(OnePerProcess):
             it.answer(text)
         ```
 
-        Framework calls with our handler in the block become part of the request. Without a call of
-        `it.contexts` or `it.answer`, the framework calls supply the contexts or the answer. If the
-        block raises, the request's status is `error` or `cancelled`, and the exception propagates.
-        If the block runs inside a framework's run or inside a block with an equal question, no new
-        request starts.
+        Framework calls that run inside the block and use our handler become part of the request.
+        Without a call of `it.contexts` or `it.answer`, these calls supply the contexts or the
+        answer. If the block raises, the request's status is `error` or `cancelled`, and the
+        exception propagates. No new request starts if the block runs inside a framework's run, or
+        inside a block with the same question.
 
         `metadata` accepts `session_id`, `user_id`, `question_id`, `reference` and any other keys.
         `name` is the workflow's name on the span. Other keywords are mistakes and have no effect.
@@ -259,7 +259,7 @@ class RagEval(OnePerProcess):
         """Return counts of all samples in the spool, from all processes.
 
         `accepted` is the sum of `scored`, `sampled_out`, `failed:<cause>`, `dropped:<reason>` and
-        `pending`. `undelivered` counts samples whose scores a platform has not accepted yet. The
+        `pending`. `undelivered` counts samples whose scores a sink has not accepted yet. The
         mapping is empty without a spool, or if the spool is unreadable.
         """
         return self._pipeline.spooled()

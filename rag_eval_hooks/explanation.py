@@ -59,10 +59,10 @@ class Explanation:
 
 
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as JSON of at most `limit` characters. None means empty or too long.
+    """Return an explanation as JSON of at most `limit` characters, or None if it is empty.
 
-    A shortened explanation contains `"cut": true`. If `content` is False, the JSON contains only
-    numbers and booleans.
+    A shortened explanation contains `"cut": true`. If even the shortest form is too long, return
+    None. If `content` is False, the JSON contains only numbers and booleans.
     """
     for number, (share, items) in enumerate(_FORMS):
         plain = _form(value, int(limit * share) if content else None, items, _DEPTH)
@@ -117,7 +117,7 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
 
 
 def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return the failures in one line, such as `1 of 3 claims are unsupported: claim 2`.
+    """Return the verdicts in one line, such as `1 of 3 claims are unsupported: claim 2`.
 
     Return None if there is neither a verdict nor a reason. If `content` is False, the line omits
     reasons, because reasons quote texts.
@@ -192,7 +192,7 @@ class OutcomeTable(dict[str, Outcome]):
 def outcome_lines(
     outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield a line and the outcome for each metric: `failed` metrics first, then low scores."""
+    """Yield each metric's line and outcome. Metrics in `failed` come first, then low scores."""
     ranked = sorted(outcomes.items(), key=lambda item: (item[0] not in failed, _rank(item[1])))
     for name, outcome in ranked:
         value, label, reason = _columns(outcome)

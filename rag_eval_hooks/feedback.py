@@ -17,7 +17,7 @@ _DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """Feedback on one answer: a score, a label or a reference, else `InputError`.
+    """Feedback on one answer. Raises `InputError` without a score, label and reference.
 
     Attributes:
         score: A number on the caller's own scale, such as 0 to 1 or 1 to 5, or None.
@@ -26,8 +26,8 @@ class Feedback:
         time: Time of the feedback in nanoseconds since the epoch.
         id: Unique id of this feedback. Equality ignores the id.
         sample_id: The sample's id, or None if unknown.
-        trace_id: 32 hex digits of the RAG span's trace id, or None without a span.
-        span_id: 16 hex digits of the RAG span's id, or None without a span.
+        trace_id: The RAG span's trace id, 32 hex digits, or None without a span.
+        span_id: The RAG span's id, 16 hex digits, or None without a span.
     """
 
     score: float | None = None

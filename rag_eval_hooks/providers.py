@@ -77,7 +77,7 @@ JUDGES: Final = NameTable(
     "judge",
     {"heuristic": "", "nli": ":<minilm, path or name>", **_BY_OPENAI}
     | {"openai-decisions": ":<model>", "systemone": ":<model or url>"},
-    "; did you mean 'openai:{}'? openai: accepts every model of an OpenAI-compatible API at "
+    "; did you mean 'openai:{}'? 'openai' accepts every model of an OpenAI-compatible API at "
     "judge_base_url. For any other model, pass LangChainJudge(model)",
 )
 EMBEDDERS: Final = NameTable(

@@ -193,4 +193,4 @@ class Observer:
     def evaluated(self, request: Request, evaluation: Evaluation) -> None: ...
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Handle the outcome. A second call follows if the application's signal handler raises."""
+        """Handle the outcome. If a signal handler raises during the call, a second call follows."""

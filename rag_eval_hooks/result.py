@@ -38,7 +38,7 @@ class Evaluation:
         probability: Inclusion probability of the sample, or None without random sampling.
         start: Start of the evaluation in nanoseconds since the epoch, or 0 if unknown.
         end: End of the evaluation in nanoseconds since the epoch, or 0 if unknown.
-        reason: Sampling reason, in one word.
+        reason: Sampling reason of the sample, as in `Score.reason`.
         verdicts: Whether each metric with a threshold passed, by metric id.
         passed: Whether the sample passed all thresholds, or None if unknown.
         log: Judge calls of the evaluation. Empty unless `trace_judge` is on.
@@ -56,7 +56,7 @@ class Evaluation:
 
     @property
     def time(self) -> datetime | None:
-        """Start of the request in UTC. Without it, start of the evaluation. Without both, None."""
+        """Start of the request in UTC. If unknown, start of the evaluation, or None without one."""
         ended = self.sample.ended_at or self.start
         return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
 
@@ -90,7 +90,7 @@ class Evaluation:
 
     @property
     def status(self) -> EvalStatus:
-        """Status of the RAG span: `partial` if some scores are missing, `error` without scores.
+        """Status of the RAG span: `ok`, `partial` if some scores are missing, `error` if all are.
 
         A score is missing if a metric or judge failed, or if the judge was unsure. The status
         ignores metrics that lack an input or have no defined value.

@@ -44,7 +44,7 @@ class Status(StrEnum):
     ERROR = "error"
     CANCELLED = "cancelled"
     CLOSED = "closed"
-    """The reader closed the stream early, so the answer is incomplete."""
+    """The application closed the stream early, so the answer is incomplete."""
     ABANDONED = "abandoned"
     """The request did not finish within ten minutes."""
     INTERRUPTED = "interrupted"
@@ -72,8 +72,8 @@ class Sample:
             None without retrieval. docs/capture.md explains each rule.
         question_source: Source of the question: `recorded` or `chosen` (by the application),
             `input`, `prompt`, `state`, or `query` (the retriever's query).
-        trace_id: 32 hex digits of the RAG span's trace id, or None without a span.
-        span_id: 16 hex digits of the RAG span's id, or None without a span.
+        trace_id: The RAG span's trace id, 32 hex digits, or None without a span.
+        span_id: The RAG span's id, 16 hex digits, or None without a span.
         workflow: Name of the pipeline, as on its RAG span.
         response_id: Id of the model's reply, or None. Equality ignores `response_id`, `ended_at`
             and `sample_id`.

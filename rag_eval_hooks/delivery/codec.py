@@ -27,7 +27,7 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Parse a stored result. Redact again if the redactor's settings differ."""
+    """Parse a stored result. If its redaction used other settings than `redactor`, redact again."""
     data: Mapping[str, Any] = json.loads(text)
     row = replace(row_of(data), start=data["start"])
     if redactor is None or not is_redacted_differently(redactor, data):
@@ -42,5 +42,5 @@ def is_redacted_differently(redactor: Redactor, data: Mapping[str, Any]) -> bool
 
 
 def _text(mark: str, **fields: Any) -> str:
-    # If JSON cannot represent a metadata value, store its text.
+    # Store `str(value)` for metadata that JSON cannot represent.
     return json.dumps({"redaction": mark, **fields}, default=str)

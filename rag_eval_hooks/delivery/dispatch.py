@@ -81,7 +81,7 @@ class Dispatch:
         return partial(evaluation_to_text, evaluation, self._mark)
 
     def put(self, evaluation: Evaluation, job: Job | None) -> None:
-        """Queue a result for all sinks, or for the sinks of a stored job."""
+        """Queue a result for all sinks. With a `job`, queue it only for the job's sinks."""
         keys = self.sinks_of(evaluation) if job is None else job.consumers - job.left
         chars = evaluation.sample.chars
         for outcome in evaluation.outcomes.values():
@@ -108,7 +108,7 @@ class Dispatch:
         else:
             # Keep only the result in memory, not its text.
             job.encode = job.stored = self.encoder(evaluation)
-            # Another process has counted the sample.
+            # Another process has already counted the sample.
             job.is_undurable = True
             self.put(evaluation, job)
         return True
@@ -120,7 +120,7 @@ class Dispatch:
     def flush(self, timeout: float | None) -> bool:
         """Deliver queued results. Return False on timeout."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
-        # Export spans first, because platforms reject a score without its span.
+        # Export spans first, because some platforms reject a score without its span.
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):
             provider = self._tracer_provider or trace.get_tracer_provider()
             seconds = _FLUSH_TIMEOUT if timeout is None else timeout

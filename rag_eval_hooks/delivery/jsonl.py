@@ -33,11 +33,11 @@ class JsonlSink:
     """Appends one JSON line per sample to a file. `rag_eval_hooks.results.read` reads the file.
 
     Several processes may append to the same file. Each write sets the file's mode to 0600. After a
-    crash, a process with a spool may write a result again, with an equal `result_id`. The reader
-    drops duplicates. `deliver` and `feedback` raise `OSError` if the file cannot be written.
+    crash, a process with a spool may write a result again, with the same `result_id`. `read` drops
+    duplicates. `deliver` and `feedback` raise `OSError` if writing fails.
 
     Args:
-        path: File to append to. The parent folder must exist. The sink resolves the path only once.
+        path: File to append to. The parent folder must exist. Later folder changes have no effect.
         content: Whether to write question, contexts, answer, reference and explanations.
 
     Raises:
@@ -88,7 +88,7 @@ class JsonlSink:
 
 
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
-    """Return one line's JSON object. A half-written line lacks the last key, `result_id`."""
+    """Return the JSON object of one line. Only a complete line has the last key, `result_id`."""
     sample = evaluation.sample.to_dict()
     sample.pop("ended_at", None)
     results = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}

@@ -4,7 +4,7 @@ A process keeps its jobs in memory. If a spool is set, each job is also a row of
 process renews a lease on its jobs. If the process dies, the lease expires. Another process then
 claims the jobs.
 
-One thread runs all SQL. No method raises. If the disk fails, jobs stay in memory.
+One thread writes the file. No method raises. If the disk fails, jobs stay in memory.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Outbox:
         self._consumers: dict[str, tuple[Callable[[], int], Callable[[Job], bool]]] = {}
         self._lock = threading.Lock()
         self._loop = Loop("rag-eval-hooks-outbox", self._step, self._report)
-        # Unwritten jobs, with the time of the first change.
+        # Jobs with unwritten changes, and the time of each job's first unwritten change.
         self._dirty: dict[Job, float] = {}
         self._stored: set[Job] = set()
         self._is_closing = self._has_ended = False
@@ -101,8 +101,8 @@ class Outbox:
     ) -> Future[bool]:
         """Finish the job for `consumer`. The sinks in `then` become the job's next consumers.
 
-        One transaction writes consumers, count and payload. If another process claimed the job, the
-        result is False.
+        One transaction writes consumers, count and payload. If another process has claimed the job,
+        the future's result is False.
         """
         with self._lock:
             job.consumers = {*then, *job.consumers} - {consumer}
@@ -291,7 +291,7 @@ class Outbox:
 
 
 def _resolve(written: Future[bool] | None, *, is_ours: bool = True) -> None:
-    # After a timeout, the caller has cancelled the future.
+    # The caller cancels the future after a timeout.
     with suppress(InvalidStateError):
         if written is not None:
             written.set_result(is_ours)

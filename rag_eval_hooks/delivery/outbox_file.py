@@ -32,17 +32,17 @@ _SQL: Final[Mapping[str, Any]] = tomllib.loads(
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A sample to evaluate, its result for the sinks, or feedback. One row of the file."""
+    """A sample to evaluate, a result for sinks, or feedback. A stored job is a row of the file."""
 
     consumers: set[str]  # names of the consumers that must finish the job
     encode: Callable[[], str]  # returns the payload; runs on the outbox's thread
     accepted: float = field(default_factory=time.time)
     tries: int = 0
-    left: set[str] = field(default_factory=set)  # consumers in other processes
+    left: set[str] = field(default_factory=set)  # consumers left to other processes
     count: str = ""  # outcome to count in the next transaction
     # The outbox sets the fields below.
     row: int | None = None
-    stored: Callable[[], str] | None = None  # the `encode` of the row's payload
+    stored: Callable[[], str] | None = None  # the `encode` that returned the row's payload
     is_ours: bool = True  # False after another process may have claimed the job
     is_left: bool = False  # this process has counted the sample as `spooled`
     is_undurable: bool = False
@@ -94,9 +94,9 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Sequence[RowChange]) -> list[int | None]:
-        """Write changes. Return each job's row number, or None if the job has no row.
+        """Write changes. Return each job's row number, or None for a job without a row.
 
-        If another process has claimed the job, return `LOST` instead.
+        For a job that another process has claimed, return `LOST` instead.
         """
         with self._transaction() as db:
             return [self._write(db, change) for change in changes]

@@ -20,11 +20,11 @@ from rag_eval_hooks.score import Outcomes
 class Sink(Protocol):
     """A receiver of results.
 
-    The evaluator calls `deliver` once per sample, in order, on the sink's own thread. If a call
-    raises, the evaluator counts the exception. The application never sees this exception.
+    The evaluator calls `deliver` once per sample, on the sink's own thread. If a call raises, the
+    evaluator counts the exception. The application never sees this exception.
 
-    If a spool is set, the evaluator repeats a failed call until the call succeeds. After a crash,
-    the evaluator may deliver a result again, with an equal `result_id`.
+    If a spool is set, the evaluator repeats a failed call for up to one day. After a crash, the
+    evaluator may deliver a result again, with the same `result_id`.
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
@@ -72,7 +72,7 @@ class SendError(Exception):
 
 
 class RetryLater(SendError):
-    """The platform cannot accept results now. `wait` is the requested pause in seconds, or None."""
+    """The platform cannot accept results now. `wait`: seconds that the platform asks for."""
 
     is_outage = True
 
@@ -82,7 +82,7 @@ class RetryLater(SendError):
 
 
 class SpanUnknown(SendError):
-    """The platform does not have the span yet, for example because a batch is not exported yet."""
+    """The platform does not have the span yet. For example, the application still exports it."""
 
     def __init__(self, answer: str = "") -> None:
         super().__init__("span not found", is_for_all=False)
@@ -119,8 +119,8 @@ class Destination:
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         """Deliver a batch in order of arrival. Must be idempotent.
 
-        Return the exceptions of failed results by index. If all results fail, this method may raise
-        instead. If `last` is true, the queue will not retry.
+        Return each failed result's exception, by the result's index. If all results fail, this
+        method may raise instead. If `last` is true, the queue will not retry.
         """
         raise NotImplementedError
 
@@ -134,7 +134,7 @@ class UserSink(Destination):
         self._sink = own = cast("Any", sink)
         is_function = not isinstance(sink, Sink | FeedbackSink)
         kind = "CallableSink" if is_function else type(sink).__name__
-        # The next process must compute an equal key, even if the application reorders the sinks.
+        # The next process must compute the same key, even if the application reorders the sinks.
         place = str(getattr(sink, "place", "") or kind).encode("utf-8", "backslashreplace").decode()
         # The spool separates keys by line breaks.
         super().__init__(getattr(sink, "__name__", kind), place.replace("\n", " "))
@@ -191,7 +191,7 @@ def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
-    """Return the exception of a sink's call. If raised, the event loop would log the exception."""
+    """Return the exception of a sink's call. The event loop would log a raised exception."""
     try:
         async with asyncio.timeout(timeout) as limit:
             await pending

@@ -48,7 +48,7 @@ class _Delivery:
 
     payload: Evaluation | Feedback
     chars: int
-    job: Job | None  # None for feedback, because the spool stores no delivered feedback
+    job: Job | None  # None for feedback, because the spool stores no feedback for sinks
     queued_at: float
     give_up_at: float
     sends: int = 0
@@ -70,7 +70,7 @@ class SinkQueue:
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
         self.sink = sink
-        # Each `RagEval` counts separately, even if two share the sink.
+        # Each `RagEval` has its own counts, even for a shared sink.
         self._counts = sink.counts = Counter({"spooled": 0} if outbox.is_durable else {})
         self._incidents, self._outbox = incidents, outbox
         self._timeout, self._most_chars = limits.SINK_SECONDS, limits.SINK_QUEUE_CHARS
@@ -211,7 +211,7 @@ class SinkQueue:
             if not self._is_open:
                 error = RetryLater(type(error).__name__)
             elif self.sink.retries and not isinstance(error, SendError):
-                # Do not retry, because the client itself raised the error.
+                # The sink's own code failed, so a retry would fail, too.
                 error = Rejected(type(error).__name__, is_for_all=False)
             is_shared = len(batch) > 1 and isinstance(error, SendError) and not error.is_for_all
             return dict.fromkeys(range(len(batch)), _ALONE if is_shared else error)

@@ -22,8 +22,8 @@ from rag_eval_hooks.telemetry.signals import score_details
 class PlatformSink(Destination):
     """Sends scores to a platform's JSON API, in the background. A subclass implements `send`.
 
-    The spool stores each score with a hash of the sink's URL. Only a sink with an equal hash sends
-    the score. The sink sends a URL's user and password in a header. `key` is a bearer token.
+    The spool stores each score with a hash of the sink's URL. Only a sink with the same hash sends
+    the score. A user and password in the URL become a header. `key` is a bearer token.
     """
 
     batch_size = 64
@@ -58,9 +58,9 @@ class PlatformSink(Destination):
         self._no_span = 0
 
     def books(self) -> Mapping[str, int]:
-        """Return the sample counts of the latest `RagEval`. `no_span`: without a recorded span.
+        """Return the sample counts of the latest `RagEval` with this sink.
 
-        With a spool, `spooled` is the number of samples that wait on disk for any process.
+        `no_span`: samples without a recorded span. `spooled`: samples left on disk for any process.
         """
         counts = {"sent": 0, "lost": 0, **self.counts}
         taken = counts.pop("taken", 0)
