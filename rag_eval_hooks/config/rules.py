@@ -82,7 +82,7 @@ class TailSettings(BaseModel):
         below: The value is below this number on the metric's own scale.
         above: The value is above this number on the metric's own scale.
         dont_know: `true` matches answers that say "I don't know".
-        thumbs_down: `true` matches a score below 0.5 or a label such as `thumbs_down`.
+        thumbs_down: `true` matches feedback with a score below 0.5 or a label like `thumbs_down`.
         feedback_below: The feedback has a score below this number.
         feedback_label: Regular expression to find in the feedback's label.
     """

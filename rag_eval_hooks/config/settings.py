@@ -152,7 +152,7 @@ class RagEvalConfig(BaseModel):
     )
     thresholds: dict[str, Number] = setting(
         {},
-        "Score that a metric needs to pass, on the metric's own scale.",
+        "Threshold that a metric's score must meet, on the metric's own scale.",
         "metric ids with numbers, such as ragas.faithfulness=0.8",
     )
     references: Path = setting(

@@ -64,7 +64,7 @@ def merged(
     file = file or os.environ.get(_FILE_VARIABLE)
     from_file = _read(Path(file)) if file else {}
     for table, inner in from_file.items():
-        # TOML adds all later lines to a table.
+        # In TOML, all lines after a table's header belong to the table.
         if isinstance(inner, dict) and (names := settings.model_fields.keys() & inner.keys()):
             wants = f"above the table [{table}]"
             raise ConfigError(min(names), f"in the table [{table}]", wants, source=f"file {file}")

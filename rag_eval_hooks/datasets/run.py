@@ -51,7 +51,7 @@ class DatasetRun(JsonlSink):
         self.errors: list[str] = []  # the first errors, to show to the user
         self.usage = Usage()
         self._reasons: dict[str, str] = {}  # by metric; empty if the metric has a score
-        self._done: set[int] = set()  # hashes need less memory than keys of a million rows
+        self._done: set[int] = set()  # hashes, which need less memory than a million keys
         if path.exists():
             self._resume(path)
 

@@ -70,7 +70,7 @@ def _from_texts(sample: Sample) -> Findings:
 
 
 def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return the finding without a judge call if no items or no chunks exist."""
+    """If there are no items or no chunks, return the finding without a judge call."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])
@@ -107,7 +107,7 @@ def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The models of an evaluation. Findings that need a missing model are `missing_input`."""
+    """The models of an evaluation. Without a model, its findings get the cause `missing_input`."""
 
     judge: Judge
     embedder: Embedder | None = None
@@ -222,7 +222,7 @@ class FindingsCollector:
         embedder, scorer = self._sources.embedder, self._sources.scorer
         pair = self._sample.answer or "", self._sample.reference or ""
         if embedder is not None and kinds <= EMBEDDED:
-            # No round requests both embedded findings, because only one depends on questions.
+            # No round requests both embedded findings, because only one of them needs questions.
             (kind,) = kinds
             return await self._similarity(embedder, kind, *pair)
         if scorer is not None and kinds <= TOKEN_SCORED:

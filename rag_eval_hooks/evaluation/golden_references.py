@@ -21,7 +21,7 @@ MATCH: Final = "reference_match"
 class References:
     """Adds references to samples whose question equals a golden question.
 
-    If golden questions are equal, the first question counts.
+    If the file repeats a golden question, its first row counts.
     """
 
     def __init__(self, golden: Iterable[Sample]) -> None:

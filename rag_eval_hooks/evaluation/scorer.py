@@ -71,8 +71,8 @@ class Scorer:
     ) -> Outcomes:
         """Return outcomes by metric id. Metrics outside `chosen` have the outcome `sampled_out`.
 
-        If the user configured no metrics (`only_fed`), omit metrics that lack an input, unless the
-        caller named metrics (`whole`).
+        If the user configured no metrics (`only_fed`), omit metrics that lack an input. If the
+        caller named metrics, `whole` is true, and the result includes these metrics.
         """
         absent = missing_inputs(self.metrics, sample)
         if chosen is not None:
@@ -211,7 +211,7 @@ def _warnings(
     seen = {*metric.needs}.union(*(SPECS[kind].shows for kind in read & SPECS.keys()))
     cut = [field.value for field in Field if field in seen & cut_fields(sample)]
     told = [text for kind in sorted(read) for text in findings.warnings.get(kind, ())]
-    return [*told, *(f"incomplete {name}: a limit or a lost event cut the text" for name in cut)]
+    return [*told, *(f"incomplete {name}: a limit or a lost event removed text" for name in cut)]
 
 
 def _outcome(metric: Metric, result: object) -> Outcome:

@@ -89,7 +89,7 @@ class Worker:
         return len(self._queue)
 
     def capacity(self) -> int:
-        """Return the number of free slots for recovered jobs. Half of the queue is for new jobs."""
+        """Return the free slots for recovered jobs. Half of the queue is reserved for new jobs."""
         if self._closed or 2 * self.waiting_chars > self._queue_chars:
             return 0
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)

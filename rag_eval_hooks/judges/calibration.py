@@ -1,4 +1,4 @@
-"""Calibrates a judge's probabilities, and measures how well they agree with human labels."""
+"""Calibrates a judge's probabilities, and measures their agreement with human labels."""
 
 from __future__ import annotations
 

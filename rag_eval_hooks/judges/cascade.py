@@ -152,7 +152,7 @@ def _lacks(finding: Any) -> bool:
         return finding.cause is Cause.MISSING_INPUT or finding.cause.is_failure
     if isinstance(finding, Verdict):
         return not finding.sure
-    # The second judge can judge single claims and entities, but only all chunks together.
+    # The second judge can judge one claim or entity alone, but must rate all chunks together.
     return isinstance(finding, tuple) and any(
         not isinstance(one, Support | Verdict) and not getattr(one, "sure", True) for one in finding
     )

@@ -1,4 +1,4 @@
-"""`Memo`: stores valid replies and reuses them for equal prompts."""
+"""`Memo`: stores valid replies and reuses the replies for identical prompts."""
 
 from __future__ import annotations
 

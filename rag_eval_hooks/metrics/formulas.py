@@ -62,7 +62,7 @@ def supported_share(
 ) -> Scoring:
     """Return a function that scores the share of decided claims that are supported.
 
-    A score's parts are the shares of contradicted, not stated and unsure claims. If `raw` is true,
+    A score's parts are the shares of contradicted, unstated and unsure claims. If `raw` is true,
     the parts are in [0, 1] and include the supported share. A text without claims scores `empty`.
     """
     top = 1.0 if raw else scale.high
@@ -168,9 +168,9 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[dict[str, Any]]]:
-    """Return the mean cosine of the generated questions, and an explanation row for each.
+    """Return the mean cosine between the user's question and the generated questions.
 
-    The mean is in [0, 1], or None if there are no questions.
+    The mean is in [0, 1], or None without generated questions. Also return a row for each of these.
     """
     texts, cosines = made(findings.questions).texts, made(findings.question_similarity)
     pairs = zip(texts, cosines, strict=True)

@@ -186,7 +186,7 @@ Check: TypeAlias = ListCheck | FactsCheck | CalculationCheck
 
 
 def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
-    """Return a TOML text's checks: one table per `question_id`, with `kind` and the kind's keys.
+    """Return the checks of a TOML text, which has one table per `question_id`.
 
     Raises:
         ConfigError: The text is not TOML, or a value is invalid. The message names file and key.

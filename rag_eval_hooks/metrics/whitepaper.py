@@ -32,7 +32,7 @@ _UNVERIFIED: Final = _FIVE.score(5.0, parts={"raw": 1.0}, warnings=("No context 
 _NOTHING_TO_COMPARE: Final = NotScored(
     Cause.MISSING_INPUT, "the answer makes no checkable statement, and the sample has no reference"
 )
-_TOGETHER: Final = "a claim that only several chunks together support counts for no chunk"
+_TOGETHER: Final = "several chunks together support a claim, but no single chunk gets credit for it"
 
 _STANCE: Final = frozenset({Finding.STANCE})
 _SUPPORT: Final = {"answer": Finding.ANSWER_SUPPORT, "reference": Finding.REFERENCE_SUPPORT}
@@ -80,9 +80,9 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> frozenset[Finding
 
 
 def _compared(sample: Sample, findings: Findings) -> Whose | None:
-    """Return whose text is rated: "answer", or "reference" if the answer is indistinct.
+    """Return whose claims count: "answer", or "reference" if the answer states nothing checkable.
 
-    Return None if that reference is missing.
+    If the reference is then missing, return None.
     """
     if not made(findings.stance).answer:
         return "answer"

@@ -40,7 +40,7 @@ _MOST_PROBLEMS: Final = 6
 WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
 """Findings that share one reply schema, because a cached prefix may start with the schema."""
 _Group: TypeAlias = dict[str, Any]
-"""Maps an item's key to its value, or to the `ReplyError` for which the judge asks again."""
+"""Maps an item's key to its value, or to the `ReplyError` that makes the judge ask again."""
 
 
 class Reading(NamedTuple):
@@ -136,7 +136,7 @@ class Ask:
         """Return the valid values by item.
 
         The last JSON object of a reply is the answer. An item is invalid if an earlier
-        object, such as a draft or a quote, contains a different value.
+        object, such as a draft or a quote, contains a different value for the item.
         """
         objects, cut = reply_json(reply, self.kind.value)
         drafts = [one for one in objects if self.kind in one] or objects[-1:]
@@ -155,7 +155,7 @@ class Ask:
         if spec.unit is Unit.TEMPLATE:
             return tuple(map(values.get, TEMPLATES))
         if spec.unit is Unit.TEXT:
-            # A blank text is indistinct, and an absent text is not. Neither needs a call.
+            # A blank text counts as indistinct, but an absent text does not. Neither needs a call.
             names = (Field.ANSWER, spec.text)
             return Stance(*(bool(values.get(n, self._text(n) is not None)) for n in names))
         if spec.unit is Unit.SENTENCE:

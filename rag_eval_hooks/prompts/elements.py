@@ -107,7 +107,7 @@ class View:
     def quoted(self, quote: str) -> frozenset[int]:
         """Return the numbers of the texts that contain parts of the quote.
 
-        The set is empty if a part is in no text.
+        If any part is in no text, the set is empty.
         """
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
         holding = [{n for n, text in self._plain.items() if part in text} for part in parts]

@@ -43,7 +43,7 @@ class Prompt:
     """A system text and a user text for a language model.
 
     `model` is the Pydantic model of the reply, and `name` is the name of its JSON schema. All
-    prompts with contexts have equal schemas, and their user texts start with the contexts. A
+    prompts with contexts have the same schema, and their user texts start with the contexts. A
     provider can cache this prefix. `example` is a reply with placeholders as values.
     """
 
@@ -56,7 +56,7 @@ class Prompt:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """JSON values that determine the reply. Sealing the prompt would change them."""
+        """JSON values that determine the reply. Sealing the prompt would change these values."""
         return (self.version, self.name, self.system, self.user, self.example)
 
     @property

@@ -19,7 +19,7 @@ RedactSpec: TypeAlias = (
     "str | Rule | Callable[..., str] | Iterable[str | Rule | Callable[..., str]]"
 )
 _ALL: Final = ("key", "email", "iban", "card", "phone")
-"""Rules that `all` selects. `ip` also matches versions, and `presidio` is slow."""
+"""Rules that `all` selects. It omits `ip`, which also matches versions, and the slow `presidio`."""
 _FINDERS: Final = {
     "key": "keys:keys",
     "email": "addresses:emails",

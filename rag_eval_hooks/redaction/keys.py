@@ -44,7 +44,7 @@ def _named(text: str) -> Iterator[Match]:
         is_secret = _is_secret(found[1]) and not _is_no_secret_of(found[0], found[1])
         if is_secret:
             yield _first_group(found)
-        # A value that is no secret may be the name of a secret, or a URL with a secret.
+        # After a harmless value, search again inside the value, which may name or contain a secret.
         found = _FORMS["named"].search(text, found.end() if is_secret else found.start(1))
 
 
@@ -68,7 +68,7 @@ def _is_random(text: str) -> bool:
 
 
 def _turns(text: str) -> int:
-    """Count changes between digits and letters. Only secret keys have many."""
+    """Count changes between digits and letters. A secret key has many changes."""
     return len(_FORMS["turn"].findall(text))
 
 

@@ -38,7 +38,7 @@ Finder: TypeAlias = Callable[[str], Iterable[Match]]
 
 
 def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
-    """Return the non-empty matches in text order. Each match holds the text that it covers.
+    """Return the non-empty matches in text order, each with its `value` set.
 
     Overlapping matches become one match of the earlier rule's kind.
     """

@@ -127,7 +127,7 @@ def _test(condition: FailCondition, summary: MetricSummary) -> tuple[float, floa
         distance = math.inf if condition.is_met_by(estimate.mean) else -math.inf
     else:
         is_below = (condition.sign[0] == "<") == (slope > 0)
-        # A mean at the quantile's distance has an interval whose end is the limit (Wilson).
+        # If the mean is one quantile of this error from the limit, its interval ends at the limit.
         error = math.sqrt(limit * (1.0 - limit) / normalized.basis.number)
         distance = (limit - normalized.mean) / (error if is_below else -error)
     return distance, normalized.basis.freedom

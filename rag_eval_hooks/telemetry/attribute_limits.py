@@ -44,7 +44,7 @@ def longest_text(span: object) -> int | None:
 def fitting(span: object, attributes: Attributes) -> Attributes:
     """Return the first attributes that fit on the span, and a count of omitted attributes.
 
-    A full span gets no attribute, because the SDK would drop an attribute of the user instead.
+    A full span gets no attribute, because the SDK would drop one of the application's attributes.
     """
     room = attribute_room(span)
     left = _MAX_OURS if room is None else min(room, _MAX_OURS)

@@ -123,7 +123,7 @@ class MetricRecorder:
         gates = [(caller, gate) for caller, known in self._gates if (gate := known()) is not None]
         # A caller has one gate per event loop.
         counts = Counter((caller, gate.breaker.state) for caller, gate in gates)
-        # Report every state, even with the value 0, because a reader keeps the last value.
+        # Report every state, even with the value 0, because a metric reader keeps the last value.
         return [
             Observation(counts[caller, state], {**self._about(caller), semconv.EVAL_BREAKER: state})
             for caller in {caller for caller, _ in counts}

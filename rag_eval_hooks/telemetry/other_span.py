@@ -92,7 +92,7 @@ class OtherSpan:
 
 
 class OtherSpans:
-    """Spans of other instrumentors that may receive scores, by id. Thread-safe.
+    """Other instrumentors' spans, by id, that may receive scores. Thread-safe.
 
     Calls `hold` with each finished span whose export must wait. If more than `limits.HELD_SPANS`
     spans wait for scores, the oldest span stops waiting.

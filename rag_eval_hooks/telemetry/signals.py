@@ -72,7 +72,7 @@ class EvaluationSpans:
                 spans.append(self._start(evaluation, target))
                 number, room = 0, attribute_room(spans[-1])
             if room is not None and room < len(fields):
-                # The result fits on no span. The SDK would drop the span's first attributes.
+                # The result fits on no span, and the SDK would drop other attributes for it.
                 continue
             result = {semconv.evaluation(number, key): value for key, value in fields.items()}
             spans[-1].set_attributes(result)
@@ -130,7 +130,7 @@ class EvaluationSpans:
         score = evaluation.scores[name]
         details = score_details(score)
         if score.warnings:
-            # A user's metric may quote the application in a warning.
+            # A user's metric may quote the application's texts in a warning.
             details["warnings"] = [*score.warnings] if self._content else len(score.warnings)
         return present(
             {

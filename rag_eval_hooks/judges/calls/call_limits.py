@@ -95,7 +95,7 @@ class Breaker:
             elif self._open_until is not None or self._failures < MAX_FAILURES:
                 return
             else:
-                _logger.warning("Too many judge calls failed. Calls fail until a probe succeeds.")
+                _logger.warning("Many judge calls failed. Calls fail until a test call succeeds.")
             self._open_until = self._clock() + self._pause
 
 

@@ -214,7 +214,7 @@ class Chunks(tuple[SplitText, ...]):
 
 
 class Closest(NamedTuple):
-    """The sentence that shares the most terms with a claim. None if no sentence shares a term."""
+    """The sentence that shares the most terms with a claim, or None if no sentence shares any."""
 
     score: float
     sentence: Sentence | None

@@ -72,7 +72,7 @@ class _Case:
         wanted, found = self.asked | {*terms(target)}, list[ChunkRelevance]()
         for score, chunk in zip(self.chunks.bm25(sorted(wanted)), self.chunks, strict=True):
             terms_found = ", ".join(sorted(wanted & chunk.index.keys()))
-            reason = f"contains: {terms_found}" if terms_found else "contains no searched term"
+            reason = f"contains: {terms_found}" if terms_found else "contains no search term"
             rating = min(100.0 * score, 100.0)
             found.append(ChunkRelevance(score >= _USEFUL, rating, f"the chunk {reason}"))
         return tuple(found)

@@ -92,7 +92,7 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
-    """Judge whether a text states a claim. A short text states any claim with its words."""
+    """Judge whether a text states a claim. A claim with all words of a short text agrees, too."""
     if not text.sentences:
         return Verdict(False, "the compared text is empty")
     novel = claim.terms - question or claim.terms
