@@ -35,7 +35,7 @@ class Context:
         text: The chunk's text.
         id: The document's id in its store, or None if unknown.
         score: Score of the retriever or reranker, without normalization, or None if unknown.
-        metadata: The document's text, number and boolean metadata.
+        metadata: The document's metadata values that are texts, numbers or booleans.
     """
 
     text: str

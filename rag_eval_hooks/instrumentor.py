@@ -35,10 +35,10 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     RAG_EVAL_SAMPLE_RATE=0.1 opentelemetry-instrument python app.py
     ```
 
-    The instrumentor logs errors, because an exception would stop all other instrumentors. Span
-    processors that exist at start-up hold RAG spans until the scores arrive. Pending evaluations
-    finish when Chainlit shuts down. Pending evaluations also finish at SIGTERM, unless the
-    application handles SIGTERM.
+    The instrumentor logs its errors, because an exception would stop all other instrumentors. It
+    wraps the span processors that exist at start-up, so that they hold RAG spans until scores
+    arrive. Pending evaluations finish when Chainlit shuts down. They also finish at SIGTERM, unless
+    the application handles SIGTERM.
 
     The class is a singleton. The attribute `evals` is the evaluator, or None before
     instrumentation. Without a supported framework, `evals` stays None.

@@ -23,7 +23,7 @@ __all__ = ["Publisher"]
 _POLL_S: Final = 0.1
 _PAUSE_S: Final = 1.0
 _STORED_S: Final = 2.0
-"""Seconds until the outbox has stored a sample."""
+"""With a spool, seconds to retry sending. By then, the outbox has stored the sample."""
 _NAMESPACE: Final = uuid.UUID("5a1e8a3c-54d7-4f0b-9c55-5d1f3a0f7e21")
 
 
@@ -60,8 +60,8 @@ class Publisher:
         attempts use the same task id, so another process can find an existing result.
 
         Returns:
-            The evaluation, or an `Ending` if there is no evaluation. If the broker rejects the
-            sample, the ending is `dropped` with the reason `broker`.
+            The evaluation, or an `Ending` if there is no evaluation. If the broker does not accept
+            the sample in time, the ending is `dropped` with the reason `broker`.
         """
         sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))

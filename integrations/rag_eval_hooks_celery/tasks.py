@@ -45,7 +45,7 @@ def _evals() -> RagEval:
 
 @app.task(name=TASK, bind=True)
 def evaluate(task: Task[Any, Any], text: str) -> str:
-    """Evaluate a sample and wait for the sinks. If an earlier result exists, return this result."""
+    """Evaluate a sample and wait for the sinks, or return the result of an earlier attempt."""
     task_id = str(task.request.id)
     meta = task.backend.get_task_meta(task_id, cache=False)
     if meta["status"] == states.SUCCESS:

@@ -24,7 +24,7 @@ def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: st
 def request_from_wire(text: str, redactor: Redactor) -> Request:
     data = json.loads(text)
     if not 1 <= data["schema"] <= _SCHEMA:
-        raise ValueError(f"The schema is {data['schema']!r}. This version reads 1 to {_SCHEMA}.")
+        raise ValueError(f"The schema is {data['schema']!r}, but must be 1 to {_SCHEMA}.")
     sample, decision = sample_of(data)
     request = Request.of(
         redactor.again(sample) if is_redacted_differently(redactor, data) else sample

@@ -90,7 +90,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     """
 
     start_trace = event_starts_to_ignore = Misplaced(
-        "is for LangChain. Write: rag_eval_hooks_llama_index.enable(evals)"
+        "is for LangChain. For LlamaIndex, write: rag_eval_hooks_llama_index.enable(evals)"
     )
     copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
     ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = NotIgnored()

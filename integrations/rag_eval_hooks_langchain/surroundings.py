@@ -23,7 +23,7 @@ from rag_eval_hooks.incidents import place_of_caller, warn_once
 
 
 def key_of(run_id: Any) -> Any:
-    # Python hashes and compares a UUID's integer in a quarter of the time.
+    # Hashing and comparing the integer takes a quarter of the time that the UUID takes.
     return run_id.int if isinstance(run_id, UUID) else run_id
 
 
@@ -119,7 +119,7 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
 
 
 def vendor_span(root: Run) -> tuple[bool, Span | None]:
-    """Return whether another instrumentor is active, and the instrumentor's span of `root`.
+    """Return whether another instrumentor is active, and its span of `root`, if known.
 
     `root` is the outermost run around the current run.
     """

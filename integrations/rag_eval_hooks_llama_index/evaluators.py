@@ -37,7 +37,7 @@ def llama_index_metric(
             the evaluator's class.
         needs: Fields that the sample must have. Other samples get no score.
         scale: Scale of the scores. The default is 1 to 5 for `CorrectnessEvaluator`, else 0 to 1.
-            A passing result without a score gets the maximum. A failing result gets the minimum.
+            If a result has no score, a pass gets the maximum and a fail gets the minimum.
         timeout: Maximum number of seconds per evaluation.
 
     Raises:

@@ -1,7 +1,7 @@
 """The handler for LlamaIndex's spans and events.
 
 The methods copy values, and a background thread reads the copies. LlamaIndex hides the exceptions
-of handlers, so the methods report them.
+of handlers, so the methods report their exceptions themselves.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._recorder.unmatched.enable(_FRAMEWORK, self._place, before)
 
     def disable(self) -> None:
-        """Remove the handler. Idempotent. Open requests are `abandoned` after their time limit."""
+        """Remove the handler. Idempotent. Open requests become `abandoned` at their time limit."""
         root = get_dispatcher()
         root.span_handlers = [one for one in root.span_handlers if one is not self]
         root.event_handlers = [one for one in root.event_handlers if one is not self]
         self._recorder.locators.discard(self._parents.current)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Do not capture calls that start in the block, or in the block's tasks and threads.
+        """Do not capture calls that start inside the `with` block, or in its tasks and threads.
 
         Capture continues for concurrent requests and for requests that are already open.
         """

@@ -13,7 +13,7 @@ from llama_index.core.workflow import Context, Event
 @dataclass(slots=True)
 class FlowState:
     is_given: bool
-    # A step returned the stop event.
+    # whether a step returned the stop event
     has_stopped: bool = False
 
 

@@ -17,7 +17,7 @@ from rag_eval_hooks.capture.text_forms import (
 _PREFIX = 160
 """A prompt quotes an output if the prompt contains this many leading characters of the output."""
 _MAX_CALLS = 200
-"""Capture searches prompts for the replies of at most this many last model calls per request."""
+"""Number of a request's last model calls whose replies capture looks for in prompts."""
 _MIN_OUTPUT = 3
 _MAX_QUERIES = 8
 _LABEL_ENDS = (":", "\uff1a", ">", "\n")
@@ -26,8 +26,8 @@ _LABEL_ENDS = (":", "\uff1a", ">", "\n")
 class AnsweringCalls:
     """Finds the model calls whose replies form the answer.
 
-    If the prompt of a counted call quotes a reply, the call of this reply also counts. Calls inside
-    retrievers and rerankers do not count.
+    If the prompt of a found call quotes another call's reply, this class also finds the other call.
+    Calls inside retrievers and rerankers do not count.
     """
 
     def __init__(self, interaction: Interaction, answer: str, retrieved: Sequence[str]) -> None:
@@ -88,7 +88,7 @@ class AnsweringCalls:
         return sorted(places, key=places.__getitem__)
 
     def _place(self, said: str, call: Run, reader: Run) -> int:
-        """Return where the prompt of the run `reader` contains `said`, the call's output, or -1."""
+        """Return where `reader`'s prompt contains `said`, an output of `call`, or -1 if absent."""
         prompt = self._prompts[reader]
         if is_distinctive(said):
             said = said[:_PREFIX]
@@ -157,7 +157,7 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
 
 
 def question_of(interaction: Interaction) -> tuple[str, str]:
-    """Return (question or "", source). The source is `recorded`, `input`, `prompt` or `query`."""
+    """Return the question, or "", and its source: `recorded`, `input`, `prompt` or `query`."""
     root = interaction.root
     asked = queries(interaction)
     if root.query:
@@ -169,7 +169,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
         is_query = asked and not is_distinctive(fold(longest))
         return (asked[0], "query") if is_query else (longest, "input")
     if left := _left_in_state(interaction, asked):
-        # Any of several texts could be the question, so the question is unknown.
+        # If there are several texts, each could be the question, so the question is unknown.
         return left[0] if len(left) == 1 else "", "input"
     return next(iter(asked), ""), "query"
 
@@ -181,7 +181,7 @@ def queries(interaction: Interaction) -> list[str]:
 
 
 def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Return the texts that occur in the queries `asked`, or else those in the prompts."""
+    """Return the texts that occur in queries. If no text does, return the texts in prompts."""
     prompts = ["\n".join(run.prompt) for run in interaction.runs if run.prompt]
     for places in (asked, prompts):
         folded = list(map(fold, places))
@@ -229,7 +229,7 @@ def _said(interaction: Interaction) -> str | None:
         said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
     answer = said[0][1] if said else None
-    # The root may return a reply twice: with a label and without the label.
+    # If the root returns the reply with and without its label, use the text without the label.
     return next((text for text in texts if answer and _is_labeled(text, answer)), answer)
 
 

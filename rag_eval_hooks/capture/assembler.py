@@ -59,7 +59,7 @@ class Assembler:
         # Redact the reference together with its sample.
         self._with_golden = with_golden
         self.redacts = redactor.active
-        # Like `SampleTexts`, read beyond the limit.
+        # Like `SampleTexts`, read `MARGIN` characters beyond the limit.
         self.text_chars = config.max_text_chars + MARGIN * redactor.active
 
     def session(self) -> Session:
@@ -200,7 +200,7 @@ def _seconds(root: Run) -> float | None:
 
 
 def interaction_of(sample: Sample) -> Interaction:
-    """Convert a sample to a finished request with one retrieval. The parent is the current span."""
+    """Convert a sample to a finished request whose parent is the current span."""
     end = sample.ended_at or time.time_ns()
     start = end - int((sample.latency or 0.0) * 1e9)
     interaction = Interaction(
@@ -226,7 +226,7 @@ def interaction_of(sample: Sample) -> Interaction:
 class SampleTexts:
     """Builds the values of a sample's fields, and records the names of cut fields.
 
-    Redaction reads `MARGIN` characters beyond the limit, to recognize values that cross the limit.
+    Redaction reads `MARGIN` characters beyond the limit, to recognize secrets that the limit cuts.
     """
 
     def __init__(self, limit: int, session: Session, *, redacts: bool) -> None:
@@ -305,7 +305,7 @@ def _likeliest(
 ) -> tuple[Context, ...]:
     """Return at most `most` contexts that likely support the answer, in the given order.
 
-    Prefer contexts that contain rare words of the answer. Break ties by rank in the search.
+    Prefer contexts with words of the answer that few contexts contain. Break ties by search rank.
     """
     said, texts = dict.fromkeys(words(answer)), [context.text.lower() for context in contexts]
     held = [[word for word in said if word in text] for text in texts]

@@ -1,4 +1,4 @@
-"""Bounded maps: the runs of open requests, and the ids of finished and sampled-out runs."""
+"""Stores the runs of open requests, and the ids of finished and sampled-out runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ V = TypeVar("V")
 _REMEMBERED_S = 60.0
 """Minimum number of seconds for which the recorder remembers the id of a finished run."""
 _MOST_IDS = 100_000
-"""Number of finished runs after which the recorder may forget an id. Ids take tens of megabytes."""
+"""The recorder may forget an id after this many finished runs. Their ids take tens of megabytes."""
 _MOST_RUNS = 10_000
 """Maximum number of run ids per sampled-out request."""
 
@@ -76,7 +76,7 @@ class RunTable:
         self._runs: dict[Hashable, Run | LeftOut] = {}
         # sampled-out requests by the id of their root
         self.left_out: dict[Hashable, LeftOut] = {}
-        # by id of a finished run, whether the run was a root
+        # for the id of each finished run, whether the run was a root
         self._ended: dict[Hashable, bool] = {}
         self._ended_before: dict[Hashable, bool] = {}
         self._aged = time.monotonic()
@@ -107,7 +107,7 @@ class RunTable:
         return self._ended.get(run_id, False) or self._ended_before.get(run_id, False)
 
     def _remember(self, run_id: Hashable, *, is_root: bool = False) -> None:
-        """Move a run to the finished runs, so that late events start no request."""
+        """Move a run to the finished runs, so that its late events start no new request."""
         self._ended[run_id] = is_root
         self._runs.pop(run_id, None)
         if len(self._ended) > _MOST_IDS:
@@ -124,8 +124,8 @@ class RunTable:
     ) -> str | None:
         """Return a root's sampling key. None postpones the sampling decision to the root's end.
 
-        The application may call a retriever and a model separately. Both calls need one decision,
-        so their key is the shared thread id or trace id.
+        The application may call a retriever and a model separately. Both calls need the same
+        decision, so their key is the shared thread id or trace id.
         """
         if self._leaves_out is None:
             return None

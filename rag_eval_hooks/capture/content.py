@@ -103,7 +103,7 @@ def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None)
         ]
     for index, document in enumerate(documents):
         prefix, metadata = f"{semconv.RETRIEVAL_DOCUMENTS}.{index}.document", document.metadata
-        # Redaction could not recognize a cut text inside JSON.
+        # Omit cut texts, because redaction cannot recognize them inside JSON.
         whole = {key: one for key, one in metadata.items() if not isinstance(one, CutText)}
         fields: dict[str, Any] = {
             "content": document.text,

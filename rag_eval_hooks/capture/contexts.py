@@ -1,10 +1,10 @@
 """Finds the contexts of an answer: the retrieved texts that the answering model saw.
 
 Candidates have four ranks: documents, texts of tools, texts of steps, and texts of earlier turns.
-Texts that a model or the user wrote are not candidates. Capture searches the answering prompts for
-one rank after another, until a rank matches. The matching texts are the contexts, in prompt order.
-If the answer uses facts from lower ranks, the candidates with these facts are added. If no prompt
-contains a candidate, capture uses recorded documents, named sources or the last step's documents.
+Texts that a model or the user wrote are not candidates. Capture searches the answering calls'
+prompts for each rank's candidates, up to the first rank with a match. The matches are the contexts,
+in prompt order. Capture adds lower-ranked candidates whose facts the answer uses. Without a match,
+capture uses recorded documents, the answer's sources or the last step's documents.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ContextSource(StrEnum):
     PROMPT = "prompt"
     """The prompts of the answering calls contain all contexts."""
     SHINGLES = "shingles"
-    """A prompt contains three sequences of four words that occur in only one context."""
+    """For some contexts, a prompt contains only word sequences that no other context contains."""
     STRUCTURE = "structure"
     """The answer names the contexts as its sources."""
     LAST_LIST = "last_list"
@@ -46,7 +46,7 @@ class ContextSource(StrEnum):
     STEP = "step"
     """A step or tool returned some of the contexts. The step may not be a retrieval."""
     EARLIER_TURN = "earlier_turn"
-    """A prompt contains texts that an earlier turn left in the state."""
+    """A prompt contains texts of an earlier turn."""
 
 
 class Found(NamedTuple):
@@ -168,7 +168,7 @@ class _Search:
         return [*self._texts.step_texts(Origin.EARLIER), *conversation]
 
     def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
-        """Add the answer's sources that are short, or that only other calls' prompts contain."""
+        """Add sources of the answer that are short, or that only prompts of other calls contain."""
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
         left = {fold(context.text): context for context in seen}
         missing = [p for p in sources if not any(text in left for _, text in p.forms)]

@@ -1,4 +1,4 @@
-"""Reads a request's conversation, and keeps interrupted requests, which may resume later."""
+"""Reads a request's session id, and keeps interrupted requests until they resume."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
 
 def objects_in(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {
-        key: f"metadata[{key!r}] must be a text or a number, not {type(metadata[key]).__name__}"
+        key: f"metadata[{key!r}] must be a text, int or UUID, not {type(metadata[key]).__name__}"
         for key in _TEXT_KEYS
         if not isinstance(metadata.get(key), str | int | UUID | None)
     }
@@ -47,7 +47,7 @@ class Suspensions:
     def __init__(self, report: Callable[[Interaction], None], most: int) -> None:
         self._report = report
         self._most = most
-        # Conversation and request by root id. The thread that removes an entry owns the request.
+        # Conversation and request by root id. The caller that removes an entry owns the request.
         self._waiting: dict[Hashable, tuple[str, Interaction]] = {}
 
     def add(self, interaction: Interaction) -> None:

@@ -25,8 +25,8 @@ def documents_in(
 ) -> Lists:
     """Return the lists of documents in a value, in order.
 
-    Skip documents that the input `given` already contains. Under one of the `keys`, also return
-    empty lists and lists of texts or mappings. With `artifacts`, search tool messages' artifacts.
+    Skip documents that the input `given` already contains. The value of a key in `keys` may also be
+    an empty list, or a list of texts or mappings. With `artifacts`, search artifacts of tools.
     """
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LEVELS))
 

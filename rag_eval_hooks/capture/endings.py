@@ -39,10 +39,10 @@ _UNRETRIEVED = (
     "A request was not evaluated, because capture saw an answer but no retrieved text. If a "
     "retriever ran, pass the handler in the config of the outermost call. A handler in a "
     "constructor or on the model misses retrievers. If the application calls retriever and model "
-    "separately, make both calls inside evals.interaction(question). For a vector store, call "
-    "enable(evals). For search tools, set the handler's retrieval_tools=. For other searches, call "
-    "record_contexts(documents). stats().without_retrieval counts requests without retrieved "
-    "text. See docs/capture.md, 'I see no sample'."
+    "separately, make both calls inside evals.interaction(question). If your code searches a "
+    "vector store directly, call enable(evals). For search tools, set the handler's "
+    "retrieval_tools=. For other searches, call record_contexts(documents). "
+    "stats().without_retrieval counts such requests. See docs/capture.md, 'I see no sample'."
 )
 
 
@@ -90,7 +90,7 @@ class Endings:
         retrieves = not _asks_nothing(interaction) and interaction.retrieves
         if retrieves:
             return True
-        # Prefer a matching separate retrieval to a guess, because its documents have metadata.
+        # Prefer a matching separate retrieval to a guess: the retrieval's documents have metadata.
         if may_join and self._by_hand.add(interaction):
             return False
         if retrieves is None and has_retrieved(interaction, answer_of(interaction)):
@@ -134,7 +134,7 @@ def _mark_unfinished(interaction: Interaction) -> None:
 
 
 def _is_closed_early(interaction: Interaction) -> bool:
-    # A background model, for example for a title, may run longer than the answering model.
+    # A background call, for example for a title, may take longer than the answering call.
     root, models = interaction.root, interaction.models
     if root.kind is RunKind.MANUAL and root.text is not None:
         return False
@@ -177,7 +177,7 @@ def _replace_rewritten(interaction: Interaction) -> None:
     """Replace each document's text by the text that a later step wrote for this document.
 
     If a step masks a text, the original text must not reach a context, a span or metadata. Two
-    stores may use the same id. A step therefore replaces only texts that the step received.
+    stores may use one id for different documents, so a step replaces only texts that it received.
     """
     lists = interaction.lists
     for number, found in enumerate(lists):
@@ -217,7 +217,7 @@ def _replace(
         interaction.lists[number] = replace(one, contexts=tuple(contexts))
     for model in interaction.models if found.run.kind is RunKind.RERANKER else ():
         if found.run in model.ancestors():
-            # Remove the texts of the reranker's own model, which read the replaced texts.
+            # Remove the texts of the reranker's own model call, which may quote the replaced texts.
             model.prompt, model.roles, model.text = (), (), None
     for name, text in replaced.items():
         interaction.rewritten.setdefault(name, set()).add(text)

@@ -1,7 +1,7 @@
-"""Requests that the application records manually, with or without a framework.
+"""Records requests manually: the block `with evals.interaction(question) as it:`.
 
-If a generator is suspended inside a block, the generator's consumer still sees the block as open.
-But a suspended generator has no frame on the stack. The stack thus shows which blocks are running.
+A generator may be suspended inside a block. The block then seems open to the code that reads the
+generator. But a suspended generator has no frame on the stack, so the stack shows which blocks run.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class BlockEnd(NamedTuple):
 class ManualInteraction:
     """One manually recorded request, from `RagEval.interaction`. A sync and async context manager.
 
-    Runs of frameworks inside the block become steps of this request.
+    Framework runs inside the block become steps of this request. Until the block
+    ends, runs in tasks and threads that copied the block's `contextvars` also become steps.
 
     A block inside a framework's run creates no request. The run's request receives the block's
-    contexts and metadata. If that request has no answer, the request also receives the block's
-    answer. An inner block with the outer block's question also creates no request. If the questions
-    differ, the inner block is a separate request.
+    contexts and metadata. If that request has no answer, it also receives the block's answer.
 
-    If no span is current when the block opens, the request joins the trace that was current at the
-    call of `interaction()`. A server may end its span before the response generator runs.
+    An inner block is a separate request only if both blocks have questions that differ. Otherwise,
+    the inner block adds values to the outer block's request.
 
-    Tasks and threads that copy the block's `contextvars` can record until the block ends.
+    A server may end its span before the response generator opens the block. In that case, the
+    request joins the trace that was current when the application called `interaction()`.
 
-    `it.answer = text` calls `it.answer(text)`. Contexts and metadata work alike.
+    `it.answer = text` calls `it.answer(text)`. Assignment also works for contexts and metadata.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ManualInteraction:
 
         Args:
             documents: One document or several: texts, `Context` objects, mappings with a `text`,
-                or LangChain documents. Each call appends documents. Equal texts count once. An
+                or LangChain documents. Each call appends documents, and ignores repeated texts. An
                 empty list means that retrieval found nothing.
         """
         if not documents:
@@ -235,7 +235,7 @@ def enclosing_interactions() -> list[ManualInteraction]:
 def _around(recorder: object) -> list[ManualInteraction]:
     """Return the open blocks around the caller, innermost first.
 
-    If the innermost block is in a generator, start with the innermost block on the stack.
+    If several blocks are open, start with the first block that is not in a suspended generator.
     """
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):

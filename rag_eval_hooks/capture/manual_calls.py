@@ -14,8 +14,8 @@ from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distincti
 
 _MOST = 1000  # waiting retrievals, and waiting requests
 _MOST_CHARS = 10_000_000
-_REMEMBERED_NS = 60 * 10**9  # for which a retrieval or a request waits for further calls
-_PAUSE_NS = 5 * 10**9  # after a request's last call, until the request is complete
+_REMEMBERED_NS = 60 * 10**9  # how long a retrieval or a request waits for further calls
+_PAUSE_NS = 5 * 10**9  # a request is complete this long after its last call
 _BEGINNING = 240  # leading characters of a document that a prompt must contain
 _NEAREST = 2
 
@@ -130,7 +130,7 @@ class ManualCalls:
             remember(self._retrievals, call, texts, _MOST)
 
     def add(self, call: Interaction) -> bool:
-        """Add a finished model call. Return whether the call is part of a waiting request."""
+        """Add a model call. Return whether the call joined or started a waiting request."""
         if not (self._retrievals and (prompt := _prompt(call))):
             return False
         with self._lock:
@@ -147,7 +147,7 @@ class ManualCalls:
             return is_new
 
     def _shown(self, call: Interaction, prompt: str) -> dict[Interaction, list[str]]:
-        # Use the last model's start, because a chain may not report its retriever's call.
+        # Use the last model's start, not the chain's start: the retriever may run inside the chain.
         began = max(run.start for run in _models(call))
         givers: dict[str, list[Interaction]] = {}
         for one, texts in self._retrievals.items():
@@ -174,7 +174,7 @@ class ManualCalls:
 
 
 def _giver(givers: Sequence[Interaction], call: Interaction, prompt: str) -> Interaction | None:
-    """Return the retrieval whose document is in the call's prompt, or None if unsure."""
+    """Return the retrieval that most likely gave the document to the call, or None if unsure."""
     queries = {one: fold(one.root.query or "") for one in givers}
     ranks = {
         one: (bool(query) and query in prompt, _nearness(call, one), one.root.end or 0)

@@ -44,7 +44,7 @@ class Notes:
         run.interaction.pending.append(guarded)
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """Cut a text to `longest`. Below the outermost run, also apply the request's limit."""
+        """Cut a text to `longest`. In inner runs, also apply the limit for the whole request."""
         if text is None:
             return None
         if run.outermost:
@@ -129,7 +129,7 @@ class Notes:
     def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
         """Keep the run's request open while `over` returns None.
 
-        After the stream finishes, `over` returns the stream's status.
+        When the run's stream or agent has finished, `over` returns the final status.
         """
         run.interaction.streams.append(over)
 

@@ -43,7 +43,7 @@ class CaptureOptions:
         root: Name of the runs that are requests. None means the outermost runs.
         retrieval_tools: Names of the tools that return retrieved text.
         as_context: Function that converts an object of the application to a text or a `Context`.
-            The function returns None for other objects. Plain dicts of frameworks are not passed.
+            The function returns None for other objects. The function never receives plain dicts.
 
     Raises:
         ConfigError: An option is invalid.

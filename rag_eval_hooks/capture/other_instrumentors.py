@@ -17,7 +17,7 @@ Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 class OtherInstrumentors:
     """Finds spans of other instrumentors and stores the spans on the request.
 
-    If `can_wait` is false, these spans cannot stay open for scores, so we write our own RAG span.
+    If `can_wait` is false, no processor holds these spans for scores, so we write our own RAG span.
     """
 
     can_wait = True
@@ -28,10 +28,10 @@ class OtherInstrumentors:
         self._incidents = incidents
 
     def note(self, run: Run, find: Find) -> None:
-        """Find other instrumentors at the start of a run below the framework's root.
+        """Look for other instrumentors when a run inside the framework's root run starts.
 
-        When the root starts, another instrumentor's handler may not know the root yet. Some
-        handlers appear only when a retriever starts.
+        When the root run starts, another instrumentor may not have seen it yet. Some instrumentors
+        add their handler only when a retriever starts.
         """
         if not self._wanted:
             return

@@ -25,7 +25,7 @@ MIN_RUNS = 3
 _MIN_METADATA = 40
 """Minimum number of characters of a metadata text that identifies its document."""
 _FEW = 16
-"""Number of texts to search for in a prompt without an index."""
+"""Maximum number of texts to search for in a prompt before indexing the prompt."""
 _GAP = 200
 """Maximum number of characters between two passages that a prompt shows one after another."""
 _KEY_WORDS = 3
@@ -77,7 +77,7 @@ class Prompts:
         self._asked = [(at, at + len(question)) if at >= 0 else (-1, -1) for at in starts]
         self._query_runs = {run for query in (question, *queries) for run in runs_of(query)}
         self._has_many = False
-        # by prompt: the end of the passage that was found last
+        # for each prompt, the end of the passage that was found last
         self._ends = [0] * len(texts)
         self._searches = [0] * len(texts)
         self._keys: dict[int, dict[tuple[str, ...], int]] = {}
@@ -162,7 +162,7 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rests(self, placed: Placed) -> list[str]:
-        """Return the prompts, with `x` characters in place of the fully quoted texts."""
+        """Return the prompts, in which `x` characters replace each passage quoted in full."""
         rests = list(map(list, self.texts))
         for at in placed.values():
             if at.whole:

@@ -91,7 +91,7 @@ class Provenance:
         )
 
     def _wrote(self, p: Passage) -> bool:
-        """Return True if earlier model outputs contain the text, or half of its word sequences."""
+        """Return True if earlier model outputs contain the text, or half its word sequences."""
         is_step = p.found.run.kind is not RunKind.TOOL
         said = set(self._said_before(p, with_arguments=is_step))
         if any(p.folded in text for text in said):
@@ -106,7 +106,7 @@ class Provenance:
             return False
         others = {one.folded for one in self._written if one.found is not p.found} - {p.folded}
         lengths = [len(text) for text in others if text in p.folded]
-        # A rest that is at least as long as the shortest part may be a retrieved text.
+        # The remaining text may be retrieved, if it is at least as long as the shortest part.
         return len(lengths) > 1 and len(p.folded) - sum(lengths) < min(lengths)
 
     def _said_before(self, p: Passage, *, with_arguments: bool = True) -> Iterator[str]:

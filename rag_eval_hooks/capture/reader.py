@@ -69,7 +69,7 @@ class BaseReader:
         return Cut(value, copier, run) if copier.is_cut else copy
 
     def choose(self, run: Run, name: str, value: Any) -> None:
-        """Call an option's function with the value, unless an earlier call returned a text."""
+        """Call the function of option `name`, unless the function has already returned a text."""
         choice = getattr(self.options, name)
         if not callable(choice) or isinstance(run.chosen.get(name), str):
             return

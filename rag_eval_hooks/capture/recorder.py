@@ -45,9 +45,9 @@ class Recorder(RunTable, Notes):
     """Follows runs by id. Reports each root run once, after the root finishes.
 
     Event methods are O(1), lock-free, and may be called from any thread. Events of one run must
-    arrive in order. `on_end` receives each finished root, whose events are unread. The caller asks
-    `ended.decide` whether the root is a request. If a request waits for a stream or a later run,
-    the recorder calls `on_wait`. Another thread must then call `sweep` regularly.
+    arrive in order. `on_end` receives each finished root before its events are read. `ended.decide`
+    then reads the events and returns whether the root is a request. If a request waits for a stream
+    or a later run, the recorder calls `on_wait`. Another thread must then call `sweep` regularly.
     """
 
     def __init__(
@@ -290,5 +290,5 @@ class Recorder(RunTable, Notes):
     def abandon_open(self) -> None:
         for interaction in (opened := list(self._open.values())):
             self._finish(interaction.root, Status.ABANDONED)
-        advice = "The request is not evaluated. Read its stream to the end before evals.shutdown()"
+        advice = "The request is not evaluated. Read streams to the end before evals.shutdown()"
         self._incidents.count("A request was open at shutdown", len(opened), detail=advice)

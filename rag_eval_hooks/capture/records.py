@@ -218,7 +218,7 @@ class Interaction:
     streams: list[Callable[[], Status | None]] = field(default_factory=list)
     # task in which the request started, or the event loop if the task has finished
     task: Any = None
-    # thread id of the start, or a weak reference to the task of the start
+    # id of the thread that started the request, or a weak reference to the task
     line: object = None
     # whether the root has returned; streams may still be open
     returned: bool = False
@@ -285,7 +285,7 @@ class Interaction:
             self.pending.popleft()()
 
     def absorb(self, earlier: Interaction) -> None:
-        """Add the runs and values of an earlier part of the request, which has the question."""
+        """Add the runs and values of an earlier part of the request, such as the question."""
         root, first = self.root, earlier.root
         root.query = first.query or root.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept

@@ -34,9 +34,9 @@ Write: TypeAlias = Callable[[Any], str]
 
 
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
-    """Yield lists of texts. Texts too short to recognize in a prompt are skipped.
+    """Yield lists of texts. Skip texts that are too short to recognize in a prompt.
 
-    A record and its nested values become one text. Messages of models and users are skipped.
+    A record and its nested values become one text. Skip messages of models and users.
     """
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None

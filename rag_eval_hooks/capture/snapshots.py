@@ -158,7 +158,7 @@ class Copier:
             return _OPAQUE
         last, taken = self.known(value), self.taken.get(id(value))
         if taken is None and type(value) is kind and most == size and _are_same(last, value):
-            # Only atoms are their own copies, so the copy is still whole.
+            # Only atoms are their own copies. All entries are atoms, so the old copy is complete.
             self.taken[id(value)] = last
             return last
         copy = kind(islice(parts, most)) if taken is None else taken.copy()

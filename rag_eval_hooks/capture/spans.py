@@ -57,7 +57,7 @@ _MOST_WAITING_CHARS: Final = 2_000_000
 
 
 class _DeferredSpan:
-    """A started RAG span, whose content and children another thread writes. Thread-safe."""
+    """A started RAG span. Another thread writes the span's content and children. Thread-safe."""
 
     def __init__(
         self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents
@@ -70,11 +70,11 @@ class _DeferredSpan:
         self._writing = threading.Lock()
         self._lock = threading.RLock()
         self._is_ended = False
-        # Calls that wait for the content, which may evict earlier attributes. Afterwards None.
+        # Calls to run after the content, which may evict earlier attributes. Afterwards None.
         self._later: list[Callable[[], None]] | None = []
 
     def complete(self, *, content: bool = True) -> None:
-        """Write the span's content and children. Idempotent.
+        """Write the span's content and child spans. Idempotent.
 
         Without `content`, omit the application's texts.
         """
@@ -171,7 +171,7 @@ class SpanWriter:
 
     @property
     def has_trace(self) -> bool:
-        """False if no provider is set and no span is current."""
+        """Whether a provider is set or a span is current."""
         provider = self._provider or trace.get_tracer_provider()
         is_set = not isinstance(provider, ProxyTracerProvider | NoOpTracerProvider)
         return is_set or trace.get_current_span() is not trace.INVALID_SPAN

@@ -1,4 +1,4 @@
-"""The component that joins feedback with finished requests."""
+"""Joins feedback with finished requests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Item:
 
 
 class FeedbackDesk(Observer):
-    """Adds a request's ids to feedback, and runs the metrics that the feedback needs.
+    """Adds a request's ids to feedback, and runs the metrics that the feedback triggers.
 
     Feedback on another process's request goes through the spool. Without a spool, or if no process
     claims the feedback within a minute, sinks receive the feedback with only the caller's id.

@@ -35,8 +35,8 @@ _POLL_S: Final = 0.001
 class Intake:
     """Reads finished root runs, starts the requests' RAG spans, and submits the requests.
 
-    Reading and sampling rules may be slow, so the clock thread works. This thread-safe class uses
-    no lock, because a hanging rule would never release the lock.
+    Reading events and applying sampling rules may be slow, so the clock thread does this work. The
+    class is thread-safe without a lock, because a hanging rule would never release a lock.
     """
 
     def __init__(self, pipeline: Pipeline, spans: SpanWriter) -> None:
@@ -94,7 +94,7 @@ class Intake:
             return False
 
     def _submit(self, sample: Sample) -> bool:
-        """Submit a sample now. Write a RAG span if the sample names neither a trace nor a span."""
+        """Submit a sample now. Write a RAG span if the sample has no trace id and no span id."""
         has_ids = sample.trace_id is not None or sample.span_id is not None
         if has_ids or not self._spans.has_trace:
             return self._pipeline.submit(Request.of(sample, lambda: self._assembler.own(sample)))
@@ -181,7 +181,7 @@ class Intake:
         trace_id, span_id = span.trace_id, span.span_id
 
         def build() -> Sample:
-            # Write the spans first, because the spans number the placeholders of the sample.
+            # Write the spans first, because redaction numbers its placeholders in this order.
             span.complete()
             return self._assembler.sample(interaction, session, trace_id, span_id)
 

@@ -73,7 +73,7 @@ class ExitHook:
 
 
 def flush(pipeline: Pipeline, timeout: float | None) -> bool:
-    """Wait until all accepted requests have finished. Return False on timeout (seconds)."""
+    """Wait up to `timeout` seconds for accepted requests to finish. Return False on timeout."""
     pipeline.ready()
     deadline = None if timeout is None else time.monotonic() + timeout
 

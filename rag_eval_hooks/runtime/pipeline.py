@@ -42,8 +42,8 @@ _ADVICE: Final = "The request is not evaluated. Call shutdown() only at the end 
 class Pipeline:
     """The implementation of `RagEval`. Thread-safe.
 
-    A forked child creates threads, locks and queues on first use, because gevent may replace the
-    classes of threads, locks and queues after the fork.
+    A forked child creates threads, locks and queues on first use, because gevent may replace their
+    classes after the fork.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -119,7 +119,7 @@ class Pipeline:
             self.outbox.close(0)
 
     def _before_fork(self) -> None:
-        """End held spans. Otherwise, the parent and the child would both export these spans."""
+        """End held spans before a fork. Otherwise, parent and child would both export them."""
         if self.is_ready:
             self.holder.release_all(EvalStatus.FORK)
 

@@ -83,7 +83,7 @@ class Processor:
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
-        """Evaluate metrics for feedback. Return None if the new request is rejected."""
+        """Evaluate feedback's metrics as a new request. Return None if that request is rejected."""
         request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
         request.is_final = request.by_feedback = True
         if (refused := self._pipeline.admit(request, decision)) is not None:
@@ -142,7 +142,7 @@ class Processor:
         evaluation = await evaluate(request, sample, request.decision)
         if isinstance(evaluation, Ending):
             return evaluation
-        # The held span and the sinks of this process also need a shipped result.
+        # A Celery worker's result must also reach this process's held span and sinks.
         return await self._passed_on(request, self._parts.telemetry.judged(evaluation))
 
     async def _passed_on(self, request: Request, evaluation: Evaluation) -> Ending:

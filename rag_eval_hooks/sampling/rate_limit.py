@@ -17,8 +17,8 @@ _NOTHING: Final = 0.01
 class RateLimit:
     """Sliding-window limit on samples per `second` and per `minute`. Thread-safe, O(1).
 
-    Libraries for rate limits often use fixed windows, which admit twice the limit around a
-    boundary. Some libraries use the wall clock, which the system may set back.
+    Libraries for rate limits often use fixed windows, which may admit twice the limit around a
+    window's boundary. Some libraries use the wall clock, which the system may set back.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class RateLimit:
         self._share = AdmittedShare(clock)
 
     def admit(self) -> float | None:
-        """Return the estimated fraction of admitted samples, or None for a rejected sample."""
+        """Return the estimated fraction of admitted samples, or None to reject this sample."""
         with self._lock:
             now = self._clock()
             admitted = all(
@@ -46,10 +46,10 @@ class RateLimit:
 class AdmittedShare:
     """Estimates the fraction of requests that a limit or a full queue admits. Thread-safe.
 
-    Each admitted request also represents a tenth of the rejected requests that no earlier request
-    represents. Its fraction is 1 / (1 + number of rejected requests it represents). The inverse
-    fractions add up to the number of all requests. In simulations with bursty load, a one-minute
-    moving average had four times the error.
+    Each admitted request represents itself, and a tenth of the rejected requests that no earlier
+    request represents. If it represents n rejected requests, its fraction is 1 / (1 + n). The
+    inverse fractions therefore add up to about the number of all requests. In simulations with
+    bursty load, a one-minute moving average had four times the error.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -30,7 +30,7 @@ _QUESTIONS: Final = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 def position(key: str) -> int:
-    """Hash a key uniformly to [0, 2**64). All processes get equal hashes."""
+    """Hash a key uniformly to [0, 2**64). All processes compute the same hash for a key."""
     # Tracing samplers also decide by trace id. The salt makes our decisions independent.
     text = key.encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=_SALT).digest(), "big")
@@ -150,7 +150,7 @@ def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
 def tail_scorer(
     config: RagEvalConfig, known: Iterable[Metric], incidents: Incidents
 ) -> Scorer | None:
-    """Return a heuristic scorer for the metrics in tail rules, or None if no rule has a metric."""
+    """Return a heuristic scorer for metrics in tail rules. If no rule has a metric, return None."""
     asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
     if not asked:
         return None

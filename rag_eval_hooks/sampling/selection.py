@@ -109,11 +109,11 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision, Set[str]] | None:
-        """Return sample, decision and metric ids of the evaluation that feedback triggers, or None.
+        """Return the evaluation that feedback triggers (sample, decision, metric ids), or None.
 
-        The sample contains the feedback's reference. The ids name the metrics whose inputs the
-        sample has. A metric that a feedback rule chose has no inclusion probability. A sampled
-        metric that lacked only the reference keeps its probability.
+        The sample contains the feedback's reference. The ids omit metrics whose inputs the sample
+        lacks. A metric that a feedback rule chose has no inclusion probability. A sampled metric
+        that lacked only the reference keeps its probability.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:

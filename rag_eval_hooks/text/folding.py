@@ -129,7 +129,7 @@ def fold(text: str) -> str:
 def tokens(text: str) -> list[str]:
     """Return normalized words in order. Chinese, Japanese and Korean words become bigrams.
 
-    Numbers stay whole. A possessive "'s" is removed. Other contractions stay one token ("don't").
+    Numbers stay whole. A possessive "'s" is removed. Contractions such as "don't" stay one token.
     """
     return folded_tokens(fold(text))
 

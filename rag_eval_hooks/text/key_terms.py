@@ -48,7 +48,7 @@ def _trimmed(run: list[str]) -> list[str]:
 def keywords(text: str) -> list[Keyword]:
     """Return distinct keywords: phrases, then numbers, then words of four or more letters.
 
-    Numbers and words inside a phrase are also separate keywords. CJK words are bigrams.
+    Numbers and words inside a phrase are also separate keywords. CJK words become bigrams.
     """
     every = tokens(text)
     # A phrase that splits a token, for example at a stray combining mark, can never match.
@@ -91,8 +91,8 @@ def entities(text: str) -> list[str]:
     """Return distinct entities of a text as written: names, then dates, then numbers.
 
     Names start with a capital letter. A capitalized first word of a sentence is a name unless the
-    text also has the word in lower case. If a text has at most three words and no other
-    entity, the text is the entity.
+    text also has the word in lower case. If a text of at most three words has no entity by
+    these rules, the whole text is the entity.
     """
     dates = [measure.text for measure in measures(text) if measure.unit == "date"]
     names = [name for name in _names(_without(text, dates)) if name.lower() not in MONTHS]

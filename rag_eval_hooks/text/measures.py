@@ -187,7 +187,7 @@ def agree(said: Measure, stated: Measure) -> bool:
 
 
 def _is_rounded(said: Measure, one: float, two: float) -> bool:
-    """Return whether `one` may be a rounded form of `two`, at most 5 % away."""
+    """Return whether `one` may be `two`, rounded by at most 5 %."""
     if not abs(one - two) <= 0.05 * abs(two) or (one < 1e6 and not said.rough):
         return False
     digits = len(f"{one:.9e}".partition("e")[0].rstrip("0")) - 1
@@ -213,7 +213,7 @@ def _same_date(said: Measure, stated: Measure) -> bool:
     if said.unit != "date" or stated.unit != "date":
         dated, other = (said, stated) if said.unit == "date" else (stated, said)
         years = {float(year) for year, _, _ in dated.dates}
-        # A date states its year, but a year states no date.
+        # A full date implies its year, but a year implies no full date.
         return dated is stated and not other.unit and other.value in years
     return any(
         all(a == b for a, b in zip(one, two, strict=True) if a)

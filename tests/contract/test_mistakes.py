@@ -169,7 +169,7 @@ ERRORS: dict[str, str] = {
     "evals.evaluate('q', ['c'], 'a')": r"4 were given. Write: evals.evaluate\(question=",
     "evals.interaction()": "Write: with evals.interaction",
     "setattr(evals, 'sample_rate', 0.1)": r"cannot be changed later. Write: RagEval\(sample_rate=",
-    "RagEvalCallbackHandler(evals).start_trace": r"Write: rag_eval_hooks_llama_index.enable",
+    "RagEvalCallbackHandler(evals).start_trace": r"write: rag_eval_hooks_llama_index.enable",
     "evals.shutdown(wait=True)": r"argument. Write: evals.shutdown\(timeout=5\), in seconds",
     "RagEvalCallbackHandler(evals, metrics=['ragas'])": r"'metrics'. Write: RagEval\(metrics=",
     "RagEval(tracer_provider='http://localhost:4318')": r"^tracer_provider is .* get_tracer\(\)",
