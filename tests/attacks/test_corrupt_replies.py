@@ -40,7 +40,7 @@ OPTIONS: Sequence[Mapping[str, Any]] = (
     {"verify_tokens": 100},
     {"verify_tokens": 60},
 )
-RUNS = size(500, 3_000)
+RUNS = size(300, 3_000)
 
 
 class CorruptChat:

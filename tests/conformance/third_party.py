@@ -121,6 +121,8 @@ def _plain_parts(value: Any, depth: int) -> Any:
     if isinstance(value, Mapping):
         return {str(k): plain(v, depth) for k, v in value.items() if k not in _DIFFERENT_EACH_TIME}
     if isinstance(value, (list, tuple)):
+        if value and isinstance(value[0], float):  # an embedding
+            return hash(tuple(value))
         return [plain(held, depth) for held in value]
     if isinstance(value, (set, frozenset)):
         return sorted(repr(plain(held, depth)) for held in value)

@@ -155,7 +155,7 @@ def _value(sample: Sample, _findings: Findings) -> Score:
 
 def _stream(seed: int) -> Iterator[Sample]:
     draw = random.Random(seed)
-    for _ in range(300):
+    for _ in range(150):
         beta, latency = draw.random() < 0.2, draw.random() * 5
         value = 0.2 + 0.4 * draw.random() + (0.4 if beta else 0.0) - 0.03 * latency
         told = {"tags": ("beta",) * beta, "latency": latency, "metadata": {"value": value}}
@@ -168,11 +168,11 @@ def test_weighted_means_are_unbiased() -> None:
         Metric(id="my.costly", score=_value, needs=frozenset()),
     ]
     config = RagEvalConfig(
-        sample_rate=0.05,
-        metric_rates={"my.costly": 0.1},
+        sample_rate=0.2,
+        metric_rates={"my.costly": 0.25},
         rules=[
             {"tags": ["beta"], "metrics": ["my.costly"], "rate": 0.6},
-            {"latency_above": 4.0, "rate": 0.05},
+            {"latency_above": 4.0, "rate": 0.2},
         ],
         tail=[{"metric": "my.cheap", "below": 0.25, "then": ["my.costly"]}],
         queue_size=10_000,
@@ -182,7 +182,7 @@ def test_weighted_means_are_unbiased() -> None:
     weighted, plain = [], []
     memory = MemorySink()
     with RagEval(metrics, ScriptedJudge(), sinks=[memory], config=config) as evals:
-        for repeat in range(size(20, 60)):
+        for repeat in range(size(12, 60)):
             memory.results.clear()
             for number, one in enumerate(stream):
                 evals.submit(replace(one, sample_id=f"{repeat} {number}"))

@@ -42,19 +42,20 @@ def test_no_attack_gets_through() -> None:
     assert [result.attack for result in mount(MOUNTED) if result.obeyed or result.raised] == []
 
 
-@pytest.mark.parametrize("kind", ["openai-decisions", "systemone"])
-def test_attack_never_changes_questions_to_a_decision_model(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "first"), [("openai-decisions", 0), ("systemone", 1)])
+def test_attack_never_changes_questions_to_a_decision_model(kind: str, first: int) -> None:
     metrics = ("ragas", "graphrag", "nvidia", "whitepaper.relevance")
+    attacks = MOUNTED[first :: size(2, 1)]
     with DecisionServer() as server:
         judge = DecisionJudge(f"{kind}:m", base_url=server.url, api_key="k")
         with RagEval(metrics, judge, embedder="none") as evals:
             evals.evaluate(HARMLESS)
             (usual,) = server.decisions()
             tokens = dict(re.findall(r"<(data) ([0-9a-f]{12})>", text_of(usual.body)))
-            for attack in MOUNTED:
+            for attack in attacks:
                 evals.evaluate(attacked(attack, tokens["data"]))
         asked = [_asked(call.body) for call in server.decisions()]
-    assert len(asked) >= len(MOUNTED)
+    assert len(asked) >= len(attacks)
     assert set().union(*(lines for lines, _ in asked)) == asked[0][0]
     assert set().union(*(texts for _, texts in asked)) == asked[0][1]
 

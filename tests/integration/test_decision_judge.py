@@ -63,7 +63,7 @@ def values(outcomes: Mapping[str, Outcome]) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("kind", "count", "metrics"),
     [
-        (KINDS[0], size(16, 2_000), EIGHT),
+        (KINDS[0], size(8, 2_000), EIGHT),
         (KINDS[1], size(8, 200), EIGHT),
         (KINDS[1], 8, (EIGHT[0], "whitepaper", "graphrag")),
     ],

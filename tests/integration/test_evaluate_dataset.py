@@ -100,8 +100,9 @@ def test_a_killed_run_resumes(tmp_path: Path) -> None:
     path, signs = data(tmp_path, number), size(1, 20) * [signal.SIGKILL, signal.SIGINT]
     output = tmp_path / "d.results.jsonl"
     with JudgeServer() as server:
-        variables = environment(**judged_by(server, RAG_EVAL_JUDGE_CONCURRENCY="1"))
-        command = (*COMMAND, str(path), "--metrics", "ragas.faithfulness")
+        given = judged_by(server, RAG_EVAL_JUDGE_CONCURRENCY="1")
+        options = ("--metrics", "ragas.faithfulness")
+        command, variables = (*COMMAND, str(path), *options), environment(**given)
         sent = []
         for sign in signs:
             before = len(server.calls())
@@ -112,7 +113,7 @@ def test_a_killed_run_resumes(tmp_path: Path) -> None:
                 process.send_signal(sign)
                 sent.append(sign)
             process.wait()
-        assert subprocess.run(command, env=variables, cwd=tmp_path, check=False).returncode == 0
+        assert evaluate(tmp_path, path, *options, **given).code == 0
         prompts = Counter(json.dumps(call.body["messages"]) for call in server.calls())
     assert set(sent) == set(signs)
     assert rows_in(output) == Counter({str(n): 1 for n in range(number)})

@@ -187,10 +187,9 @@ ENDS = [
     evals = begin(Resolving(FAITHFUL), "jsonl:results.jsonl", exit_timeout=60)
     assert before == [signal.getsignal(n) for n in signal.valid_signals()]
     """,
-    # A stuck judge delays the exit by no more than its limit.
-    "begin(faithful_judge(latency=600), 'jsonl:none.jsonl', exit_timeout=0.5)",
-    # A hanging sink does not keep the process.
+    # Neither a stuck judge nor a hanging sink keeps the process beyond its limit.
     """
+    begin(faithful_judge(latency=600), 'jsonl:none.jsonl', exit_timeout=0.5)
     reached = threading.Event()
     def hang(sample, outcomes):
         reached.set()
@@ -258,19 +257,19 @@ def test_scores_that_nobody_receives_are_warned_of_once(tmp_path: Path) -> None:
     assert told == [0, 0, 1]
 
 
-@pytest.mark.parametrize("seconds", [0, 600])
-def test_an_own_metric_runs_at_exit_and_a_hanging_one_is_told(seconds: int, tmp_path: Path) -> None:
-    script = f"""
+def test_an_own_metric_runs_at_exit_and_a_hanging_one_is_told(tmp_path: Path) -> None:
+    script = """
     import logging, sys, time
     from rag_eval_hooks import RagEval
     logging.basicConfig(stream=sys.stdout)
     def own(sample):
-        time.sleep({seconds})
+        time.sleep(int(sample.question))
         return 1.0
-    evals = RagEval(own, sinks=["jsonl:results.jsonl"], exit_timeout={0.5 if seconds else 60})
-    evals.submit(question="q", contexts=["c"], answer="a")
+    for seconds, timeout in (("0", 60), ("600", 0.5)):
+        evals = RagEval(own, sinks=["jsonl:results.jsonl"], exit_timeout=timeout)
+        evals.submit(question=seconds, contexts=["c"], answer="a")
     """
     told = run_script(tmp_path, script)
-    assert ("shutdown dropped requests" in told) == bool(seconds)
+    assert told.count("shutdown dropped requests") == 1
     assert "metric own.own" not in told
-    assert len(questions(tmp_path)) == (not seconds)
+    assert questions(tmp_path) == ["0"]

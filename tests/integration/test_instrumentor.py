@@ -48,24 +48,30 @@ def collector() -> Iterator[OtlpCollector]:
         yield made
 
 
-def entry_point_folder(folder: Path) -> list[str]:
-    """Where the entry point is declared: the installation, else a copy of the project's own."""
+def declare_entry_point(folder: Path) -> None:
+    """Declare the project's entry point in the folder unless the installation declares it."""
     if entry_points(group=GROUP, name="rag_eval_hooks"):
-        return []
+        return
     target = "rag_eval_hooks.instrumentor:RagEvalInstrumentor"
     made = folder / "rag_eval_hooks_under_test-0.dist-info"
     made.mkdir()
     (made / "METADATA").write_text("Metadata-Version: 2.1\nName: rag_eval_hooks_under_test\n")
     (made / "entry_points.txt").write_text(f"[{GROUP}]\nrag_eval_hooks = {target}\n")
-    return [str(folder)]
 
 
 def run(
-    folder: Path, collector: OtlpCollector, more: str = "", **env: str
+    folder: Path,
+    collector: OtlpCollector,
+    more: str = "",
+    has_llama_index: bool = False,
+    **env: str,
 ) -> subprocess.CompletedProcess[str]:
     command = shutil.which("opentelemetry-instrument", path=str(Path(sys.executable).parent))
     assert command is not None
+    declare_entry_point(folder)
     (folder / "app.py").write_text(APP + textwrap.dedent(more))
+    if not has_llama_index:
+        (folder / "llama_index.py").write_text("raise ImportError")
     return subprocess.run(
         [command, sys.executable, "app.py"],
         cwd=folder,
@@ -74,7 +80,7 @@ def run(
         timeout=5 * PATIENCE,  # Its imports alone take a minute on a busy machine.
         check=False,
         env={
-            "PYTHONPATH": os.pathsep.join([*entry_point_folder(folder), *filter(None, sys.path)]),
+            "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)]),
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.listen_to_grpc(),
             "OTEL_SERVICE_NAME": "app",
             "SSL_CERT_FILE": os.environ["SSL_CERT_FILE"],
@@ -106,7 +112,8 @@ PLAIN = """
 
 
 def test_an_untouched_application_is_evaluated(collector: OtlpCollector, tmp_path: Path) -> None:
-    done = run(tmp_path, collector, PLAIN, RAG_EVAL_METRICS="ragas.faithfulness")
+    metric = "ragas.faithfulness"
+    done = run(tmp_path, collector, PLAIN, has_llama_index=True, RAG_EVAL_METRICS=metric)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["Cats sleep sixteen hours a day.", "True"]
     rag = collector.spans["invoke_workflow RunnableSequence"]

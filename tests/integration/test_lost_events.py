@@ -169,7 +169,7 @@ def test_one_bad_event_gives_no_false_sample(framework: str, name: str, fault: s
     assert [verdict(one, due) for one in whole] == ["right"] * len(due)
     assert all(one.answer and one.contexts for one in whole)
     most = len(due) * PIPELINES[framework][name]
-    step = size(5, 1)
+    step = size(8, 1)
     for number in range(dice.randrange(step), count, step):
         _, samples, due = ran(framework, shape, way, number, fault)
         wrong = [one.to_dict() for one in samples if verdict(one, due) == "false"]

@@ -34,7 +34,7 @@ from tests.support.size import size
 from tests.support.variation import Variation, run_seed
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-COUNT = size(60, 500)
+COUNT = size(42, 500)
 
 
 @dataclass

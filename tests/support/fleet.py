@@ -21,7 +21,7 @@ class WorkerProcess:
         folder: Path,
         broker: str,
         *,
-        arguments: str = "celery -A rag_eval_hooks_celery.tasks worker -l INFO",
+        arguments: str = "celery -A rag_eval_hooks_celery.tasks worker -l INFO -c 1",
         **settings: object,
     ) -> None:
         self.folder = folder

@@ -6,8 +6,10 @@ import asyncio
 import io
 import json
 import math
+import os
 import random
 import tempfile
+import textwrap
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -128,16 +130,19 @@ def test_any_text_has_claims_and_one_flag_a_chunk(claim: str, chunks: list[str])
 
 
 def test_scores_do_not_depend_on_the_hash_seed(tmp_path: Any) -> None:
-    code = """
+    code = textwrap.dedent("""
         from rag_eval_hooks import RagEval
         chunk = "The mill of Arden was closed by Breck after 40 days. Most visitors come by train."
         with RagEval("ragas", embedder="none") as evals:
             print(evals.evaluate({"question": "Who closed it?", "contexts": [chunk, chunk[:20]],
                                   "answer": "Breck closed the mill of Arden. Visitors like it."}))
-    """
-    seeds = size(("0", "77"), ("0", "1", "77"))
-    printed = {run_script(tmp_path, code, PYTHONHASHSEED=seed) for seed in seeds}
-    assert len(printed) == 1
+    """)
+    with redirect_stdout(io.StringIO()) as here:
+        exec(code, {})
+    own = os.environ.get("PYTHONHASHSEED")
+    for seed in size(("77",), ("0", "1", "77")):
+        there = run_script(tmp_path, code, PYTHONHASHSEED="78" if seed == own else seed)
+        assert there == here.getvalue()
 
 
 # Laws of calibration: probabilities become shares, and a judge that knows nothing is refused.
@@ -227,7 +232,7 @@ def test_calibrated_verdict_follows_the_cut_unless_contradicted(
 
 
 @given(st.integers(0, 2**32), st.sampled_from([50, 60, 400]), st.floats(0.0, 1.5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_judge_whose_auroc_may_be_too_low_is_refused(seed: int, number: int, slope: float) -> None:
     probabilities, truths = drawn(random.Random(seed), number, slope, 0.0)
     assume(len(set(truths)) == 2)

@@ -268,14 +268,15 @@ def test_gates_over_many_values_rarely_fail_unchanged_runs() -> None:
         ]
 
     by_fall = by_mean = 0
-    for _ in range(100):
+    for _ in range(30):
         base, new = build(), build()
         found = compare(base, new, by="kind")
         by_fall += bool(regressed(found, 0.0))
         for metrics_of in (summarise(base)[None].metrics, found.new):
             by_mean += bool(failed_conditions(conditions, metrics_of))
-    assert by_fall <= 11
-    assert by_mean <= 20
+    # Each gate fails 5 % of unchanged runs. More failures than these have a chance of 0.1 %.
+    assert by_fall <= 6
+    assert by_mean <= 10
 
 
 @given(st.lists(SHARES, min_size=2, max_size=40), st.floats(0.01, 0.99), SCALED)
