@@ -40,8 +40,14 @@ from rag_eval_hooks.score import Cause, NotScored
 
 _logger = logging.getLogger("rag_eval_hooks")
 Source: TypeAlias = Judge | Embedder | TokenScorer
-_NO_EMBEDDER: Final = "no embedder is configured; set embedder=..."
-_NO_SCORER: Final = "no token scorer is configured; set token_scorer=..."
+_WITHOUT_EMBEDDER: Final[dict[str, NotScored]] = dict.fromkeys(
+    with_bases(EMBEDDED),
+    NotScored(Cause.MISSING_INPUT, "no embedder is configured; set embedder=..."),
+)
+_WITHOUT_SCORER: Final[dict[str, NotScored]] = dict.fromkeys(
+    TOKEN_SCORED,
+    NotScored(Cause.MISSING_INPUT, "no token scorer is configured; set token_scorer=..."),
+)
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge returned no value for a finding")
 _LONGEST_LOAD: Final = 600.0
@@ -57,7 +63,7 @@ _ON_NOTHING: Final = {
 }
 
 
-def _from_texts(sample: Sample) -> Findings:
+def _from_texts(sample: Sample) -> dict[str, Any]:
     known: dict[str, Any] = {}
     answer, reference = (sample.answer or "").strip(), (sample.reference or "").strip()
     if not answer:
@@ -66,7 +72,7 @@ def _from_texts(sample: Sample) -> Findings:
         known |= {"reference_claims": (), "entities": ()}
     if not (answer and reference):
         known |= {"answer_similarity": 0.0, "token_score": TokenScore(0.0, 0.0, 0.0)}
-    return Findings(**known)
+    return known
 
 
 def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
@@ -113,6 +119,11 @@ class Sources:
     embedder: Embedder | None = None
     scorer: TokenScorer | None = None
 
+    @property
+    def absent(self) -> dict[str, NotScored]:
+        embedded = _WITHOUT_EMBEDDER if self.embedder is None else {}
+        return embedded | (_WITHOUT_SCORER if self.scorer is None else {})
+
     def of(self, kinds: frozenset[Finding]) -> list[tuple[Source, frozenset[Finding]]]:
         makers: list[tuple[Source | None, frozenset[Finding]]] = [
             (self.judge, kinds & SPECS.keys()),
@@ -156,30 +167,33 @@ class FindingsCollector:
         incidents: Incidents,
         known: Findings | None = None,
     ) -> None:
-        self._findings = _from_texts(sample) if known is None else known
+        texts = _from_texts(sample) if known is None else {}
+        self._findings = Findings(**{**sources.absent, **texts})
+        if known is not None:
+            self._findings = self._findings.merged(known)
         self._sample = sample
         self._metrics = metrics
         self._sources = sources
         self._incidents = incidents
         self._chunks = tuple(context.text for context in sample.contexts or ())
-        if sources.embedder is None:
-            self._miss(with_bases(EMBEDDED), NotScored(Cause.MISSING_INPUT, _NO_EMBEDDER))
-        if sources.scorer is None:
-            self._miss(TOKEN_SCORED, NotScored(Cause.MISSING_INPUT, _NO_SCORER))
 
     async def run(self, timeout: float) -> Findings:
         """Return the metrics' findings, without findings that take more than `timeout` seconds."""
-        await self._sources.warm_up(self._open(), self._incidents)
+        if not (opened := self._open()):
+            return self._findings
+        await self._sources.warm_up(opened, self._incidents)
         when = asyncio.get_running_loop().time() + timeout
         try:
             # Our own judges return findings and usage at the deadline. Cancel other judges.
             with in_call_context(deadline=when):
                 async with asyncio.timeout_at(when + _GRACE), self._within_budget():
-                    await self._round(self._first())
+                    await self._round(self._first(opened))
                     for _ in range(_LATER_ROUNDS):
+                        if not (opened := self._open()):
+                            break
                         if not is_in_time():
                             raise TimeoutError
-                        await self._round(self._open())
+                        await self._round(opened)
         except TimeoutError:
             self._miss(self._open(), _OUT_OF_TIME)
         except (BudgetError, RuntimeError) as error:  # RuntimeError: no thread can start.
@@ -201,8 +215,8 @@ class FindingsCollector:
         kinds = (findings_read(metric, *known) for metric in self._metrics)
         return self._unknown(frozenset[Finding]().union(*kinds))
 
-    def _first(self) -> frozenset[Finding]:
-        kinds = self._open() - ABOUT.keys()
+    def _first(self, opened: frozenset[Finding]) -> frozenset[Finding]:
+        kinds = opened - ABOUT.keys()
         is_one_call = getattr(self._sources.judge, "one_call", False)
         return kinds - (SPECS.keys() - set(ABOUT.values())) if is_one_call else kinds
 
@@ -215,8 +229,8 @@ class FindingsCollector:
     async def _round(self, kinds: frozenset[Finding]) -> None:
         for kind in kinds:
             self._findings = self._findings.merged(_from_items(kind, self._findings, self._chunks))
-        asked = self._sources.of(self._unknown(kinds))
-        await asyncio.gather(*(self._ask(source, own) for source, own in asked))
+        if asked := self._sources.of(self._unknown(kinds)):
+            await asyncio.gather(*(self._ask(source, own) for source, own in asked))
 
     async def _make(self, kinds: frozenset[Finding]) -> Findings:
         embedder, scorer = self._sources.embedder, self._sources.scorer

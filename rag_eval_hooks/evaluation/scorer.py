@@ -45,6 +45,7 @@ from rag_eval_hooks.score import (
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's sample rate excluded this sample")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
+_UNUSED: Final = Usage()
 _BEST: Final = 2  # highest rating of the contexts
 _MANY_NONES: Final = 3
 _CUT_RATING: Final = NotScored(
@@ -79,11 +80,13 @@ class Scorer:
             absent = {name: _LEFT_OUT for name in self.metric_ids if name not in chosen} | absent
         fed = [metric for metric in self.metrics if metric.id not in absent]
         own = [metric for metric in fed if isinstance(metric, AskedMetric | Criterion)]
+        ours = [metric for metric in fed if not isinstance(metric, AskedMetric | Criterion)]
         calls = [self._own(metric, sample) for metric in own]
-        if len(own) < len(fed):
-            calls.append(self._judged(sample, [metric for metric in fed if metric not in own]))
+        if ours:
+            calls.append(self._judged(sample, ours))
         made: dict[str, Outcome] = {**absent}
-        for part in await asyncio.gather(*calls):
+        # The user's code gets a task, because the code may change the task's context.
+        for part in await asyncio.gather(*calls) if own else [await call for call in calls]:
             made |= part
         outcomes = {name: made[name] for name in self.metric_ids}
         if whole or not self.only_fed:
@@ -126,11 +129,13 @@ class Scorer:
         self, sample: Sample, metrics: Sequence[Metric], known: Findings | None = None
     ) -> dict[str, Outcome]:
         collector = FindingsCollector(sample, metrics, self.sources, self.incidents, known)
-        found = without_cut_verdicts(await collector.run(self.sample_timeout), sample)
+        found, cut = await collector.run(self.sample_timeout), cut_fields(sample)
+        if cut:
+            found = without_cut_verdicts(found, sample, cut)
         reads = [findings_read(metric, sample, found, self.incidents) for metric in metrics]
         readers = Counter(kind for kinds in reads for kind in kinds)
         return {
-            metric.id: self._signed(metric, sample, found, kinds, readers)
+            metric.id: self._signed(metric, sample, found, kinds, readers, cut)
             for metric, kinds in zip(metrics, reads, strict=True)
         }
 
@@ -141,14 +146,16 @@ class Scorer:
         findings: Findings,
         read: frozenset[Finding],
         readers: Mapping[Finding, int],
+        cut: frozenset[Field],
     ) -> Outcome:
         used, risk = _usage(read, findings, readers), _risk(read, findings)
-        outcome = replace(self._measure(metric, sample, findings), usage=used, risk=risk)
+        outcome = self._measure(metric, sample, findings)
         if isinstance(outcome, NotScored):
+            outcome = replace(outcome, usage=used, risk=risk)
             return self._valueless(metric, outcome, is_lasting=_lacks_input(outcome))
-        warnings = (*_warnings(metric, read, findings, sample), *outcome.warnings)
-        signed = replace(outcome, **self._signature(read, findings))
-        return replace(signed, warnings=tuple(dict.fromkeys(warnings)))
+        told = dict.fromkeys((*_warnings(metric, read, findings, cut), *outcome.warnings))
+        signature = self._signature(read, findings)
+        return replace(outcome, usage=used, risk=risk, warnings=tuple(told), **signature)
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:
@@ -206,12 +213,14 @@ def _makers(read: frozenset[Finding], findings: Findings) -> dict[Maker, None]:
 
 
 def _warnings(
-    metric: Metric, read: frozenset[Finding], findings: Findings, sample: Sample
+    metric: Metric, read: frozenset[Finding], findings: Findings, cut: frozenset[Field]
 ) -> list[str]:
-    seen = {*metric.needs}.union(*(SPECS[kind].shows for kind in read & SPECS.keys()))
-    cut = [field.value for field in Field if field in seen & cut_fields(sample)]
     told = [text for kind in sorted(read) for text in findings.warnings.get(kind, ())]
-    return [*told, *(f"incomplete {name}: a limit or a lost event removed text" for name in cut)]
+    if not cut:
+        return told
+    seen = {*metric.needs}.union(*(SPECS[kind].shows for kind in read & SPECS.keys()))
+    names = [field.value for field in Field if field in seen & cut]
+    return [*told, *(f"incomplete {name}: a limit or a lost event removed text" for name in names)]
 
 
 def _outcome(metric: Metric, result: object) -> Outcome:
@@ -222,7 +231,7 @@ def _outcome(metric: Metric, result: object) -> Outcome:
 
 def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Finding, int]) -> Usage:
     parts = [findings.usage[kind].share(readers[kind]) for kind in read if kind in findings.usage]
-    return sum(parts, start=Usage())
+    return sum(parts, start=_UNUSED)
 
 
 def _risk(read: frozenset[Finding], findings: Findings) -> float | None:
@@ -236,13 +245,10 @@ def _risk(read: frozenset[Finding], findings: Findings) -> float | None:
 
 def cut_fields(sample: Sample) -> frozenset[Field]:
     names = {"contexts" if name.endswith("].text") else name for name in sample.truncated}
-    return frozenset(field for field in Field if field.value in names)
+    return frozenset([field for field in Field if field.value in names] if names else ())
 
 
-def without_cut_verdicts(findings: Findings, sample: Sample) -> Findings:
-    fields = cut_fields(sample)
-    if not fields:
-        return findings
+def without_cut_verdicts(findings: Findings, sample: Sample, fields: frozenset[Field]) -> Findings:
     cut = [f"contexts[{at}].text" in sample.truncated for at in range(len(sample.contexts or ()))]
     changed: dict[str, Any] = {}
     for kind, spec in SPECS.items():
