@@ -175,7 +175,9 @@ class Books(Observer):
 
     def _explain(self, number: int, request: Request, explanation: Explanation) -> None:
         if request.key:
-            names = {request.key, id_of(explanation.sample_id or request.key), *request.ids}
+            names = {request.key, *request.ids}
+            if explanation.sample_id is not None:
+                names.add(id_of(explanation.sample_id))
             self._entries[number] = explanation, names
         if len(self._entries) > self._explained:
             self._entries.popitem(last=False)

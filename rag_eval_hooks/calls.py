@@ -48,6 +48,9 @@ class Usage:
         return type(self)(self.calls / parts, read, written, cost)
 
 
+UNUSED: Final = Usage()
+
+
 def total_by_key(one: Mapping[K, Usage], other: Mapping[K, Usage]) -> Mapping[K, Usage]:
     added = {key: one[key] + used if key in one else used for key, used in other.items()}
     return {**one, **added}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +14,14 @@ RATE_LIMIT: Final = "rate_limit"
 RATIO: Final = "ratio"
 SAMPLED_OUT: Final = "sampled_out"
 _RANGE: Final = 1 << 64
+_SALT: Final = b"rag-eval"
+
+
+def position(key: str) -> int:
+    """Hash a key uniformly to [0, 2**64). All processes compute the same hash for a key."""
+    # Tracing samplers also decide by trace id. The salt makes our decisions independent.
+    text = key.encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=_SALT).digest(), "big")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,6 +162,8 @@ def check_number(
 
 
 def member(name: str, kind: type[E], value: object) -> E:
+    if isinstance(value, kind):
+        return value
     if value not in list(kind):
         raise InputError(f"{name} must be one of {', '.join(kind)}.", f"It is {value!r:.60}.")
     return kind(str(value))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import NoOutcome, unknown
 from rag_eval_hooks.score import Outcome, Score
 
@@ -174,6 +173,11 @@ def _line(item: Mapping[str, Any], name: str) -> str:
         label = word.replace("_", " ")
     reason = item.get("reason")
     return f"- {label}: {_subject(item)}" + (f" ({reason})" if reason else "")
+
+
+def encodable(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _fit(text: str, limit: int) -> str:

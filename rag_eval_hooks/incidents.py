@@ -20,7 +20,7 @@ from types import CodeType, FrameType
 from typing import Any, Final, TypeVar, cast
 
 from rag_eval_hooks.errors import InputError, NoOutcome, RedactionError, argument_error, nearest
-from rag_eval_hooks.suppress import is_work_of
+from rag_eval_hooks.own_requests import is_work_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

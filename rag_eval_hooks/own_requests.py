@@ -1,19 +1,62 @@
-"""Limits and logging of the HTTP requests that this package sends."""
+"""Keeps our own requests out of the application's traces and logs, and limits their replies."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
+from opentelemetry import context
+
+_OLD_KEY: Final = "suppress_instrumentation"  # older instrumentations read this key
+# All instrumentations share these private names. If opentelemetry-api renames the keys, judge calls
+# appear in traces, but the import still works.
+_INSTRUMENTATION: Final[str] = getattr(context, "_SUPPRESS_INSTRUMENTATION_KEY", _OLD_KEY)
+_HTTP: Final[str] = getattr(context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", _OLD_KEY)
+_SUPPRESSING: Final = context.Context(dict.fromkeys((_INSTRUMENTATION, _HTTP, _OLD_KEY), True))
+_PAUSED: Final = context.create_key("rag_eval_paused")
+_OWNER: Final = context.create_key("rag_eval_owner")
 LONGEST_REPLY: Final = 4_000_000
 """Maximum size of a decoded reply, in bytes."""
 ENCODINGS: Final = "gzip, deflate"
 """Accepted encodings. With another encoding, a small chunk may decode to gigabytes."""
 _LOGGERS: Final = ("httpx", "httpx2", "openai._base_client")
 _is_own: ContextVar[bool] = ContextVar("rag_eval_hooks_own_request", default=False)
+
+
+@contextmanager
+def _attached(changed: context.Context) -> Iterator[None]:
+    token = context.attach(changed)
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+def suppressed(owner: object = None) -> AbstractContextManager[None]:
+    """Suppress instrumentation in the block, in a separate OpenTelemetry context.
+
+    The block replaces the current context, so only worker tasks may use this function. `owner` is
+    the evaluator whose work the block contains.
+    """
+    return _attached(context.set_value(_OWNER, owner, _SUPPRESSING))
+
+
+def is_work_of(owner: object) -> bool:
+    return context.get_value(_OWNER) is owner
+
+
+def paused() -> AbstractContextManager[None]:
+    """Pause our capture for runs that start in the block. Other instrumentors continue."""
+    return _attached(context.set_value(_PAUSED, True))
+
+
+def is_suppressed() -> bool:
+    """Return True if instrumentation is suppressed or capture is paused."""
+    current = context.get_current()
+    return bool(current.get(_INSTRUMENTATION) or current.get(_PAUSED))
 
 
 class ReplyTooLongError(Exception):

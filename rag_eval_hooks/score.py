@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
-from rag_eval_hooks.calls import Usage
+from rag_eval_hooks.calls import UNUSED, Usage
 from rag_eval_hooks.errors import InputError, check_number, check_type, member, wrong_type
 
 
@@ -90,7 +90,7 @@ class Score:
     judged: bool = False
     screening: bool = False
     version: str = ""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = UNUSED
     # Equality ignores sampling, so that inline and background scores are equal.
     probability: float | None = field(default=None, compare=False)
     probability_estimated: bool = field(default=False, compare=False)
@@ -100,7 +100,8 @@ class Score:
         if self.value is None:
             raise wrong_type("value", "a finite number", None, "To give no score, return None.")
         check_number("value", self.value)
-        check_number("normalized", self.normalized, "a number from 0 to 1", least=0, most=1)
+        if self.normalized is not None:
+            check_number("normalized", self.normalized, "a number from 0 to 1", least=0, most=1)
         if self.label is not None:
             check_type("label", self.label, str, "str")
         for name in ("parts", "explanation"):
@@ -123,7 +124,7 @@ class NotScored:
 
     cause: Cause
     detail: str = ""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = UNUSED
     risk: float | None = None
     probability: float | None = field(default=None, compare=False)
     probability_estimated: bool = field(default=False, compare=False)

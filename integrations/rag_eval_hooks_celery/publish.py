@@ -8,9 +8,9 @@ import uuid
 from dataclasses import replace
 from typing import Any, Final
 
-from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Decision
+from rag_eval_hooks.delivery.sink import pause_after
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import BROKER_DOWN, Ending
 from rag_eval_hooks.result import Evaluation

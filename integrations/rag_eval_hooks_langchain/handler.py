@@ -23,7 +23,7 @@ from rag_eval_hooks.context import refusal, way_to_documents
 from rag_eval_hooks.errors import Misplaced, OnePerProcess, usage
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import host_edge, place_of_caller
-from rag_eval_hooks.suppress import is_suppressed
+from rag_eval_hooks.own_requests import is_suppressed
 from rag_eval_hooks_langchain import graphs
 from rag_eval_hooks_langchain.graphs import ChainState, is_step, state_of
 from rag_eval_hooks_langchain.reader import Reader

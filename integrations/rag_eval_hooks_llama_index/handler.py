@@ -29,7 +29,7 @@ from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
 from rag_eval_hooks.capture.facts import field
 from rag_eval_hooks.capture.unmatched import Unmatched
 from rag_eval_hooks.incidents import host_edge, place_of_caller
-from rag_eval_hooks.suppress import paused
+from rag_eval_hooks.own_requests import paused
 from rag_eval_hooks_llama_index import vocabulary, workflows
 from rag_eval_hooks_llama_index.reader import Reader
 from rag_eval_hooks_llama_index.spans import (

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.records import Run, RunKind
 from rag_eval_hooks.context import READABLE_MAPPING
-from rag_eval_hooks.encodable import encodable
+from rag_eval_hooks.explanation import encodable
 from rag_eval_hooks.redaction.redactor import STRUCTURE, Content, CutText
 from rag_eval_hooks.sample import Context
 

@@ -28,8 +28,8 @@ from rag_eval_hooks.capture.records import Interaction, Run, RunKind, status_aft
 from rag_eval_hooks.capture.unmatched import Unmatched
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.own_requests import is_suppressed
 from rag_eval_hooks.sample import Status
-from rag_eval_hooks.suppress import is_suppressed
 
 _NO_MODEL = (
     "A retriever ran with the handler, but no model ran with the handler. "

@@ -83,6 +83,8 @@ class Dispatch:
     def put(self, evaluation: Evaluation, job: Job | None) -> None:
         """Queue a result for all sinks. With a `job`, queue it only for the job's sinks."""
         keys = self.sinks_of(evaluation) if job is None else job.consumers - job.left
+        if not keys:
+            return
         chars = evaluation.sample.chars
         for outcome in evaluation.outcomes.values():
             chars += _CHARS + len(str(outcome.explanation))

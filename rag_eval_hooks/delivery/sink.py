@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
@@ -14,6 +15,10 @@ from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
+
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 15.0
+_MOST_DOUBLINGS: Final = 10
 
 
 @runtime_checkable
@@ -95,6 +100,16 @@ class Rejected(SendError):
 
 class TooSlowError(Exception):
     pass
+
+
+def pause_after(failures: int) -> float:
+    """Return the seconds to wait before the next attempt.
+
+    The longest pause is 0.5 s after one failure. Each further failure doubles the longest pause, up
+    to 15 s. To spread retries, the result is random: 50 to 100 % of the longest pause.
+    """
+    longest = min(_FIRST_PAUSE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), _LONGEST_PAUSE)
+    return random.uniform(longest / 2, longest)
 
 
 class Destination:

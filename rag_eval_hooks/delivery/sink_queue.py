@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.outbox_file import Job
@@ -24,11 +23,12 @@ from rag_eval_hooks.delivery.sink import (
     SendError,
     SpanUnknown,
     TooSlowError,
+    pause_after,
 )
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.own_requests import suppressed
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.threads import Loop
 
 _FULL: Final = "outbox full"

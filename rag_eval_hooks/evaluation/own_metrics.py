@@ -137,28 +137,35 @@ def outcome_of(
         return result
     if isinstance(result, Score) and result.normalized is not None:
         return replace(result, annotator=result.annotator or annotator)
-    expected = (
-        f"Return a number from {scale.low:g} to {scale.high:g}, True or False, "
-        f"or a mapping with `score` and optionally `comment`.{place_of(function)}"
-    )
     fields = result if isinstance(result, Mapping) else {"score": result}
     value = fields.get("score", fields.get("value"))
     if value is None:
         kind = "a mapping without `score`" if isinstance(result, Mapping) else "None"
-        return NotScored(Cause.UNDEFINED, f"{RETURNED_NOTHING} ({kind}). {expected}")
+        return NotScored(
+            Cause.UNDEFINED, f"{RETURNED_NOTHING} ({kind}). {_advice(scale, function)}"
+        )
     plain = value.value if isinstance(value, Score) else value
     if not isinstance(plain, Real):  # NumPy's numbers are `Real`.
-        raise ResultError(f"The function returned {type(plain).__name__}. {expected}")
+        raise ResultError(
+            f"The function returned {type(plain).__name__}. {_advice(scale, function)}"
+        )
     number = (scale.high if plain else scale.low) if isinstance(plain, bool) else float(plain)
     if not scale.low <= number <= scale.high:
         told = f"The function returned {number:g}, which is outside the scale."
-        raise ResultError(f"{told} {expected}")
+        raise ResultError(f"{told} {_advice(scale, function)}")
     if isinstance(value, Score):
         own = value.annotator or annotator
         return replace(value, normalized=scale.normalize(number), annotator=own)
     comment = fields.get("comment")
     explanation = {"comment": str(comment)} if comment else {}
     return scale.score(number, explanation=explanation, annotator=annotator)
+
+
+def _advice(scale: Scale, function: Callable[..., Any]) -> str:
+    return (
+        f"Return a number from {scale.low:g} to {scale.high:g}, True or False, "
+        f"or a mapping with `score` and optionally `comment`.{place_of(function)}"
+    )
 
 
 class Criterion(Metric):

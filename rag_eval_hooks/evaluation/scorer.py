@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.calls import Usage
+from rag_eval_hooks.calls import UNUSED, Usage
 from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
 from rag_eval_hooks.evaluation.own_metrics import (
     RETURNED_NOTHING,
@@ -45,7 +45,6 @@ from rag_eval_hooks.score import (
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's sample rate excluded this sample")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
-_UNUSED: Final = Usage()
 _BEST: Final = 2  # highest rating of the contexts
 _MANY_NONES: Final = 3
 _CUT_RATING: Final = NotScored(
@@ -231,7 +230,7 @@ def _outcome(metric: Metric, result: object) -> Outcome:
 
 def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Finding, int]) -> Usage:
     parts = [findings.usage[kind].share(readers[kind]) for kind in read if kind in findings.usage]
-    return sum(parts, start=_UNUSED)
+    return sum(parts, start=UNUSED)
 
 
 def _risk(read: frozenset[Finding], findings: Findings) -> float | None:

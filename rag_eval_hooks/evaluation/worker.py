@@ -101,7 +101,7 @@ class Worker:
             None if a slot is reserved, or the reason: `shutdown`, `queue_full` or `no_thread`.
             After None, the caller must call `put` or `release`.
         """
-        if not (self._closed or self._start()):
+        if self._thread is None and not (self._closed or self._start()):
             return "no_thread"
         with self._lock:
             if self._closed:
@@ -132,7 +132,8 @@ class Worker:
             self._queue.append(job)
             self.waiting_chars += 0 if reserved else job.size or 0
             self._wake()
-        self._start()
+        if self._thread is None:
+            self._start()
         return None
 
     def run(self, function: Callable[[], Awaitable[R]]) -> R:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.calls import Caller, Operation
-from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import ConfigError, JudgeError, missing_extra
+from rag_eval_hooks.explanation import encodable
 from rag_eval_hooks.findings import TokenScore
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 

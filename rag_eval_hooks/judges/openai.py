@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Unpack
 
 from rag_eval_hooks.calls import Caller, Operation
-from rag_eval_hooks.encodable import encodable
+from rag_eval_hooks.explanation import encodable
 from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field

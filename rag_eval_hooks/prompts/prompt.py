@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 from pydantic import BaseModel
 
-from rag_eval_hooks.encodable import encodable
+from rag_eval_hooks.explanation import encodable
 
 _DELIMITER: Final = re.compile(r"<(/?)data ([0-9a-f]{12})>")
 # Text that resembles a delimiter, and invisible or order-changing characters. JSON escapes keep the

@@ -19,8 +19,7 @@ from rich.markdown import Markdown, TableElement
 from rich.table import Table
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.encodable import encodable
-from rag_eval_hooks.explanation import prose
+from rag_eval_hooks.explanation import encodable, prose
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
 from rag_eval_hooks.results.diagnose import CUTS, badness, faithfulness_of

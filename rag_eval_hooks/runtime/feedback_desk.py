@@ -18,11 +18,11 @@ from rag_eval_hooks.decision import RATE_LIMIT
 from rag_eval_hooks.delivery.outbox_file import FEEDBACK, Job
 from rag_eval_hooks.evaluation.worker import Work
 from rag_eval_hooks.feedback import Feedback, given_id, id_of
+from rag_eval_hooks.own_requests import suppressed
 from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.suppress import suppressed
 
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline

@@ -8,8 +8,7 @@ import time
 from collections.abc import Container
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import Decision, highest
@@ -19,13 +18,13 @@ from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.explanation import OutcomeTable
 from rag_eval_hooks.judges.calls.call_context import CallContext, in_call_context
+from rag_eval_hooks.own_requests import suppressed
 from rag_eval_hooks.request import BROKER_DOWN, Column, Ending, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import by_rates
 from rag_eval_hooks.score import Cause, Outcomes
-from rag_eval_hooks.suppress import suppressed
 
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
@@ -178,7 +177,7 @@ class Processor:
     ) -> Evaluation | Ending:
         assert self._remote is not None
         request.is_shipped = True
-        blank = _blank(sample, decision)
+        blank = _evaluation(sample, decision, start=time.time_ns())
         result: Evaluation | Ending = await self._remote.evaluate(
             blank, decision, request.accepted_at
         )
@@ -189,24 +188,20 @@ class Processor:
         return result
 
     async def _evaluated(self, _: Request, sample: Sample, decision: Decision) -> Evaluation:
-        blank, began, log = _blank(sample, decision), time.monotonic_ns(), CallLog()
+        start, began, log = time.time_ns(), time.monotonic_ns(), CallLog()
         with _judge_calls(self._parts, log if self._parts.config.trace_judge else None):
             scored = await self._parts.scorer.score(sample, decision.chosen)
             self._parts.telemetry.used(sample, scored)
         # Not the wall clock, because the system may adjust it during the evaluation.
-        end = blank.start + time.monotonic_ns() - began
-        return replace(blank, outcomes=OutcomeTable(by_rates(scored, decision)), end=end, log=log)
+        end = start + time.monotonic_ns() - began
+        outcomes = OutcomeTable(by_rates(scored, decision))
+        about: dict[str, Any] = {"outcomes": outcomes, "start": start, "end": end, "log": log}
+        return _evaluation(sample, decision, **about)
 
 
-def _blank(sample: Sample, decision: Decision) -> Evaluation:
-    return Evaluation(
-        sample=sample,
-        outcomes={},
-        probability=decision.probability or None,
-        reason=decision.reason,
-        start=time.time_ns(),
-        end=0,
-    )
+def _evaluation(sample: Sample, decision: Decision, **known: Any) -> Evaluation:
+    by = {"probability": decision.probability or None, "reason": decision.reason}
+    return Evaluation(**{"sample": sample, "outcomes": {}, **by, **known})
 
 
 def _judge_calls(parts: Parts, log: CallLog | None = None) -> AbstractContextManager[CallContext]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,16 +23,8 @@ from rag_eval_hooks.text.refusals import refusal
 
 Rules: TypeAlias = Sequence[tuple[RuleSettings, Shares]]
 
-_SALT: Final = b"rag-eval"
 _SEARCHED: Final = 4000  # maximum number of characters of a text that a pattern searches
 _QUESTIONS: Final = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
-
-
-def position(key: str) -> int:
-    """Hash a key uniformly to [0, 2**64). All processes compute the same hash for a key."""
-    # Tracing samplers also decide by trace id. The salt makes our decisions independent.
-    text = key.encode(errors="surrogatepass")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=_SALT).digest(), "big")
 
 
 class MetricNames:

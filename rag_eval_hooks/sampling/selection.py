@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.decision import Decision, Share, Shares, Traits, highest
+from rag_eval_hooks.decision import Decision, Share, Shares, Traits, highest, position
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Metric
@@ -18,7 +18,6 @@ from rag_eval_hooks.sampling.rules import (
     MetricNames,
     default_rates,
     first_match,
-    position,
     rules_of,
     tail_rules,
     tail_scorer,

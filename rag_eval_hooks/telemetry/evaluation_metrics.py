@@ -15,7 +15,7 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.calls import Call, Caller, Usage
+from rag_eval_hooks.calls import UNUSED, Call, Caller
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.call_limits import BreakerState, Gate
 from rag_eval_hooks.result import Evaluation
@@ -86,7 +86,8 @@ class MetricRecorder:
             self._counters["rag.eval.score.square"].add(weight**2 * value**power, about, context)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
-        usage = sum([outcome.usage for outcome in outcomes.values()], start=Usage())
+        used = [outcome.usage for outcome in outcomes.values() if outcome.usage != UNUSED]
+        usage = sum(used, start=UNUSED)
         if not (usage.input_tokens or usage.output_tokens or usage.cost):
             return
         context = context_of(sample)

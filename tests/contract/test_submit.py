@@ -14,10 +14,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from rag_eval_hooks import RagEval, Sample, Status
 from rag_eval_hooks.books import Books
-from rag_eval_hooks.decision import Share
+from rag_eval_hooks.decision import Share, position
 from rag_eval_hooks.request import Column, Ending, Request
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.sampling.rules import position
 from tests.support.evaluation import faithful_judge, sample
 from tests.support.otel import Spans
 

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rag_eval_hooks import RagEval, Sample, backoff
+from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery import outbox
+from rag_eval_hooks.delivery import outbox, sink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
 from rag_eval_hooks.delivery.sink import Rejected, RetryLater, SendError, SpanUnknown
@@ -99,7 +99,7 @@ class Deliveries(RuleBasedStateMachine):
     @initialize(batch_size=st.sampled_from([1, 3, 64]), is_durable=st.booleans())
     def start(self, batch_size: int, is_durable: bool) -> None:
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(backoff, "_FIRST", 0.002)
+        self.patch.setattr(sink, "_FIRST_PAUSE", 0.002)
         self.patch.setattr(outbox, "_POLL_S", 0.05)
         self.folder = tempfile.TemporaryDirectory()
         self.spool = Path(self.folder.name) / "spool" if is_durable else None

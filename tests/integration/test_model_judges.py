@@ -46,8 +46,8 @@ from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.cascade import Cascade
 from rag_eval_hooks.judges.llm import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.own_requests import is_suppressed, suppressed
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.suppress import is_suppressed, suppressed
 from rag_eval_hooks_langchain import LangChainJudge, disable, enable
 from rag_eval_hooks_langchain.langchain_judge import LangChainChat
 from rag_eval_hooks_llama_index import LlamaIndexJudge

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.calls import Caller, CallOutcome, Usage
+from rag_eval_hooks.delivery.sink import pause_after
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeUnavailable
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls import call_limits

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink, identifier
 from rag_eval_hooks.delivery.sink import Rejected, SendError
+from rag_eval_hooks.own_requests import suppressed
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.threads import DaemonExecutor
 
 _TRACES: Final = "api/3.0/mlflow/traces"

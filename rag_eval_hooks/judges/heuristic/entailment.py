@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.calls import Caller, Operation
-from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError, missing_extra
+from rag_eval_hooks.explanation import encodable
 from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.calibration import log_odds
 from rag_eval_hooks.judges.heuristic.support import ClaimReading
