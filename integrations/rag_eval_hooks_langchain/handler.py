@@ -92,7 +92,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     start_trace = event_starts_to_ignore = Misplaced(
         "is for LangChain. For LlamaIndex, write: rag_eval_hooks_llama_index.enable(evals)"
     )
-    copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
+    copy = Misplaced('is not a list. Write: config={"callbacks": [handler]}')
     ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = NotIgnored()
     run_inline: Any = InlineUnlessWithheld()
 

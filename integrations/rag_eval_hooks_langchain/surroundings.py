@@ -119,7 +119,7 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
 
 
 def vendor_span(root: Run) -> tuple[bool, Span | None]:
-    """Return whether another instrumentor is active, and its span of `root`, if known.
+    """Return whether another instrumentor is active, and its span for `root`, if known.
 
     `root` is the outermost run around the current run.
     """

@@ -50,7 +50,7 @@ class ContextSource(StrEnum):
 
 
 class Found(NamedTuple):
-    """Contexts, or None if no retrieval ran. `source` is the rule that selected the contexts."""
+    """`contexts` is None if no retrieval ran. `source` is the rule that selected the contexts."""
 
     contexts: tuple[Context, ...] | None
     source: ContextSource | None

@@ -25,8 +25,8 @@ def documents_in(
 ) -> Lists:
     """Return the lists of documents in a value, in order.
 
-    Skip documents that the input `given` already contains. The value of a key in `keys` may also be
-    an empty list, or a list of texts or mappings. With `artifacts`, search artifacts of tools.
+    Skip documents that the input `given` already contains. A list under a key in `keys` counts
+    even if it is empty, or contains texts or mappings. With `artifacts`, search tool artifacts.
     """
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LEVELS))
 

@@ -174,7 +174,7 @@ def _asks_nothing(interaction: Interaction) -> bool:
 
 
 def _replace_rewritten(interaction: Interaction) -> None:
-    """Replace each document's text by the text that a later step wrote for this document.
+    """Replace a document's text with the text that a later step wrote for the document.
 
     If a step masks a text, the original text must not reach a context, a span or metadata. Two
     stores may use one id for different documents, so a step replaces only texts that it received.

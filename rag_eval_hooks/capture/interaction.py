@@ -44,13 +44,13 @@ class BlockEnd(NamedTuple):
 class ManualInteraction:
     """One manually recorded request, from `RagEval.interaction`. A sync and async context manager.
 
-    Framework runs inside the block become steps of this request. Until the block
-    ends, runs in tasks and threads that copied the block's `contextvars` also become steps.
+    Framework runs inside the block become steps of this request. Until the block ends, runs in
+    tasks and threads that copied the block's `contextvars` also become steps.
 
     A block inside a framework's run creates no request. The run's request receives the block's
     contexts and metadata. If that request has no answer, it also receives the block's answer.
 
-    An inner block is a separate request only if both blocks have questions that differ. Otherwise,
+    An inner block is a separate request only if both blocks have different questions. Otherwise,
     the inner block adds values to the outer block's request.
 
     A server may end its span before the response generator opens the block. In that case, the

@@ -44,7 +44,7 @@ _MAX_CHARS = 400_000_000
 class Recorder(RunTable, Notes):
     """Follows runs by id. Reports each root run once, after the root finishes.
 
-    Event methods are O(1), lock-free, and may be called from any thread. Events of one run must
+    Event methods are O(1) and lock-free, and any thread may call them. Events of one run must
     arrive in order. `on_end` receives each finished root before its events are read. `ended.decide`
     then reads the events and returns whether the root is a request. If a request waits for a stream
     or a later run, the recorder calls `on_wait`. Another thread must then call `sweep` regularly.

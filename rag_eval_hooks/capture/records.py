@@ -37,7 +37,7 @@ class RunKind(StrEnum):
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Run:
-    """One step that a framework reports. Times are nanoseconds since the epoch."""
+    """One step of a request, such as a model call. Times are nanoseconds since the epoch."""
 
     id: Hashable
     kind: RunKind

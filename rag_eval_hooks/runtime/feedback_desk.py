@@ -47,7 +47,7 @@ class FeedbackDesk(Observer):
     """Adds a request's ids to feedback, and runs the metrics that the feedback triggers.
 
     Feedback on another process's request goes through the spool. Without a spool, or if no process
-    claims the feedback within a minute, sinks receive the feedback with only the caller's id.
+    claims the feedback within a minute, sinks receive the feedback with the passed id only.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -64,7 +64,7 @@ class FeedbackDesk(Observer):
         self._outbox.consume(FEEDBACK, self._capacity, self._take)
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
-        """Return False if the feedback is invalid, rejected or has no usable id."""
+        """Return False if the feedback is invalid or rejected, or has no usable id."""
         try:
             feedback = Feedback(
                 score=given["score"],
@@ -249,7 +249,7 @@ class FeedbackDesk(Observer):
 class Memory:
     """Remembers recent requests, within `limits.FEEDBACK_*`. Thread-safe.
 
-    If the texts are too large, the oldest requests lose their texts, but keep their ids.
+    If all texts together are too long, the oldest requests lose their texts, but keep their ids.
     """
 
     def __init__(self) -> None:

@@ -21,8 +21,8 @@ class ExitHook:
     """Flushes and shuts down a pipeline when the process exits.
 
     The first hook flushes when the main thread ends, while judges can still start threads. The
-    second hook shuts the pipeline down when the interpreter exits. Children of `multiprocessing`
-    exit without these two hooks, so a third hook flushes in each child.
+    second hook shuts the pipeline down when the interpreter exits. Child processes of
+    `multiprocessing` exit without these two hooks, so a third hook flushes in each child.
     """
 
     def __init__(self, pipeline: Pipeline, timeout: float) -> None:

@@ -75,7 +75,7 @@ class Processor:
             elif request.is_shipped:
                 ending = Ending(Column.SHIPPED)
             else:
-                advice = "Raise exit_timeout or the timeout of shutdown(), or set spool"
+                advice = "Increase exit_timeout or the timeout of shutdown(), or set spool"
                 self._parts.incidents.count("shutdown dropped requests", detail=advice)
             self._pipeline.settle(request, ending)
 
@@ -96,7 +96,7 @@ class Processor:
         return None if request.ending is None else request.ending.evaluation
 
     def recover(self, job: Job) -> bool:
-        """Queue a sample of a dead process. If the queue is full, return False."""
+        """Queue a sample that a dead process left. If the queue is full, return False."""
         redactor, refusal = self._parts.redactor, "gave_up" if job.tries >= _MOST_TRIES else ""
         request = Request(key="", build=None)
         try:
