@@ -1,7 +1,8 @@
 """Measure the CPU that each instrumentation adds to a request, in milliseconds.
 
-In each round, every variant makes one request, in random order. A figure is the median difference
-from the request without instrumentation in the same round, so other load cancels out.
+In each round, every variant makes one request, in random order. A figure is the median over all
+rounds of this difference: the variant's cost minus the cost without instrumentation in the same
+round. The difference cancels other load on the machine.
 `CPU` is the CPU time of all threads until the background threads are idle. `its thread` is the CPU
 time of the calling thread.
 """
@@ -45,7 +46,7 @@ class Tracing:
 
 @dataclass
 class Variant:
-    callbacks: list[Any] = field(default_factory=list)  # callbacks that the request receives
+    callbacks: list[Any] = field(default_factory=list)  # the request receives these callbacks
     switch: Callable[[], AbstractContextManager[None]] = nullcontext  # entered, not measured
     settle: Callable[[], object] = bool  # called after each request, measured
     clear: Callable[[], object] = bool  # called after each request, not measured
@@ -95,7 +96,7 @@ def both(
 
 
 def openinference(framework: str, tracing: Tracing) -> Variant:
-    # OpenInference's instrumentor is global, so only one request at a time may use it.
+    # OpenInference's instrumentor is global, so enable it only during a request of its variant.
     module = importlib.import_module(f"openinference.instrumentation.{framework}")
     names = {"langchain": "LangChainInstrumentor", "llama_index": "LlamaIndexInstrumentor"}
     instrumentor = getattr(module, names[framework])()
@@ -158,7 +159,7 @@ def compared(
     rounds: int,
     file: Path | None,
 ) -> None:
-    # OpenInference warns of a deprecation once per span, and printing costs more than the span.
+    # OpenInference warns of a deprecation at each span. Printing costs more CPU than the span.
     warnings.simplefilter("ignore")
     try:
         variants = {**variants, OPENINFERENCE: openinference(framework, Tracing())}
@@ -175,4 +176,4 @@ def compared(
     written(flat, file)
     for title, gate, row in rows:
         share = row.share(SAMPLED_OUT)
-        print(f"{title}: {'met' if share <= gate else 'missed'}, {share:.2f} of at most {gate}")
+        print(f"{title}: gate {'met' if share <= gate else 'missed'}, {share:.2f}, limit {gate}")

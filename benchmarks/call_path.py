@@ -4,7 +4,8 @@
 
 The first request passes a sample to `submit`, with one metric and one sink. The second request runs
 a LangChain chain, and a local judge server scores the answer's faithfulness. Each request runs
-three times. The benchmark counts the third run, in every thread, until the scores are delivered.
+three times. The benchmark counts the calls of the third run, in every thread, until the scores are
+delivered.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ class CallPath:
             request(number)
             sys.setprofile(None)
             if not evals.flush(60):
-                raise RuntimeError("the request was not evaluated within a minute")
+                raise RuntimeError("The request was not evaluated within a minute.")
         self.is_recording = False
         if evals.stats().scored != 3:
-            raise RuntimeError(f"not scored: {evals.stats()}")
+            raise RuntimeError(f"A request has no score: {evals.stats()}")
 
     def print(self, name: str, *, is_long: bool) -> None:
         files = len({code.co_filename for code in self.calls if code.co_filename != "<string>"})
@@ -75,7 +76,7 @@ class CallPath:
 @contextmanager
 def profiling() -> Iterator[CallPath]:
     path = CallPath()
-    # Set the profile function first, because a thread copies the function when the thread starts.
+    # Set the profile function before `RagEval` starts threads, because a new thread copies it.
     threading.setprofile(path)
     yield path
     threading.setprofile(None)

@@ -1,4 +1,4 @@
-"""Measure the slowest callback for odd payloads, and all callbacks of sampled-out requests.
+"""Measure the slowest callback for unusual payloads, and all callbacks of sampled-out requests.
 
     python -m benchmarks.callback_times
 
@@ -85,7 +85,7 @@ def main() -> None:
         plain: Any = RunnablePassthrough[Any]() | RunnablePassthrough() | MODEL
         times = callbacks(plain, REQUESTS, spans=spans)
         cost = sum(spent for spent, _ in times) / REQUESTS * 1e3
-        print(f"sampled out at the {where} of a request of 4 runs: {cost:.0f} us")
+        print(f"request of 4 runs, sampled out at its {where}: {cost:.0f} us")
 
 
 if __name__ == "__main__":

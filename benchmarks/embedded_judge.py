@@ -2,7 +2,8 @@
 
     python benchmarks/embedded_judge.py [--data FOLDER] [--nli MODEL] [--limit N] [--own FILE ...]
 
-Without labeled data in `--data` or $LABELED_DATA, only the probes in benchmarks/data are measured.
+Without labeled data in `--data` or $LABELED_DATA, the script measures only the probes (claims with
+labels) in benchmarks/data.
 `--own` measures your rows: JSON lines with `question`, `contexts`, `answer` and
 `labels: {"hallucinated": true or false}`.
 """
@@ -211,10 +212,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("LABELED_DATA", "labeled"))
     parser.add_argument("--nli", help="entailment model: minilm, a path or a name")
-    parser.add_argument("--own", type=Path, nargs="+", default=[], help="labeled rows")
-    parser.add_argument("--limit", type=int, help="rows per file")
+    parser.add_argument("--own", type=Path, nargs="+", default=[], help="files with labeled rows")
+    parser.add_argument("--limit", type=int, help="maximum number of rows per file")
     given = parser.parse_args()
-    # The CPU time of a child process would not be counted.
+    # Run the model in this process, because `process_time` excludes child processes.
     judge = HeuristicJudge(entailer=Entailer(given.nli, process=False) if given.nli else None)
     print(judge.name, judge.version)
     files = given.own

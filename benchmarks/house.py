@@ -2,8 +2,8 @@
 
     python -m benchmarks.house
 
-The command fails if a folder is more than 5 % above its limit. A commit that needs more lines
-raises the limit.
+The command fails if a folder exceeds its limit by more than 5 %. A commit that needs more lines
+must raise the limit.
 """
 
 from __future__ import annotations

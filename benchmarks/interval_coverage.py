@@ -2,8 +2,9 @@
 
     python -m benchmarks.interval_coverage [--runs 400] [--days 14] [--json FILE]
 
-Coverage is the share of 95 % intervals that contain the true mean. The column `plain` ignores
-weights and sessions. `--json FILE` writes three tables into the folder of the file.
+Coverage is the share of 95 % intervals that contain the true mean. The column `plain` shows the
+coverage of intervals that ignore weights and sessions. `--json FILE` writes three tables into the
+folder of FILE.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def sessions(chance: random.Random) -> Drawn:
 DESIGNS: dict[str, Callable[[random.Random], Drawn]] = {
     "uniform": strata((1.0, 0.8, 0.2)),
     "strata": strata((0.2, 0.5, 0.8), (0.8, 0.9, 0.1)),
-    "tail": strata((0.15, 0.05, 1.0), (0.85, 0.8, 0.1)),  # refusals are bad, and always sampled
+    "tail": strata((0.15, 0.05, 1.0), (0.85, 0.8, 0.1)),  # bad answers, always sampled
     "rare stratum": strata((0.5, 0.85, 0.01), (0.5, 0.95, 0.5)),
     "sessions": sessions,
 }

@@ -2,9 +2,9 @@
 
     python -m benchmarks.judge_calls [--samples 50] [--speed 500] [--json FILE]
 
-The first table uses a truthful judge in the same process. The table counts calls, prompt characters
-and reply characters per sample. `with_shape` counts prompt characters if each prompt describes the
-reply's form. `failed` counts metrics that failed, over all samples.
+The first table uses a judge in this process that always replies correctly. The table counts calls,
+prompt characters and reply characters per sample. `with_shape` counts prompt characters if each
+prompt describes the reply's form. `failed` counts the failed metrics of all samples together.
 
 A line below the table shows the share of context characters that a prompt cache serves. The cache
 stores the beginning of a prompt when its reply arrives.
@@ -44,7 +44,7 @@ SETS: Mapping[str, Sequence[str]] = {
     ),
     "all suites": ("all",),
 }
-# Maximum calls per sample. Nvidia's independent ratings need six calls, and questions need one.
+# Maximum number of calls per sample. Nvidia's ratings need six calls, and questions need one.
 MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
 
 

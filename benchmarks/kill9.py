@@ -4,7 +4,7 @@
 
 Several application processes share a spool, a JSONL file, a platform and a judge server on
 loopback. The benchmark repeatedly kills one process with `kill -9` and restarts the process. At the
-end, one process scores the remaining samples. Then the benchmark compares the files with the
+end, one process scores the remaining samples. Then the benchmark compares the results file with the
 samples that each application logged as accepted. A killed process may lose the samples of its last
 50 ms, or of a few hundred milliseconds on an overloaded machine.
 """
@@ -119,7 +119,7 @@ def _start(folder: Path, url: str, platform: str, name: str, *more: str) -> subp
 
 
 def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
-    # Before the first accepted sample, the application has nothing to lose.
+    # Wait for the first accepted sample, because the application cannot lose samples before.
     told = folder / "told"
     while not (told.exists() and f" {name} " in told.read_text()):
         if app.poll() is not None:
@@ -131,7 +131,7 @@ def _stored(folder: Path, name: str) -> list[str]:
     seen = [line.split()[0] for line in (folder / "told").read_text().splitlines()]
     own = [sample_id for sample_id in seen if sample_id.startswith(f"{name}-")]
     results = folder / "results.jsonl"
-    # Read the file last, because a row is removed once its result is in the file.
+    # Read the results file after the spool, because the spool deletes the rows of stored results.
     while not _is_on_disk(folder / "spool" / NAME, own[-1]):
         if results.exists() and f'"{own[-1]}"' in results.read_text():
             break
@@ -141,7 +141,7 @@ def _stored(folder: Path, name: str) -> list[str]:
 
 def _is_on_disk(spool: Path, sample_id: str) -> bool:
     sql = "SELECT 1 FROM jobs WHERE json_extract(payload, '$.sample.sample_id') = ?"
-    # On a busy machine, an application may accept samples before file and table exist.
+    # On a busy machine, an application may accept samples before the spool's table exists.
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(spool)) as db:
         return db.execute(sql, (sample_id,)).fetchone() is not None
     return False
@@ -154,7 +154,7 @@ def _kill(app: subprocess.Popen[bytes]) -> None:
 
 def _compare(folder: Path, killed: Mapping[str, float], stored: AbstractSet[str]) -> dict[str, Any]:
     # `lost_stored` counts lost samples that were on disk, or that are older than a sample on disk.
-    # Killed processes leave the `broken` lines. `results.read` drops the `repeated` lines.
+    # `broken` counts incomplete lines of killed processes. `results.read` drops `repeated` lines.
     told = [line.split() for line in (folder / "told").read_text().splitlines()]
     found: dict[str, set[str]] = {}
     texts = (folder / "results.jsonl").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Measure the cost of capture for a request of a LlamaIndex query engine.
+"""Measure the CPU and time that capture adds to a request of a LlamaIndex query engine.
 
     python -m benchmarks.llama_index_overhead [--rounds 200] [--json FILE]
 

@@ -1,11 +1,11 @@
-"""Measure the samples per second that reach a slow, failing platform.
+"""Measure how many samples per second a sink delivers to a slow and faulty platform.
 
     python -m benchmarks.sink_throughput [--samples 600] [--latency 0.1] [--failures 0.08]
 
 A local server replaces the platform. The server answers a fraction `--failures` of the requests
-with 500 or 429. For half of these requests, the server stores the scores before the error. Each row
-shows the samples per second, and how many times faster this is than one request at a time. Each row
-also counts the scores that were lost or stored twice.
+with 500 or 429. For half of these requests, the server stores the scores before the error.
+`times one request` divides the samples per second by the rate of a sink that sends one request at a
+time. Each row also counts the scores that were lost or stored twice.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m benchmarks.soak --minutes 30
 
-LangChain requests succeed, stream, fail or are closed early. Some requests get feedback. The judge
-answers late, rejects, hangs or drops the connection.
+LangChain requests succeed, stream or fail, or the caller closes the stream early. Some requests get
+feedback. The judge answers late, rejects a call, hangs or drops the connection.
 
 The exit code is 0 if these conditions hold:
 

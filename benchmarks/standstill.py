@@ -4,8 +4,8 @@
 
 A thread repeatedly sleeps for one millisecond, and records the delay of each wakeup. The thread
 also records the CPU time of this process during the delay. If the delay exceeds the CPU time, other
-load on the machine causes the rest. Garbage collection is off. For comparison, the process then
-idles for an equally long time.
+load on the machine causes the difference. Garbage collection is off. For comparison, the process
+then idles for an equally long time.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def main() -> None:
         for name, late in noted.items()
     ]
     written(rows, options.json)
-    print("goal: our code computes for at most 50 ms without a break")
+    print("goal: our code blocks the other threads for at most 50 ms")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Ask a pipeline the questions of a file, score its answers, and fail the build if they are bad.
+"""Ask a pipeline the questions of a file, score the answers, and fail the build if the mean is low.
 
     pip install ".[langchain,openai,report]" langchain-openai    # in a clone
     cd examples
     rag-eval-hooks evaluate questions.csv --chain ci_gate:chain -o new.jsonl \
         --fail-on-point "ragas.faithfulness<0.8"
 
-The command exits with 1 if the mean is below 0.8. If you have dozens of questions, use `--fail-on`,
-which fails only if the whole confidence interval is below 0.8. `--judge openai:gpt-4o-mini` uses an
-LLM as the judge. Without OPENAI_API_KEY, a scripted model answers, and one of its answers states a
-wrong price. With OPENAI_API_KEY, gpt-4o-mini answers.
+The command exits with code 1 if the mean is below 0.8. If you have dozens of questions, use
+`--fail-on`, which fails only if the whole confidence interval is below 0.8. `--judge
+openai:gpt-4o-mini` uses an LLM as the judge. With OPENAI_API_KEY, gpt-4o-mini answers. Without
+OPENAI_API_KEY, a scripted model answers, and one of its answers states a wrong price.
 """
 
 from __future__ import annotations

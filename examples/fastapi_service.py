@@ -1,12 +1,12 @@
-"""A FastAPI service whose answers are scored in the background, on the spans of its requests.
+"""A FastAPI service. rag-eval-hooks scores the answers in the background.
 
     pip install ".[langchain,openai,otel]" fastapi uvicorn langchain-openai    # in a clone
     docker compose -f examples/observability/docker-compose.yml up -d
     OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 uvicorn --app-dir examples fastapi_service:app
     curl "http://localhost:8000/ask?question=When+do+ships+leave"
 
-Jaeger (http://localhost:16686) shows the trace, with the score on its RAG span. Without
-OPENAI_API_KEY, a scripted model answers, and its answer contains an invented ship.
+Jaeger (http://localhost:16686) shows the trace, with the score on the RAG span. Without
+OPENAI_API_KEY, a scripted model answers, and its answer states a wrong departure time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A LangGraph agent with a search tool, scored in the background.
+"""A LangGraph agent with a search tool. rag-eval-hooks scores the answer in the background.
 
     pip install ".[langchain,openai]" langchain langgraph langchain-openai    # in a clone
     python examples/langgraph_agent.py
@@ -47,7 +47,7 @@ class Scripted(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
-        """Return the model unchanged, because the script already calls the tool."""
+        """Return the model unchanged, because its script already contains the tool call."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:

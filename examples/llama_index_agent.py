@@ -1,4 +1,4 @@
-"""A LlamaIndex agent with a search tool, scored in the background.
+"""A LlamaIndex agent with a search tool. rag-eval-hooks scores the answer in the background.
 
     pip install ".[llama-index,openai]" llama-index-llms-openai    # in a clone
     python examples/llama_index_agent.py

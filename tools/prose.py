@@ -1,6 +1,6 @@
 """Check the words of pages, docstrings, comments and messages: `python tools/prose.py [PATH...]`.
 
-The rules are in prose.toml. An error fails the check. `--warnings` shows the warnings, too.
+The rules are in prose.toml. An error fails the check. `--warnings` also prints the warnings.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ def texts_of_code(source: str) -> Iterator[Text]:
         text = "".join(str(p.value) if isinstance(p, ast.Constant) else "x" for p in parts)
         if id(node) in docstrings:
             yield from ((node.lineno, part) for part in re.split(r"\n\s*\n|\n +(?=\w+: )", text))
-        elif len(text.split()) > 3 and "\\w" not in text:  # no expression
+        elif len(text.split()) > 3 and "\\w" not in text:  # skip regular expressions
             yield node.lineno, text
     for block in re.finditer(r"(?:(?:^|\s)# .*\n?)+", source):
         yield source.count("\n", 0, block.end()), re.sub(r"\s*# ", " ", block[0])
 
 
 def problems(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield each problem of a text, and whether the problem is an error."""
+    """Yield each problem of a text. The flag is True for an error, False for a warning."""
     plain = re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+", " x ", text)
-    plain = " ".join(re.sub(r"^\s*\w+: ", "", plain).split())  # Without an argument's name.
+    plain = " ".join(re.sub(r"^\s*\w+: ", "", plain).split())  # Remove an argument's name.
     for pattern, better in STYLE["substitutions"].items():
         for match in re.finditer(rf"\b(?:{pattern})\b", plain, re.I):
             yield True, f"'{match[0]}': write {better}"

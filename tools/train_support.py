@@ -2,8 +2,8 @@
 
     python tools/train_support.py ROWS.jsonl [ROWS.jsonl ...]
 
-A row has `question`, `contexts`, `answer` and `labels` with `source_id` and the `spans` of the
-answer that annotators marked as unsupported, as in RAGTruth. Needs scikit-learn.
+A row has `question`, `contexts`, `answer` and `labels`, as in RAGTruth. `labels` has a `source_id`,
+and the `spans` of the answer that annotators marked as unsupported. The script needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TARGET = Path("rag_eval_hooks/judges/heuristic/weights/support.json")
 
 
 def labeled_claims(row: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield each claim, and whether its sentence touches no marked span."""
+    """Yield each claim, with True if its sentence overlaps no marked span."""
     answer, at = row["answer"], 0
     left = set(claims(answer))
     for sentence in sentences(answer):
@@ -42,7 +42,7 @@ def labeled_claims(row: dict[str, Any]) -> Iterator[tuple[str, bool]]:
 
 
 def readings(row: dict[str, Any]) -> Iterator[tuple[ClaimReading, bool]]:
-    """Yield each claim as the judge reads it, with its label."""
+    """Yield each claim's reading by the judge, with the claim's label."""
     chunks = Chunks(map(SplitText, row["contexts"]))
     question = frozenset(terms(row["question"]))
     for claim, right in labeled_claims(row):

@@ -1,4 +1,4 @@
-"""Measure other libraries in their own environments. Print tables, and write the rows as JSON.
+"""Measure each library in its own environment. Print tables, and write the rows as JSON.
 
     python -m benchmarks.peers [--only PEER ...] [--rounds 40] [--samples 40] [--page]
 

@@ -36,7 +36,7 @@ def made(peer: str) -> Path:
         return python
     run([sys.executable, "-m", "venv", "--clear", str(environment)])
     run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", "-r", str(pins)])
-    # Our package is measured in every environment, so pip also installs its dependencies.
+    # Every environment also runs our package, so pip installs our package with its dependencies.
     run([str(python), "-m", "pip", "install", "--quiet", str(ROOT)])
     stamp.write_bytes(pins.read_bytes())
     return python
@@ -51,9 +51,9 @@ def run(command: Sequence[str], *, text: str = "", timeout: float = 900, **varia
             command, input=text, capture_output=True, text=True, **how
         )
     except subprocess.TimeoutExpired as error:
-        raise PeerFailure(f"took longer than {timeout:.0f} s") from error
+        raise PeerFailure(f"the command took longer than {timeout:.0f} s") from error
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
+        lines = done.stderr.strip().splitlines() or [f"the command exited with {done.returncode}"]
         raise PeerFailure(lines[-1][:200])
     return done.stdout
 

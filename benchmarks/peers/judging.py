@@ -66,7 +66,7 @@ def deepeval(url: str) -> Score:
 
 
 def trulens(url: str) -> Score:
-    # The judge splits sentences, to avoid a model download.
+    # The judge splits the answer into sentences. The default method would download a tokenizer.
     openai = load("trulens.providers.openai").OpenAI
     provider = openai(model_engine=MODEL, base_url=url, api_key=KEY)
     configs = load("trulens.core.feedback.feedback").GroundednessConfigs(

@@ -1,4 +1,4 @@
-"""Measure our library and the other libraries. `missing` lists failed measurements with reasons."""
+"""Measure our library and the other libraries. `missing` lists each failed measurement."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def judged(library: str, python: Path, condition: str, count: int) -> Row:
 
 
 def _compare_with_clean(rows: list[Row]) -> None:
-    # `changed` counts scores that differ from the scores without corrupted replies.
+    # `changed` counts scores that differ from the scores without faults.
     clean = {row["peer"]: row["scores"] for row in rows if row["condition"] == CONDITIONS[0]}
     for row in rows:
         pairs = zip(row.pop("scores"), clean[row["peer"]], strict=True)

@@ -34,7 +34,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the demo. Return exit code 1 if a request was not evaluated."""
+    """Run the demo. Exit with code 1 if a request was not evaluated."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__.partition("\n")[0])
     parser.add_argument("--framework", choices=("langchain", "llama-index"), default="langchain")
     parser.add_argument("--viewer", choices=("phoenix", "jaeger"), help="start this viewer")
@@ -50,7 +50,7 @@ def main() -> None:
         with suppress(KeyboardInterrupt):
             raise SystemExit(run(arguments))
         raise SystemExit(INTERRUPTED)
-    # A termination signal stops the viewer first.
+    # At SIGTERM, raise `KeyboardInterrupt`, so that the demo stops the viewer before it exits.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with running(arguments.viewer, arguments.viewer_command) as (page, endpoint):
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask all questions, wait for the scores, and print a report."""
+    """Ask all questions, wait for the scores, print a report, and return the exit code."""
     traces, results = (arguments.output / name for name in ("traces.jsonl", "results.jsonl"))
     arguments.output.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in (traces, results):

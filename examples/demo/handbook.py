@@ -1,8 +1,8 @@
 """Passages about an invented ferry line, questions, and the answers of a scripted model.
 
-The passages answer most questions, but not all. Some scripted answers are wrong on purpose.
-`mistake` names the kind of mistake: a changed number, an invented sentence, a negation, or an
-answer to another question.
+The passages answer most questions, but not all. Some scripted answers are wrong on purpose. A
+question's `mistake` names the kind of mistake: a changed number, an invented sentence, a negation,
+or an answer to a different question.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def scripted_answer(prompt: str) -> str:
 
 
 def nearest(question: str, k: int = 4, passages: Sequence[str] = PASSAGES) -> list[str]:
-    """Return the `k` passages that share most words with the question. Rare words count more."""
+    """Return the `k` passages that share most with the question. Rare words count more."""
     held = [_words(text) for text in passages]
     count = Counter(word for words in held for word in words)
     asked = _words(question)

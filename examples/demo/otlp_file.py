@@ -29,7 +29,7 @@ class OtlpFileExporter(SpanExporter):
     """Appends each batch as one OTLP/JSON line.
 
     Args:
-        path: The file; its folder must exist.
+        path: Path of the file. The folder must exist.
     """
 
     def __init__(self, path: str | Path) -> None:

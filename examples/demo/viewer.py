@@ -1,4 +1,4 @@
-"""Start Phoenix or Jaeger for the demo, and stop the viewer afterwards."""
+"""Start Phoenix or Jaeger for the demo, and stop it afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ADVICE", "SERVICE", "ViewerError", "jaeger_links", "phoenix_link", "
 
 SERVICE = "rag-eval-hooks-demo"
 ADVICE = {
-    "phoenix": "pip install arize-phoenix",
+    "phoenix": "Run `pip install arize-phoenix`.",
     "jaeger": "Run `docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:2.20.0`. "
     "Then run the demo with --otlp-endpoint http://localhost:4318.",
 }
@@ -75,7 +75,7 @@ def jaeger_links(page: str) -> str:
 
 def wait() -> None:
     """Block until Ctrl-C or a termination signal."""
-    print("Ctrl-C stops the viewer and deletes its data", flush=True)
+    print("Ctrl-C stops the viewer and deletes its data.", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         threading.Event().wait()
 
@@ -97,7 +97,7 @@ def _free_port(preferred: int) -> int:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(("127.0.0.1", port))
             return int(tried.getsockname()[1])
-    raise ViewerError("no port is free")
+    raise ViewerError("No port is free.")
 
 
 @contextlib.contextmanager

@@ -39,9 +39,9 @@ _MEASURES: dict[str, tuple[_Measure, str]] = {
     ),
     "mrr": (
         lambda hits, _: 1.0 / (hits.index(True) + 1) if any(hits) else 0.0,
-        "1 divided by the rank of the first relevant chunk, or 0.",
+        "1 divided by the rank of the first relevant chunk, or 0 without a relevant chunk.",
     ),
-    "ndcg": (_ndcg, "Discounted gain of the relevant chunks, divided by the highest gain."),
+    "ndcg": (_ndcg, "Discounted gain of the relevant chunks, divided by the best possible gain."),
 }
 
 
