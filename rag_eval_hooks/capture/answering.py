@@ -38,7 +38,8 @@ class AnsweringCalls:
         self._folded = {text: fold(text) for text in {t for run in calls for t in run.prompt}}
         self._prompts = {run: self._joined(run.prompt) for run in calls}
         self._retrieved = [text for text in retrieved if is_distinctive(text)]
-        self._bare: dict[Run, str] = {}
+        # by output: the retrieved texts that contain the output
+        self._containing: dict[str, list[str]] = {}
         self._outputs = {call: _outputs(call) for call in calls[-_MAX_CALLS:]}
         self.calls = self._with_quoted(_last_calls(fold(answer), self._prompts))
         self.prompts = [self._prompts[run] for run in self.calls]
@@ -94,19 +95,20 @@ class AnsweringCalls:
             said = said[:_PREFIX]
             place = prompt.find(said)
         else:
-            # A cheap test first, because most prompts do not contain the output.
-            place = contains_word(self._bare_prompt(reader), said) if said in prompt else -1
+            place = contains_word(self._without_retrieved(prompt, said), said)
         # A text from the call's own instructions, such as a fixed refusal, is not a quote.
-        is_own = place >= 0 and said in self._prompts[call] and said in self._bare_prompt(call)
+        is_own = place >= 0 and said in self._without_retrieved(self._prompts[call], said)
         return -1 if is_own else place
 
-    def _bare_prompt(self, call: Run) -> str:
-        if call not in self._bare:
-            prompt = self._prompts[call]
-            for text in self._retrieved:
-                prompt = prompt.replace(text, " ")
-            self._bare[call] = prompt
-        return self._bare[call]
+    def _without_retrieved(self, prompt: str, said: str) -> str:
+        """Return a prompt without the retrieved texts that contain `said`."""
+        if said not in prompt:
+            return prompt
+        if said not in self._containing:
+            self._containing[said] = [text for text in self._retrieved if said in text]
+        for text in self._containing[said]:
+            prompt = prompt.replace(text, " ")
+        return prompt
 
 
 def _families(call: Run) -> Iterator[object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -307,17 +306,14 @@ def _likeliest(
 
     Prefer contexts with words of the answer that few contexts contain. Break ties by search rank.
     """
-    said, texts = dict.fromkeys(words(answer)), [context.text.lower() for context in contexts]
-    held = [[word for word in said if word in text] for text in texts]
-    times = Counter(word for words_held in held for word in words_held)
-    weights = [sum(1 / times[word] for word in words_held) for words_held in held]
+    texts = [context.text.lower() for context in contexts]
+    weights, joined = [0.0] * len(texts), "\0".join(texts)
+    for word in dict.fromkeys(words(answer)):
+        holders = [n for n, text in enumerate(texts) if word in text] if word in joined else []
+        for n in holders:
+            weights[n] += 1 / len(holders)
     # An answer may combine the results of several searches.
     searches = [found.contexts for found in lists if found.origin is not Origin.SOURCES]
     ranks = {one.id or one.text: rank for found in searches for rank, one in enumerate(found)}
-
-    def order(index: int) -> tuple[float, int, int]:
-        context = contexts[index]
-        return weights[index], -ranks.get(context.id or context.text, index), index
-
-    ranked = sorted(range(len(contexts)), key=order)
-    return tuple(contexts[index] for index in sorted(ranked[-most:]))
+    order = [(weights[n], -ranks.get(one.id or one.text, n), n) for n, one in enumerate(contexts)]
+    return tuple(contexts[n] for n in sorted(n for *_, n in sorted(order)[-most:]))

@@ -170,6 +170,8 @@ class _Search:
     def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
         """Add sources of the answer that are short, or that only prompts of other calls contain."""
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
+        if not sources:
+            return seen
         left = {fold(context.text): context for context in seen}
         missing = [p for p in sources if not any(text in left for _, text in p.forms)]
         added = {p: p.context for p in missing if not p.is_distinctive}

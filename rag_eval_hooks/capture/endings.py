@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from opentelemetry.trace import format_trace_id
 
@@ -180,10 +181,19 @@ def _replace_rewritten(interaction: Interaction) -> None:
     stores may use one id for different documents, so a step replaces only texts that it received.
     """
     lists = interaction.lists
+    known: dict[str | None, list[str]] = {}
     for number, found in enumerate(lists):
-        inner = any(found.run in one.run.ancestors() for one in lists[:number])
-        if found.origin is Origin.DOCUMENTS and (inner or found.run.kind is not RunKind.RETRIEVER):
-            _replace(interaction, found, lists[:number])
+        run = found.run
+        if found.origin is Origin.DOCUMENTS and (
+            run.kind is not RunKind.RETRIEVER
+            or any(run in one.run.ancestors() for one in lists[:number])
+        ):
+            texts, lost = _changes(found, known)
+            if texts or lost:
+                _replace(interaction, number, texts, lost)
+                known = _texts_by_id(chain.from_iterable(one.contexts for one in lists[:number]))
+        for name, more in _texts_by_id(found.contexts).items():
+            known.setdefault(name, []).extend(more)
     if interaction.rewritten:
         interaction.lists = [
             replace(one, contexts=tuple([_without(c, interaction.rewritten) for c in one.contexts]))
@@ -191,49 +201,61 @@ def _replace_rewritten(interaction: Interaction) -> None:
         ]
 
 
-def _replace(
-    interaction: Interaction, found: DocumentList, earlier: Sequence[DocumentList]
-) -> None:
-    parts: dict[str, dict[str, None]] = {}
-    for context in found.contexts:
-        if context.id is not None:
-            parts.setdefault(context.id, {})[context.text] = None
-    latest = {name: "\n".join(texts) for name, texts in parts.items()}
-    known = [context for one in earlier for context in one.contexts]
-    before = {name: _earlier_text(name, latest[name], known, found.given) for name in latest}
-    replaced = {name: text for name, text in before.items() if text}
-    names, texts = {context.id for context in known}, {context.text for context in known}
+def _texts_by_id(contexts: Iterable[Context]) -> dict[str | None, list[str]]:
+    texts: dict[str | None, list[str]] = {}
+    for context in contexts:
+        texts.setdefault(context.id, []).append(context.text)
+    return texts
+
+
+def _changes(
+    found: DocumentList, known: Mapping[str | None, Sequence[str]]
+) -> tuple[dict[str, tuple[str, str]], Collection[str]]:
+    """Return earlier and new texts by id, and the ids of documents that the step merged."""
+    parts = _texts_by_id(found.contexts).items()
+    latest = {name: "\n".join(dict.fromkeys(texts)) for name, texts in parts if name is not None}
+    replaced = {
+        name: (before, text)
+        for name, text in latest.items()
+        if (before := _earlier_text(text, found.given.get(name), known.get(name, ())))
+    }
+    lost = found.given.keys() - latest.keys()
+    texts = set(chain.from_iterable(known.values())) if lost else ()
     # A step that merges documents into a new document replaces the old documents.
-    merges = any(one.id not in names and one.text not in texts for one in found.contexts)
-    lost = found.given.keys() - latest.keys() if merges else set[str]()
-    if not replaced and not lost:
-        return
-    for number, one in enumerate(earlier):
+    merges = any(one.id not in known and one.text not in texts for one in found.contexts)
+    return replaced, lost if merges else ()
+
+
+def _replace(
+    interaction: Interaction,
+    number: int,
+    replaced: Mapping[str, tuple[str, str]],
+    lost: Collection[str],
+) -> None:
+    run = interaction.lists[number].run
+    for earlier, one in enumerate(interaction.lists[:number]):
         kept = (context for context in one.contexts if context.id not in lost)
+        pairs = ((context, replaced.get(context.id) if context.id else None) for context in kept)
         contexts = (
-            replace(c, text=latest[c.id]) if c.id and replaced.get(c.id) == c.text else c
-            for c in kept
+            replace(context, text=pair[1]) if pair and pair[0] == context.text else context
+            for context, pair in pairs
         )
-        interaction.lists[number] = replace(one, contexts=tuple(contexts))
-    for model in interaction.models if found.run.kind is RunKind.RERANKER else ():
-        if found.run in model.ancestors():
+        interaction.lists[earlier] = replace(one, contexts=tuple(contexts))
+    for model in interaction.models if run.kind is RunKind.RERANKER else ():
+        if run in model.ancestors():
             # Remove the texts of the reranker's own model call, which may quote the replaced texts.
             model.prompt, model.roles, model.text = (), (), None
-    for name, text in replaced.items():
+    for name, (text, _) in replaced.items():
         interaction.rewritten.setdefault(name, set()).add(text)
 
 
-def _earlier_text(
-    name: str, latest: str, known: Sequence[Context], given: Mapping[str, str]
-) -> str | None:
-    was = given.get(name, latest)
-    if was not in latest:
-        return was
-    texts = [context.text for context in known if context.id == name]
+def _earlier_text(latest: str, given: str | None, known: Sequence[str]) -> str | None:
+    if given is not None and given not in latest:
+        return given
     # If the step's input is unknown, keep a longer text, because `latest` may be a preview.
-    if latest in texts or (name not in given and any(latest in text for text in texts)):
+    if latest in known or (given is None and any(latest in text for text in known)):
         return None
-    return next((text for text in reversed(texts) if text not in latest), None)
+    return next((text for text in reversed(known) if text not in latest), None)
 
 
 def _without(context: Context, rewritten: Mapping[str | None, set[str]]) -> Context:

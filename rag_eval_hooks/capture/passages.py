@@ -6,16 +6,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate
+from io import StringIO
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from rag_eval_hooks.capture.records import DocumentList, Origin
 from rag_eval_hooks.capture.text_forms import (
     contains_word,
+    content_words,
     fold,
     is_distinctive,
-    run_offsets,
+    run_places,
     runs_of,
+    word_starts,
 )
 from rag_eval_hooks.sample import Context
 
@@ -28,33 +31,34 @@ _FEW = 16
 """Maximum number of texts to search for in a prompt before indexing the prompt."""
 _GAP = 200
 """Maximum number of characters between two passages that a prompt shows one after another."""
-_KEY_WORDS = 3
-"""Number of words per index key."""
+_KEY = 24
+"""Number of characters per index key."""
+_STEP = 16
+"""Number of characters between the starts of two keys."""
 
 
 class Passage:
     def __init__(self, found: DocumentList, context: Context, form: str | None = None) -> None:
         self.found = found
         self.context = context
-        self._form = form
         self.folded = fold(context.text) or fold(form or "")
         self.is_distinctive = is_distinctive(self.folded)
-        self.forms = self._forms()
-
-    def _forms(self) -> list[tuple[Context, str]]:
-        """Return the forms in which a prompt may show the passage. Complete forms come first."""
-        values = self.context.metadata.values()
+        # the forms in which a prompt may show the passage, complete forms first
+        self.forms = [(context, self.folded)]
+        values = context.metadata.values()
         others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
-        others[:0] = [] if self._form is None else [self._form]
-        own = (self.context, self.folded)
-        if not others:
-            return [own]
-        forms = [(replace(self.context, text=text), fold(text)) for text in others]
-        return sorted([*forms, own], key=lambda one: self.folded not in one[1])
+        others[:0] = [] if form is None else [form]
+        if others:
+            self.forms[:0] = [(replace(context, text=text), fold(text)) for text in others]
+            self.forms.sort(key=lambda one: self.folded not in one[1])
 
     @cached_property
     def runs(self) -> set[str]:
         return runs_of(self.folded)
+
+    @cached_property
+    def content_words(self) -> set[str]:
+        return content_words(self.context.text)
 
 
 class Location(NamedTuple):
@@ -68,66 +72,123 @@ class Location(NamedTuple):
 Placed: TypeAlias = dict[Passage, Location]
 
 
+class _Index:
+    """Finds texts in one pass over a prompt. The prompt may be the start of `text`.
+
+    Each occurrence of a long text contains a key, because the keys' starts are close together.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._found: dict[str, int] = {}
+
+    @cached_property
+    def _places(self) -> tuple[dict[str, int], dict[str, int]]:
+        starts = range(0, len(self._text), _STEP)
+        keys = [self._text[at : at + _KEY] for at in starts]
+        first = dict(zip(reversed(keys), reversed(starts), strict=True))
+        return first, dict(zip(keys, starts, strict=True))
+
+    def find(self, text: str) -> int:
+        if text not in self._found:
+            self._found[text] = self._search(text)
+        return self._found[text]
+
+    def _search(self, text: str) -> int:
+        if len(self._found) < _FEW or len(text) < _KEY + _STEP:
+            return self._text.find(text)
+        first, last = self._places
+        keys = [(n, key) for n in range(_STEP) if (key := text[n : n + _KEY]) in first]
+        if not keys:
+            return -1
+        start = min(first[key] - n for n, key in keys)
+        end = max(last[key] - n for n, key in keys) + len(text)
+        return self._text.find(text, max(0, start), end)
+
+
+class _Prompt:
+    def __init__(self, text: str, question: str, index: _Index) -> None:
+        self._text, self._index = text, index
+        at = text.rfind(question) if question else -1
+        self._asked, self._asked_end = (at, at + len(question)) if at >= 0 else (-1, -1)
+        # end of the passage that was found last
+        self._end: int | None = None
+
+    def restart(self, passages: int) -> None:
+        self._end = 0 if passages > _FEW else None
+
+    def find(self, text: str) -> int:
+        first = self._first(text)
+        if first < 0 or first >= self._asked_end:
+            return first
+        behind = self._text.find(text, self._asked_end)
+        # A document may contain the question.
+        is_within = self._asked <= first and first + len(text) <= self._asked_end
+        return first if behind < 0 and not is_within else behind
+
+    def _first(self, text: str) -> int:
+        at, end = -1, self._end
+        if end is not None:
+            # Most prompts show the passages one after another.
+            at = self._text.find(text, end, end + len(text) + _GAP)
+        if at < 0:
+            at = self._index.find(text)
+        if at < 0 or at + len(text) > len(self._text):
+            return -1
+        if end is not None:
+            self._end = at + len(text)
+        return at
+
+
+class _Rest:
+    """A prompt in which `x` characters replace each passage quoted in full."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def runs(self) -> dict[str, int]:
+        return run_places(self.text)
+
+    @cached_property
+    def starts(self) -> list[int]:
+        return word_starts(self.text)
+
+
 class Prompts:
     def __init__(
         self, texts: Sequence[str], question: str = "", queries: Iterable[str] = ()
     ) -> None:
         self.texts = texts
-        starts = [text.rfind(question) if question else -1 for text in texts]
-        self._asked = [(at, at + len(question)) if at >= 0 else (-1, -1) for at in starts]
-        self._query_runs = {run for query in (question, *queries) for run in runs_of(query)}
-        self._has_many = False
-        # for each prompt, the end of the passage that was found last
-        self._ends = [0] * len(texts)
-        self._searches = [0] * len(texts)
-        self._keys: dict[int, dict[tuple[str, ...], int]] = {}
+        # An agent's prompts extend one another, so index only the longest prompt.
+        indexes: list[tuple[str, _Index]] = []
+        for text in sorted(texts, key=len, reverse=True):
+            if not any(longer.startswith(text) for longer, _ in indexes):
+                indexes.append((text, _Index(text)))
+        self._prompts = [
+            _Prompt(text, question, next(one for longer, one in indexes if longer.startswith(text)))
+            for text in texts
+        ]
+        self._queries = (question, *queries)
+
+    @cached_property
+    def _query_runs(self) -> set[str]:
+        return set[str]().union(*map(runs_of, self._queries))
 
     def place(self, passages: Sequence[Passage]) -> Placed:
-        self._has_many, self._ends = len(passages) > _FEW, [0] * len(self.texts)
+        for prompt in self._prompts:
+            prompt.restart(len(passages))
         placed = {p: place for p in passages if (place := self._whole(p)) is not None}
         self._add_parts(placed, passages)
         self._add_short(placed, passages)
         return _outermost(placed)
 
     def _whole(self, p: Passage) -> Location | None:
-        places = (
-            Location(number, at, at + len(text), context)
-            for number in range(len(self.texts))
-            for context, text in p.forms
-            if is_distinctive(text) and (at := self._find(number, text)) >= 0
-        )
-        return next(places, None)
-
-    def _find(self, number: int, text: str) -> int:
-        first, (asked, end) = self._first(number, text), self._asked[number]
-        if first < 0 or first >= end:
-            return first
-        behind = self.texts[number].find(text, end)
-        # A document may contain the question.
-        is_within = asked <= first and first + len(text) <= end
-        return first if behind < 0 and not is_within else behind
-
-    def _first(self, number: int, text: str) -> int:
-        prompt, words = self.texts[number], text.split(" ", _KEY_WORDS + 1)
-        if not self._has_many or len(words) < _KEY_WORDS + 2:
-            return prompt.find(text)
-        # Most prompts show the passages one after another.
-        end = self._ends[number]
-        at = prompt.find(text, end, end + len(text) + _GAP)
-        if at < 0:
-            at = self._search(number, text, words)
-        if at >= 0:
-            self._ends[number] = at + len(text)
-        return at
-
-    def _search(self, number: int, text: str, words: Sequence[str]) -> int:
-        self._searches[number] += 1
-        if self._searches[number] <= _FEW:
-            return self.texts[number].find(text)
-        if number not in self._keys:
-            self._keys[number] = _word_index(self.texts[number])
-        at = self._keys[number].get(tuple(words[1:-1]), -1)
-        return -1 if at < 0 else self.texts[number].find(text, max(0, at - len(words[0]) - 1))
+        for number, prompt in enumerate(self._prompts):
+            for context, text in p.forms:
+                if is_distinctive(text) and (at := prompt.find(text)) >= 0:
+                    return Location(number, at, at + len(text), context)
+        return None
 
     def _add_parts(self, placed: Placed, passages: Sequence[Passage]) -> None:
         looked_for = [
@@ -135,65 +196,73 @@ class Prompts:
         ]
         if not looked_for:
             return
-        free = [run_offsets(rest) for rest in self._rests(placed)]
-        owners = Counter(run for p in passages for run in p.runs)
-        for p in looked_for:
-            own = {run for run in p.runs if owners[run] == 1} - self._query_runs
-            for number in range(len(free)) if p not in placed else (0,):
-                hits = {run: free[number][run] for run in own.intersection(free[number])}
-                if hits and len(hits) >= min(MIN_RUNS, len(own)):
-                    end = max(start + len(run) for run, start in hits.items())
-                    placed[p] = Location(number, min(hits.values()), end, p.context, whole=False)
+        # If all passages are placed, search only the first prompt.
+        rests = self._rests(placed)[: None if any(p not in placed for p in looked_for) else 1]
+        shown = set[str]().union(*(rest.runs for rest in rests)) - self._query_runs
+        parts = {p: found for p in looked_for if (found := shown & p.runs)}
+        if not parts:
+            return
+        owners = Counter(chain.from_iterable(p.runs for p in passages))
+        for p, found in parts.items():
+            own = {run for run in found if owners[run] == 1}
+            # all of a short passage's own runs
+            most = sum(owners[run] == 1 for run in p.runs - self._query_runs) if own else 0
+            for number, rest in enumerate(rests[: 1 if p in placed else None]):
+                hits = [(rest.starts[rest.runs[run]], run) for run in own if run in rest.runs]
+                if hits and len(hits) >= min(MIN_RUNS, most):
+                    end = max(start + len(run) for start, run in hits)
+                    placed[p] = Location(number, min(hits)[0], end, p.context, whole=False)
                     break
 
     def _add_short(self, placed: Placed, passages: Sequence[Passage]) -> None:
-        short = [p for p in passages if p.folded and not any(is_distinctive(t) for _, t in p.forms)]
+        short = [
+            p
+            for p in passages
+            if p.folded and not (p.is_distinctive or any(is_distinctive(t) for _, t in p.forms))
+        ]
         if not short:
             return
         found = {
             p: Location(number, at, at + len(p.folded), p.context)
             for number, rest in reversed(list(enumerate(self._rests(placed))))
             for p in short
-            if (at := contains_word(rest, p.folded)) >= 0
+            if (at := contains_word(rest.text, p.folded)) >= 0
         }
         together = "".join(p.folded for p in found)
         is_sure = not placed and len(found) > 1 and is_distinctive(together)
         beside = {id(p.found) for p in placed}
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
-    def _rests(self, placed: Placed) -> list[str]:
+    def _rests(self, placed: Placed) -> list[_Rest]:
         """Return the prompts, in which `x` characters replace each passage quoted in full."""
-        rests = list(map(list, self.texts))
+        rests = list(map(StringIO, self.texts))
         for at in placed.values():
             if at.whole:
-                rests[at.prompt][at.start : at.end] = f" {'x' * (at.end - at.start - 2)} "
-        return list(map("".join, rests))
+                rests[at.prompt].seek(at.start)
+                rests[at.prompt].write(f" {'x' * (at.end - at.start - 2)} ")
+        return [_Rest(rest.getvalue()) for rest in rests]
 
     def show_run_of(self, passages: Iterable[Passage]) -> bool:
         shown = set[str]().union(*map(runs_of, self.texts)) - self._query_runs
         return not all(shown.isdisjoint(p.runs) for p in passages)
 
 
-def _word_index(prompt: str) -> dict[tuple[str, ...], int]:
-    words = prompt.split(" ")
-    keys = list(zip(*(words[n:] for n in range(_KEY_WORDS)), strict=False))
-    places = list(accumulate([len(word) + 1 for word in words], initial=0))[: len(keys)]
-    return dict(zip(reversed(keys), reversed(places), strict=True))
-
-
 def _outermost(placed: Placed) -> Placed:
-    def order(p: Passage) -> tuple[int, int, int, int]:
-        at = placed[p]
+    def order(item: tuple[Passage, Location]) -> tuple[int, int, int, int]:
+        p, at = item
         return at.prompt, at.start, -at.end, -len(p.folded)
 
     kept: Placed = {}
-    around: list[tuple[str, Location]] = []
-    for p in sorted(placed, key=order):
-        own = placed[p]
-        around = [one for one in around if one[1].prompt == own.prompt and one[1].end > own.start]
-        if not any(own.end <= at.end and p.folded in text for text, at in around):
-            kept[p] = own
-            around.append((p.folded if own.context is p.context else fold(own.context.text), own))
+    around: list[tuple[str, int]] = []
+    last = (0, 0)
+    for p, own in sorted(placed.items(), key=order):
+        is_apart = (own.prompt, own.start) >= last
+        around = [] if is_apart else [one for one in around if one[1] > own.start]
+        if any(own.end <= end and p.folded in text for text, end in around):
+            continue
+        kept[p] = own
+        around.append((p.folded if own.context is p.context else fold(own.context.text), own.end))
+        last = max(last, (own.prompt, own.end))
     return kept
 
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
+from itertools import islice
 from typing import Final
 
 from rag_eval_hooks.capture.passages import MIN_RUNS, Passage, by_list, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
 from rag_eval_hooks.capture.rows import texts_in
-from rag_eval_hooks.capture.text_forms import fold, is_distinctive, runs_of, words
-from rag_eval_hooks.text.folding import FUNCTION_WORDS, content_tokens, toml_of
+from rag_eval_hooks.capture.text_forms import (
+    FUNCTION,
+    content_words,
+    fold,
+    is_distinctive,
+    runs_of,
+    words,
+)
+from rag_eval_hooks.text.folding import toml_of
 from rag_eval_hooks.text.refusals import refusal
 
-_STOP: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
 _FAILURE: Final = re.compile(
     r"\A[\s*#>]*+(?:error|exception|http (?:error )?[45]\d\d|traceback|failed|failure"
     r"|time(?:d )?out|timeout|fehler|erreur|fallo|errore|erro|错误|エラー|오류|ошибка|خطأ)(?!\w)"
@@ -26,12 +33,10 @@ _RECEIPT: Final = re.compile(
     r"|\d{4}-\d\d-\d\d[T\d:.+Z-]*"
 )
 _RECEIPT_WORDS: Final = 4
+_SHORTEST_ID: Final = 10
+_START: Final = 200
 _MAX_WORDS: Final = 30
 _WRITTEN: Final = (Origin.TEXT, Origin.STEP, Origin.EARLIER)
-
-
-def content_words(text: str) -> set[str]:
-    return set(content_tokens(text)) - _STOP
 
 
 class Provenance:
@@ -79,7 +84,7 @@ class Provenance:
         return not self._was_asked(p) and not self._wrote(p)
 
     def _is_own(self, p: Passage) -> bool:
-        return p.is_distinctive and not self._wrote(p) and not self._is_made_of_others(p)
+        return p.is_distinctive and not self._is_made_of_others(p) and not self._wrote(p)
 
     def _was_asked(self, p: Passage) -> bool:
         return (
@@ -97,7 +102,7 @@ class Provenance:
         if any(p.folded in text for text in said):
             return True
         shared = set[str]().union(*(p.runs & runs_of(text) for text in said))
-        return bool(p.runs) and 2 * len(shared) >= len(p.runs)
+        return bool(said and p.runs) and 2 * len(shared) >= len(p.runs)
 
     def _is_made_of_others(self, p: Passage) -> bool:
         if any(text in p.folded for text in self._documents):
@@ -123,7 +128,7 @@ class Provenance:
         if not passages:
             return []
         refuses = refusal(self._answer)
-        known = set[str]().union(*(content_words(p.context.text) for p in surer))
+        known = set[str]().union(*(p.content_words for p in surer))
         new = content_words(self._answer) - known
         runs = runs_of(fold(self._answer)).difference(*(p.runs for p in surer))
         return [
@@ -135,7 +140,7 @@ class Provenance:
         ]
 
     def _are_used(self, passages: Sequence[Passage], new: set[str], runs: set[str]) -> bool:
-        own = set[str]().union(*(content_words(p.context.text) for p in passages))
+        own = set[str]().union(*(p.content_words for p in passages))
         own = own.difference(*map(content_words, self._said_before(passages[0])))
         if any(_is_most(said & own, said) for said in (new, new - content_words(self._question))):
             return True
@@ -145,18 +150,27 @@ class Provenance:
 
 def _is_empty(p: Passage) -> bool:
     arguments = content_words(p.found.run.query or "")
-    if arguments.issuperset(content_words(p.context.text)):
+    start = p.context.text[:_START].rpartition(" ")[0]
+    if arguments.issuperset(content_words(start)) and arguments.issuperset(p.content_words):
         return True
     text, said = p.context.text, set(words(p.folded))
-    rest, ids = _RECEIPT.subn(" ", text)
-    if _FAILURE.match(text) or (ids and len(words(rest)) <= _RECEIPT_WORDS):
+    if _FAILURE.match(text) or _is_receipt(text):
         return True
     if len(said) > _MAX_WORDS:
         return False
     if any(part in text.replace(" ", "") for part in _DATA["nothing"]["parts"]):
         return len(text) <= 2 * _MAX_WORDS
-    left = said - _listed("nothing") - _listed("nothing", "about") - _STOP - arguments
+    left = said - _listed("nothing") - _listed("nothing", "about") - FUNCTION - arguments
     return not said.isdisjoint(_listed("nothing")) and not left
+
+
+def _is_receipt(text: str) -> bool:
+    # An id has at least ten characters. The pattern is slow, so count sure words first.
+    sure = (part for part in text.split() if len(part) < _SHORTEST_ID and part.isalnum())
+    if next(islice(sure, _RECEIPT_WORDS, None), None) is not None:
+        return False
+    rest, ids = _RECEIPT.subn(" ", text)
+    return bool(ids) and len(words(rest)) <= _RECEIPT_WORDS
 
 
 def _is_most(found: set[str], said: set[str]) -> bool:
@@ -177,6 +191,7 @@ _SIGNATURE: Final = re.compile(r"^\w+\([^\n]*\)(?:\s*->[^\n]*)?\s*\n")
 _ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
 
 
+@lru_cache(maxsize=64)
 def looks_up(name: str, description: str) -> bool | None:
     """Return whether a tool searches, or None if the name and description do not tell."""
     text = _SIGNATURE.sub("", description.strip())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+
+from rag_eval_hooks.text.folding import FUNCTION_WORDS, SPACED, STOP_WORDS, is_content, tokens
 
 _DISTINCTIVE: Final = 20
 """Minimum width of a text that cannot be in a prompt by coincidence."""
@@ -16,12 +18,16 @@ _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
-_PLAIN = re.compile(r"[ \t\n\r!$%'()+,\-./0-9:;=?@A-Z\[\]^a-z{}]*+")
+FUNCTION: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
+_ODD = frozenset(b'"#&*<>\\_`|~')
+_PLAIN = bytes(code for code in range(ord(" "), 127) if code not in _ODD)
+_SPACES = "\t\n\r\v\f\x1c\x1d\x1e\x1f"
 _MARKED = (*"*`~#|<>_", "](")
-_MARKS = re.compile(r"<br ?/?>|(?<!\S)>+(?:[> \t]*>)?|(?<!\S)#+(?!\S)|\*\*|__|[*`~|]")
+# Each alternative starts with a literal, because `re` then skips other characters fast.
+_MARKS = re.compile(r"<br ?/?>|>(?<!\S>)>*(?:[> \t]*>)?|#(?<!\S#)#*(?!\S)|\*\*?|__|`|~|\|")
 _LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
 _ESCAPE = re.compile(
-    r"\\+(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|([nrtfvb])"
+    r"\\\\*(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|([nrtfvb])"
     r"|(\r?\n[ \t]*)|(.)|$)"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -32,13 +38,18 @@ _WORD = re.compile(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
 
 def fold(text: str) -> str:
     """Normalize a text: decode escapes, remove Markdown, collapse white space, and unify quotes."""
-    if _PLAIN.fullmatch(text) is None or "](" in text:
+    odd = text.encode("utf-8", "surrogatepass").translate(None, _PLAIN)
+    if odd.strip() or "](" in text:
         text = _decoded_and_unmarked(text)
     text = text.replace("''", "'")
     # A printable text contains no white space except blanks.
-    if text.isprintable() and "  " not in text:
-        return text.strip(" ")
-    return " ".join(text.split())
+    if not (text.isascii() or text.isprintable()):
+        return " ".join(text.split())
+    for space in _SPACES if odd else "":
+        text = text.replace(space, " ")
+    while "  " in text:
+        text = text.replace("  ", " ")
+    return text.strip(" ")
 
 
 def _decoded_and_unmarked(text: str) -> str:
@@ -67,6 +78,8 @@ def _decoded(match: re.Match[str]) -> str:
 
 
 def words(text: str) -> list[str]:
+    if text.isascii():
+        return text.translate(SPACED).lower().split()
     return list(map(str.lower, _WORD.findall(text)))
 
 
@@ -75,18 +88,23 @@ def runs_of(folded: str) -> set[str]:
     return set(_in_a_row(words(folded)))
 
 
-def run_offsets(folded: str) -> dict[str, int]:
-    matches = [(match[0].lower(), match.start()) for match in _WORD.finditer(folded)]
-    found: dict[str, int] = {}
-    for (_, start), run in zip(matches, _in_a_row([word for word, _ in matches]), strict=False):
-        found.setdefault(run, start)
-    return found
+def run_places(folded: str) -> dict[str, int]:
+    """Return the number of the word at which each run first starts."""
+    runs = list(_in_a_row(words(folded)))
+    return dict(zip(reversed(runs), range(len(runs) - 1, -1, -1), strict=True))
 
 
-def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
+def word_starts(folded: str) -> list[int]:
+    return [match.start() for match in _WORD.finditer(folded)]
+
+
+def _in_a_row(listed: Sequence[str]) -> Iterable[str]:
     if max(listed, default="") < _FIRST_WIDE:
-        yield from map(" ".join, zip(*(listed[n:] for n in range(_RUN_WORDS)), strict=False))
-        return
+        return map(" ".join, zip(*(listed[n:] for n in range(_RUN_WORDS)), strict=False))
+    return _wide_runs(listed)
+
+
+def _wide_runs(listed: Sequence[str]) -> Iterator[str]:
     weights = [_WIDE_WEIGHT if word >= _FIRST_WIDE else _WORD_WEIGHT for word in listed]
     weight = end = 0
     for start, own in enumerate(weights):
@@ -97,6 +115,11 @@ def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
             return
         yield " ".join(listed[start:end])
         weight -= own
+
+
+def content_words(text: str) -> set[str]:
+    left = set(tokens(text)) - STOP_WORDS - FUNCTION
+    return {token for token in left if len(token) > 1 or is_content(token)}
 
 
 def is_distinctive(folded: str) -> bool:
@@ -117,8 +140,10 @@ def width(text: str) -> int:
 
 
 def contains_word(text: str, word: str) -> int:
-    if word not in text:
-        return -1
-    edges = (r"(?<!\w)", r"(?!\w)") if word.isascii() else ("", "")
-    match = re.search(f"{edges[0]}{re.escape(word)}{edges[1]}", text)
-    return -1 if match is None else match.start()
+    at = text.find(word)
+    while at >= 0 and word.isascii():
+        around = text[at - 1 : at] + text[at + len(word) : at + len(word) + 1]
+        if not any(c.isalnum() or c == "_" for c in around):
+            break
+        at = text.find(word, at + 1)
+    return at
