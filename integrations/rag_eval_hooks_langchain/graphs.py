@@ -8,8 +8,8 @@ searches the state at each model call.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rag_eval_hooks.capture import Recorder, Run
@@ -18,12 +18,13 @@ from rag_eval_hooks.capture.copied import entries
 from rag_eval_hooks.capture.documents import Lists, documents_in
 from rag_eval_hooks.capture.records import Interaction, Origin
 
+_STEP_TAG = re.compile("graph:step:")
 # The first step of every graph in old versions.
 _START = "__start__"
 
 
-@dataclass(slots=True)
 class ChainState:
+    # Defaults of the class, because most steps change only the input.
     # A copy of the run's input.
     given: Any = None
     # Whether the output is a state, which may contain entries of earlier runs.
@@ -63,7 +64,7 @@ def with_graph_events(kind: type[Any]) -> type[Any]:
 
 
 def is_step(tags: Sequence[str] | None) -> bool:
-    return any(tag.startswith("graph:step:") for tag in tags) if tags else False
+    return any(map(_STEP_TAG.match, tags)) if tags else False
 
 
 def is_raised_as(error: BaseException, name: str) -> bool:
@@ -85,16 +86,17 @@ def outermost(run: Run) -> Run:
 def begin_step(recorder: Recorder, run: Run, event: Mapping[str, Any]) -> None:
     # The step's checkpoint identifies an interrupted request. LangGraph names the same checkpoint
     # when the request resumes.
-    parent, state, metadata = run.parent, state_of(run), event.get("metadata") or {}
+    parent, state = run.parent, state_of(run)
     if parent is None:
         return
     graph, begins = state_of(parent), is_step(event.get("tags"))
-    first = not graph.is_graph
-    if first:
+    if first := not graph.is_graph:
         state.is_earlier = begins and parent.outermost and not graph.is_resuming
-    if begins:
-        run.checkpoint = metadata.get("langgraph_checkpoint_ns") or None
-    if begins and _node_of(run.checkpoint) != _START:
+    if not begins:
+        return
+    metadata = event.get("metadata") or {}
+    run.checkpoint = metadata.get("langgraph_checkpoint_ns") or None
+    if _node_of(run.checkpoint) != _START:
         path = metadata.get("langgraph_path") or ("",)
         state.is_pulled = not isinstance(path, list | tuple) or path[0] != "__pregel_push"
         run.batch = None if state.is_pulled else run.name

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Self, TypeAlias, TypeVar, Unpack, cast
+from typing import Any, Self, TypeAlias, Unpack
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -37,38 +37,44 @@ from rag_eval_hooks_langchain.surroundings import (
     note_belonging,
     vendor_span,
 )
-from rag_eval_hooks_langchain.vocabulary import class_name, start_facts, users_tags
+from rag_eval_hooks_langchain.vocabulary import TOLD, class_name, users_tags
 
 FRAMEWORK = "langchain"
-F = TypeVar("F", bound=Callable[..., None])
+_IGNORES = ("ignore_chain", "ignore_llm", "ignore_chat_model", "ignore_retriever")
+_NOTHING: Mapping[str, Any] = {}
 _Values: TypeAlias = Mapping[str, Any]
 
 
-def _run_edge(method: F) -> F:
-    @functools.wraps(method)
-    def guarded(self: Any, *args: Any, **event: Any) -> None:
-        try:
-            method(self, *args, **event)
-        except Exception as error:  # noqa: BLE001 - the host's edge
-            self._incidents.report(f"capture {method.__name__}", error)
-            run_id, parent_run_id = event.get("run_id"), event.get("parent_run_id")
-            self._recorder.lost(key_of(run_id), key_of(parent_run_id))
-
-    return cast("F", guarded)
-
-
-def _end_edge(method: Callable[..., None]) -> Callable[..., None]:
-    @_run_edge
-    @functools.wraps(method)
-    def ending(self: Any, output: Any, *, run_id: Any, **event: Any) -> None:
-        if (run := self._ended(run_id, event)) is not None:
+def _start_edge(kind: RunKind) -> Callable[[Callable[..., None]], Any]:
+    def edge(method: Callable[..., None]) -> Any:
+        @functools.wraps(method)
+        def starting(self: Any, serialized: Any, given: Any, **event: Any) -> None:
             try:
-                method(self, run, output, **event)
+                if (run := self._start(kind, serialized, event)) is not None:
+                    method(self, run, serialized, given, event)
+            except Exception as error:  # noqa: BLE001 - the host's edge
+                self._lose(method.__name__, error, event)
+
+        return starting
+
+    return edge
+
+
+def _end_edge(method: Callable[..., None]) -> Any:
+    @functools.wraps(method)
+    def ending(self: Any, output: Any, **event: Any) -> None:
+        try:
+            if (run := self._ended(event)) is None:
+                return
+            try:
+                method(self, run, output, event)
             except Exception:
                 self._recorder.lost(run.id)
                 raise
             finally:
                 self._recorder.end(run)
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self._lose(method.__name__, error, event)
 
     return ending
 
@@ -94,6 +100,8 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     )
     copy = Misplaced('is not a list. Write: config={"callbacks": [handler]}')
     ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = NotIgnored()
+    # key of the model run whose token arrived last
+    _streaming: Hashable = None
     run_inline: Any = InlineUnlessWithheld()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -110,18 +118,47 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         self._incidents = evals.incidents
         chosen = CaptureOptions.of(type(self).__name__, options)
         self._reader = Reader(recorder, evals.incidents, chosen)
+        # LangChain reads these attributes for each event, and the object's own are the fastest.
+        vars(self).update(dict.fromkeys(_IGNORES, False))
         recorder.locators.add(current_run_id)
         self.place = place_of_caller()
         recorder.unmatched.handlers.setdefault(self.place, False)
 
+    def _lose(self, name: str, error: Exception, event: _Values) -> None:
+        self._incidents.report(f"capture {name}", error)
+        ids = event.get("run_id"), event.get("parent_run_id")
+        self._recorder.lost(*map(key_of, ids))
+
     def _start(self, kind: RunKind, serialized: _Values | None, event: _Values) -> Run | None:
         recorder = self._recorder
         recorder.unmatched.handlers[self.place] = True
-        run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
+        run_id = getattr(event["run_id"], "int", event["run_id"])
+        parent_id = getattr(parent_id := event.get("parent_run_id"), "int", parent_id)
         if recorder.left_out and recorder.skips(run_id, parent_id, kind):
             return None
         name = event.get("name") or class_name(serialized) or kind.value
-        outer, tags = recorder.around(parent_id), event.get("tags") or ()
+        if (parent := recorder.get(parent_id)) is not None:
+            run = recorder.start_child(run_id, kind, name, parent)
+        else:
+            run = self._start_outer(run_id, parent_id, kind, name, event)
+        if run is None:
+            return None
+        if run.outermost:
+            self._describe_outermost(run, event)
+        if run.parent is not None:
+            note_belonging(run, event.get("metadata") or _NOTHING)
+            if kind is RunKind.RETRIEVER or run.interaction.others is None:
+                self.evals.instrumentors.note(run, vendor_span)
+        if run.outermost or kind is not RunKind.CHAIN:
+            told = {key: event.get(key) for key in TOLD}
+            self._recorder.defer(run, "start", self._reader.started, run, serialized, told)
+        return run
+
+    def _start_outer(
+        self, run_id: Hashable, parent_id: Hashable, kind: RunKind, name: str, event: _Values
+    ) -> Run | None:
+        recorder, tags = self._recorder, event.get("tags") or ()
+        outer = recorder.around(None)
         # If `root` is set, ignore runs outside a run with this name.
         root = self._reader.options.root if outer is None else None
         if root is not None:
@@ -131,50 +168,39 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             recorder.lost(run_id, parent_id)
             return None
         own_tags = users_tags(tags) if outer is None else ()
-        run = recorder.start(run_id, parent_id, kind, name, event.get("metadata"), own_tags)
-        if run is not None:
-            self._describe(run, serialized, event)
-        return run
+        return recorder.start(run_id, parent_id, kind, name, event.get("metadata"), own_tags)
 
     def _has_lost(self, parent_id: Hashable | None, tags: Sequence[str]) -> bool:
-        if not self._recorder.is_unknown(parent_id) or is_suppressed():
-            return False
-        if is_step(tags):
-            return True
-        if parent_id is None or current_run_id() != parent_id:
-            return False
-        ours = (one for one in current_handlers() if isinstance(one, RagEvalCallbackHandler))
-        return any(one._recorder is self._recorder for one in ours)
+        if not is_step(tags):
+            if parent_id is None or current_run_id() != parent_id:
+                return False
+            ours = (one for one in current_handlers() if isinstance(one, RagEvalCallbackHandler))
+            if not any(one._recorder is self._recorder for one in ours):
+                return False
+        return self._recorder.is_unknown(parent_id) and not is_suppressed()
 
-    def _describe(self, run: Run, serialized: _Values | None, event: _Values) -> None:
+    def _describe_outermost(self, run: Run, event: _Values) -> None:
         interaction = run.interaction
-        if run.kind is not RunKind.CHAIN or run.outermost:
-            run.facts = start_facts(run.kind, run.name, serialized, event)
-        if run.outermost:
-            interaction.passed = self is not AMBIENT.everywhere
-            interaction.add_tags(users_tags(event.get("tags") or ()))
-            if run.parent is None and isinstance(event["run_id"], UUID):
-                # Only LangChain's run manager holds the id. A cancelled batch drops the manager.
-                interaction.id = weakref.ref(event["run_id"])
+        interaction.passed = self is not AMBIENT.everywhere
         if run.parent is not None:
-            note_belonging(run, event.get("metadata") or {})
-            if run.kind is RunKind.RETRIEVER or interaction.others is None:
-                self.evals.instrumentors.note(run, vendor_span)
+            interaction.add_tags(users_tags(event.get("tags") or ()))
+        elif isinstance(event["run_id"], UUID):
+            # Only LangChain's run manager holds the id. A cancelled batch drops the manager.
+            interaction.id = weakref.ref(event["run_id"])
 
-    def _ended(self, run_id: Any, event: _Values, error: BaseException | None = None) -> Run | None:
-        key, recorder = key_of(run_id), self._recorder
+    def _ended(self, event: _Values, error: BaseException | None = None) -> Run | None:
+        recorder = self._recorder
+        key = getattr(event["run_id"], "int", event["run_id"])
         if recorder.left_out and recorder.leave(key, error):
             return None
-        run, parent = recorder.get(key), recorder.get(key_of(event.get("parent_run_id")))
-        if run is None and parent is not None and not recorder.knows(key):
-            recorder.lost(key, parent.id)
+        if (run := recorder.get(key)) is None:
+            parent = recorder.get(key_of(event.get("parent_run_id")))
+            if parent is not None and not recorder.knows(key):
+                recorder.lost(key, parent.id)
         return run
 
-    @_run_edge
-    def on_chain_start(self, serialized: Any, inputs: Any, **event: Any) -> None:
-        run = self._start(RunKind.CHAIN, serialized, event)
-        if run is None:
-            return
+    @_start_edge(RunKind.CHAIN)
+    def on_chain_start(self, run: Run, _: Any, inputs: Any, event: _Values) -> None:
         run.state = state = ChainState()
         read = self._reader.input_of_step
         if run.outermost:
@@ -192,7 +218,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             self._reader.choose(run, "question", inputs.update if is_command else inputs)
 
     @_end_edge
-    def on_chain_end(self, run: Run, outputs: Any, **event: Any) -> None:
+    def on_chain_end(self, run: Run, outputs: Any, event: _Values) -> None:
         # A stream reports its input only at its end.
         streamed = [event["inputs"]] if "inputs" in event else []
         if run.outermost:
@@ -205,17 +231,20 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         read = self._reader.output_of_chain
         self._reader.defer(run, "on_chain_end", read, outputs, *streamed)
 
-    @_run_edge
-    def on_chain_error(self, error: BaseException, *, run_id: Any, **extra: Any) -> None:
-        # A `GraphBubbleUp` is an interrupt, or a command to the parent graph.
-        only_steers = graphs.is_raised_as(error, "GraphBubbleUp")
-        run = self._ended(run_id, extra, None if only_steers else error)
-        if run is None:
-            return
+    def on_chain_error(self, error: BaseException, **event: Any) -> None:
+        try:
+            # A `GraphBubbleUp` is an interrupt, or a command to the parent graph.
+            only_steers = graphs.is_raised_as(error, "GraphBubbleUp")
+            if (run := self._ended(event, None if only_steers else error)) is not None:
+                self._fail(run, error, event, only_steers=only_steers)
+        except Exception as failure:  # noqa: BLE001 - the host's edge
+            self._lose("on_chain_error", failure, event)
+
+    def _fail(self, run: Run, error: BaseException, event: _Values, *, only_steers: bool) -> None:
         self._recorder.stop(run, run.checkpoint)
-        if run.outermost and "inputs" in extra and not state_of(run).is_resuming:
-            self._choose_question(run, extra["inputs"])
-            self._reader.defer(run, "on_chain_error", self._reader.whole_input, extra["inputs"])
+        if run.outermost and "inputs" in event and not state_of(run).is_resuming:
+            self._choose_question(run, event["inputs"])
+            self._reader.defer(run, "on_chain_error", self._reader.whole_input, event["inputs"])
         if graphs.is_raised_as(error, "GraphInterrupt"):
             self._recorder.interrupt(run)
         if only_steers:
@@ -225,44 +254,42 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     on_retriever_error = on_llm_error = on_tool_error = on_chain_error
 
-    @_run_edge
-    def on_retriever_start(self, serialized: Any, query: Any, **event: Any) -> None:
-        run = self._start(RunKind.RETRIEVER, serialized, event)
-        if run is not None:
-            self._reader.defer(run, "on_retriever_start", self._reader.query, query)
+    @_start_edge(RunKind.RETRIEVER)
+    def on_retriever_start(self, run: Run, _: Any, query: Any, __: _Values) -> None:
+        self._reader.defer(run, "on_retriever_start", self._reader.query, query)
 
     @_end_edge
-    def on_retriever_end(self, run: Run, documents: Any, **_extra: Any) -> None:
+    def on_retriever_end(self, run: Run, documents: Any, _: _Values) -> None:
         # Reading an iterator would consume the application's documents.
         if isinstance(documents, list | tuple):
             self._reader.defer(run, "on_retriever_end", self._reader.found, documents)
 
-    @_run_edge
-    def on_chat_model_start(self, serialized: Any, messages: list[Any], **event: Any) -> None:
-        run = self._start(RunKind.MODEL, serialized, event)
-        if run is not None:
-            self._reader.defer(run, "on_llm_start", self._reader.prompt, messages)
+    @_start_edge(RunKind.MODEL)
+    def on_chat_model_start(self, run: Run, _: Any, messages: list[Any], __: _Values) -> None:
+        self._reader.defer(run, "on_llm_start", self._reader.prompt, messages)
 
     on_llm_start: Any = on_chat_model_start
 
     @_end_edge
-    def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
+    def on_llm_end(self, run: Run, response: LLMResult, _: _Values) -> None:
         replies = [one for batch in response.generations for one in batch]
         self._recorder.defer(run, "on_llm_end", self._reader.reply, run, replies)
 
-    @host_edge
     def on_llm_new_token(self, *_: Any, run_id: Any, **__: Any) -> None:
-        run = self._recorder.get(key_of(run_id))
-        if run is not None and semconv.GEN_AI_REQUEST_STREAM not in run.facts:
-            run.facts = {**run.facts, semconv.GEN_AI_REQUEST_STREAM: True}
+        if (key := getattr(run_id, "int", run_id)) != self._streaming:
+            self._note_stream(key)
 
     on_stream_event = on_llm_new_token
 
-    @_run_edge
-    def on_tool_start(self, serialized: Any, input_str: Any, **event: Any) -> None:
-        run = self._start(RunKind.TOOL, serialized, event)
-        if run is None:
-            return
+    @host_edge
+    def _note_stream(self, key: Hashable) -> None:
+        # Later tokens of the same stream then cost one comparison.
+        self._streaming = key
+        if (run := self._recorder.get(key)) is not None:
+            run.facts = {**run.facts, semconv.GEN_AI_REQUEST_STREAM: True}
+
+    @_start_edge(RunKind.TOOL)
+    def on_tool_start(self, run: Run, serialized: Any, input_str: Any, event: _Values) -> None:
         run.description = str((serialized or {}).get("description") or "")
         self._recorder.question(run, input_str if isinstance(input_str, str) else None)
         if self._recorder.span_content:
@@ -270,7 +297,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             self._reader.defer(run, "on_tool_start", self._reader.arguments, given, input_str)
 
     @_end_edge
-    def on_tool_end(self, run: Run, output: Any, **_extra: Any) -> None:
+    def on_tool_end(self, run: Run, output: Any, _: _Values) -> None:
         self._reader.choose(run, "contexts", output)
         self._reader.defer(run, "on_tool_end", self._reader.result, output)
 
@@ -286,10 +313,14 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         if run is not None:
             graphs.resume_at(self._recorder, run, event.checkpoint_id)
 
-    @_run_edge
     def record(self, documents: Any, *, run_id: Any) -> None:
-        if (run := self._recorder.get(run_id)) is None:
-            return
+        try:
+            if (run := self._recorder.get(run_id)) is not None:
+                self._record(run, documents)
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self._lose("record", error, {"run_id": run_id})
+
+    def _record(self, run: Run, documents: Any) -> None:
         contexts = contexts_in(whole(self._reader.copy(run, documents)))
         if contexts is None or way_to_documents(documents):
             several = isinstance(documents, list | tuple) and documents

@@ -42,6 +42,10 @@ class Reader(BaseReader):
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, vocabulary.form_of)
 
+    def started(self, run: Run, serialized: Any, told: Any) -> None:
+        # A token may have arrived, which sets the fact that the model streams.
+        run.facts = {**vocabulary.start_facts(run.kind, run.name, serialized, told), **run.facts}
+
     def input_of_root(self, run: Run, inputs: Any) -> None:
         state_of(run).given = inputs
         if state_of(run).is_resuming:

@@ -18,13 +18,15 @@ from opentelemetry import trace
 from opentelemetry.trace import Span
 
 from rag_eval_hooks.capture import Run
-from rag_eval_hooks.capture.conversation import own_entries
+from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
 from rag_eval_hooks.incidents import place_of_caller, warn_once
+
+_OWN_KEYS = frozenset(OWN_KEYS)
 
 
 def key_of(run_id: Any) -> Any:
     # Hashing and comparing the integer takes a quarter of the time that the UUID takes.
-    return run_id.int if isinstance(run_id, UUID) else run_id
+    return getattr(run_id, "int", run_id)
 
 
 def current_manager() -> Any:
@@ -44,6 +46,9 @@ def note_belonging(run: Run, metadata: Mapping[str, Any]) -> None:
     # Read the run's config, because LangChain 1.0 and later omit `configurable` from the metadata.
     # An `interaction()` block receives all metadata of a call.
     interaction = run.interaction
+    is_read = interaction.configured and not run.outermost
+    if is_read and _OWN_KEYS.isdisjoint(metadata):
+        return
     entries = metadata if run.outermost else own_entries(metadata)
     if not interaction.configured and (config := var_child_runnable_config.get()) is not None:
         interaction.configured = True
@@ -58,11 +63,11 @@ class InlineUnlessWithheld:
     # true only if another handler is inline, too.
     def __get__(self, handler: Any, owner: type | None = None) -> bool:
         asking = sys._getframe(1)
-        if asking.f_code.co_name in ("<listcomp>", "<genexpr>") and asking.f_back is not None:
+        if "on_llm_start" not in asking.f_code.co_qualname:
+            return True
+        if asking.f_code.co_name != "on_llm_start" and asking.f_back is not None:
             # Before Python 3.12, a comprehension has its own frame.
             asking = asking.f_back
-        if asking.f_code.co_name != "on_llm_start":
-            return True
         handlers = getattr(asking.f_locals.get("self"), "handlers", ())
         others = (one for one in handlers if getattr_static(one, "run_inline", None) is not self)
         return any(one.run_inline for one in others)

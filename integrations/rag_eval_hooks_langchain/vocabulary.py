@@ -22,6 +22,8 @@ from rag_eval_hooks.context import scalars, score_in
 from rag_eval_hooks.sample import Context
 
 _MAX_METADATA = 200
+# Parts of a start event that `start_facts` reads.
+TOLD = ("metadata", "invocation_params", "tool_call_id", "top_k")
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
 # LangChain and LangGraph give these tags to their steps.
 _FRAMEWORKS_TAG = re.compile(

@@ -210,13 +210,14 @@ def interaction_of(sample: Sample) -> Interaction:
         kept_chars=sample.chars,
     )
     name = sample.workflow or "sample"
-    root = Run(sample.sample_id, RunKind.MANUAL, name, None, interaction, start, end=end)
+    root = Run(sample.sample_id, RunKind.MANUAL, name, None, interaction, start)
     root.query, root.text, root.error_type = sample.question, sample.answer, sample.error_type
+    root.end = end
     interaction.runs.append(root)
     if sample.contexts is not None:
         kind = RunKind.RETRIEVER
-        retrieval = Run(object(), kind, "contexts", root, interaction, start, end=start)
-        retrieval.query = sample.question
+        retrieval = Run(object(), kind, "contexts", root, interaction, start)
+        retrieval.query, retrieval.end = sample.question, start
         interaction.runs.append(retrieval)
         interaction.lists.append(DocumentList(retrieval, sample.contexts, Origin.STATED))
     return interaction

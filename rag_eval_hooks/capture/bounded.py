@@ -120,7 +120,7 @@ class RunTable:
         self._leaves_out, self._on_left_out = leaves_out, on_left_out
 
     def key_of(
-        self, run_id: Hashable, kind: RunKind, otel: OtelContext, metadata: Mapping[str, Any]
+        self, run_id: Hashable, kind: RunKind, trace_id: str | None, metadata: Mapping[str, Any]
     ) -> str | None:
         """Return a root's sampling key. None postpones the sampling decision to the root's end.
 
@@ -130,7 +130,7 @@ class RunTable:
         if self._leaves_out is None:
             return None
         thread = metadata.get("thread_id")
-        key = str(thread) if thread is not None else trace_id_of(otel)
+        key = str(thread) if thread is not None else trace_id
         return id_of(run_id) if key is None and kind in (RunKind.CHAIN, RunKind.TOOL) else key
 
     def _is_left_out(self, root: LeftOut) -> bool:
@@ -143,12 +143,14 @@ class RunTable:
 
     def skips(self, run_id: Hashable, parent_id: Hashable | None, kind: RunKind) -> bool:
         """Return whether the run belongs to a sampled-out request."""
-        left = self._runs.get(run_id if parent_id is None else parent_id)
+        runs = self._runs
+        left = runs.get(run_id if parent_id is None else parent_id)
         if type(left) is not LeftOut:
             return False
-        left.attempted |= kind is RunKind.RETRIEVER
-        if run_id not in self._runs and len(left.runs) < _MOST_RUNS:
-            self._runs[run_id] = left
+        if kind is RunKind.RETRIEVER:
+            left.attempted = True
+        if run_id not in runs and len(left.runs) < _MOST_RUNS:
+            runs[run_id] = left
             left.runs.append(run_id)
         return True
 

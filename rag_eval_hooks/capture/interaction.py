@@ -223,7 +223,7 @@ _current: ContextVar[ManualInteraction | None] = ContextVar("rag_eval_interactio
 
 
 def enclosing_run(recorder: object) -> Run | None:
-    around = _around(recorder)
+    around = None if _current.get() is None else _around(recorder)
     return around[0]._run if around else None
 
 

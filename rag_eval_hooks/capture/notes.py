@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rag_eval_hooks.capture.records import DocumentList, Facts, Interaction, Origin, Run, whole
@@ -33,15 +34,14 @@ class Notes:
 
         The caller must not change the values. If `read` fails, the request is incomplete.
         """
+        run.interaction.pending.append(partial(self._read, run, event, read, values))
 
-        def guarded() -> None:
-            try:
-                read(*map(whole, values))
-            except Exception as error:  # noqa: BLE001 - the application's objects
-                self._incidents.report(f"capture {event}", error)
-                run.interaction.misses_event(of_root=run.outermost)
-
-        run.interaction.pending.append(guarded)
+    def _read(self, run: Run, event: str, read: Callable[..., None], values: Sequence[Any]) -> None:
+        try:
+            read(*map(whole, values))
+        except Exception as error:  # noqa: BLE001 - the application's objects
+            self._incidents.report(f"capture {event}", error)
+            run.interaction.misses_event(of_root=run.outermost)
 
     def text(self, run: Run, text: str | None) -> str | None:
         """Cut a text to `longest`. In inner runs, also apply the limit for the whole request."""

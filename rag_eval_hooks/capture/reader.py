@@ -11,7 +11,7 @@ from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.options import CaptureOptions, converted
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Cut, Run
-from rag_eval_hooks.capture.snapshots import Copier, Form
+from rag_eval_hooks.capture.snapshots import ATOMS, Copier, Form
 from rag_eval_hooks.incidents import Incidents, place_of_caller
 from rag_eval_hooks.sample import Context
 
@@ -30,6 +30,8 @@ class BaseReader:
         self.place = f"set at {place_of_caller()}" if options != CaptureOptions() else ""
         self._form_of = form_of
         self._forms: dict[type, Form] = {}
+        choices = {name: getattr(options, name) for name in ("question", "contexts", "answer")}
+        self._functions = {name: one for name, one in choices.items() if callable(one)}
 
     def is_root(self, root: str, name: str) -> bool:
         told = "The option root names an unknown run"
@@ -55,8 +57,10 @@ class BaseReader:
         self._recorder.defer(run, event, read, run, *[self.copy(run, value) for value in shown])
 
     def copy(self, run: Run, value: Any) -> Any:
-        if value is None:
-            return None
+        if (kind := type(value)) in ATOMS:
+            if kind is str:
+                run.interaction.snapshots.count(value)
+            return value
         read = self.options.as_context
         copier = Copier(
             run.interaction.snapshots,
@@ -70,8 +74,8 @@ class BaseReader:
 
     def choose(self, run: Run, name: str, value: Any) -> None:
         """Call the function of option `name`, unless the function has already returned a text."""
-        choice = getattr(self.options, name)
-        if not callable(choice) or isinstance(run.chosen.get(name), str):
+        choice = self._functions.get(name)
+        if choice is None or isinstance(run.chosen.get(name), str):
             return
         try:
             result = choice(value)

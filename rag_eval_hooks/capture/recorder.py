@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -92,15 +91,14 @@ class Recorder(RunTable, Notes):
 
     def around(self, parent_id: Hashable | None) -> Run | None:
         """Return the open run with the id `parent_id`, else the open run around the caller."""
-        for run_id in chain((parent_id,), self._located()):
-            if run_id is not None and (run := self.get(run_id)) is not None:
+        if parent_id is not None and (run := self.get(parent_id)) is not None:
+            return run
+        for locate in tuple(self.locators):
+            if (run_id := locate()) is not None and (run := self.get(run_id)) is not None:
                 return run
         run = enclosing_run(self)
         # A forked child inherits the context, but its recorder has no runs.
         return run if run is not None and self.get(run.id) is run else None
-
-    def _located(self) -> Iterator[Hashable | None]:
-        return (locate() for locate in tuple(self.locators))
 
     def start(
         self,
@@ -135,22 +133,31 @@ class Recorder(RunTable, Notes):
             if is_suppressed():
                 return None
             parent = self.around(None)
-            around = self._located() if parent is None and self.left_out else ()
-            if any(one is not None and self.skips(run_id, one, kind) for one in around):
+            is_inside = parent is None and self.left_out
+            located = [locate() for locate in tuple(self.locators)] if is_inside else ()
+            if any(one is not None and self.skips(run_id, one, kind) for one in located):
                 return None
         if parent is None or (apart and parent.by_hand):
             return self._start_root(run_id, kind, name, metadata or {}, tuple(tags or ()))
-        return self._start_child(run_id, kind, name, parent)
+        return self._add(run_id, kind, name, parent)
 
-    def _start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
-        interaction, runs = parent.interaction, parent.interaction.runs
+    def start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
+        """Start a run below the open run `parent`. Return None if the run is known."""
+        if run_id in self._runs or run_id in self._ended or run_id in self._ended_before:
+            return None
+        return self._add(run_id, kind, name, parent)
+
+    def _add(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
+        interaction = parent.interaction
+        runs = interaction.runs
         if len(runs) >= _MAX_RUNS:
             self._finish(runs[0], Status.ABANDONED)
             return None
         is_outermost = parent.kind is RunKind.MANUAL
         run = Run(run_id, kind, name, parent, interaction, time.time_ns(), is_outermost)
         runs.append(run)
-        interaction.attempted |= kind is RunKind.RETRIEVER
+        if kind is RunKind.RETRIEVER:
+            interaction.attempted = True
         self._runs[run_id] = run
         if runs[0].id not in self._open:
             # Another thread has ended the request, so no other code would remove the run.
@@ -167,10 +174,11 @@ class Recorder(RunTable, Notes):
         tags: tuple[str, ...],
     ) -> Run | None:
         otel = otel_context.get_current()
-        key, now = self.key_of(run_id, kind, otel, metadata), time.time_ns()
+        trace_id, now = trace_id_of(otel), time.time_ns()
+        key = self.key_of(run_id, kind, trace_id, metadata)
         # Runs in a manual block have no thread id, so sampling decides at the block's end.
         if key is not None and kind is not RunKind.MANUAL:
-            root = LeftOut(run_id, key, trace_id_of(otel), tags, metadata, now, [run_id])
+            root = LeftOut(run_id, key, trace_id, tags, metadata, now, [run_id])
             if self._is_left_out(root):
                 return None
         # Without a background thread, no sweep runs.

@@ -35,42 +35,49 @@ class RunKind(StrEnum):
     MANUAL = "manual"
 
 
-@dataclass(slots=True, weakref_slot=True, eq=False)
 class Run:
     """One step of a request, such as a model call. Times are nanoseconds since the epoch."""
 
-    id: Hashable
-    kind: RunKind
-    name: str
-    parent: Run | None
-    interaction: Interaction
-    start: int
-    # whether the application called this run directly, outside all other runs of frameworks
-    outermost: bool = False
+    # Defaults of the class, because a run on the application's thread sets only a few fields.
     end: int | None = None
     prompt: tuple[str, ...] = ()
     # role of each text of the prompt, if the framework reports roles
     roles: tuple[str, ...] = ()
     text: str | None = None
-    text_unknown: bool = False
+    text_unknown = False
     query: str | None = None
-    description: str = ""
-    facts: Facts = field(default_factory=lambda: _NOTHING)
+    description = ""
+    facts: Facts = _NOTHING
     error_type: str | None = None
     tool_arguments: Sequence[Any] = ()
     # content that only the span needs, by key: `tool_calls`, `arguments`, `result`
-    span_content: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    span_content: Mapping[str, Any] = _NOTHING
     # the framework's name of this step, which is the same when a stopped request resumes
     checkpoint: str | None = None
     # whether the run's model calls together produce the answer, as in a synthesizer
-    joins: bool = False
+    joins = False
     # name of the batch of concurrent steps
     batch: str | None = None
-    unfinished: bool = False
+    unfinished = False
     # results of the option functions `question`, `contexts` and `answer`
-    chosen: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    chosen: Mapping[str, Any] = _NOTHING
     # data of the integration, kept while the interaction is open
     state: Any = None
+
+    def __init__(
+        self,
+        run_id: Hashable,
+        kind: RunKind,
+        name: str,
+        parent: Run | None,
+        interaction: Interaction,
+        start: int,
+        outermost: bool = False,
+    ) -> None:
+        self.id, self.kind, self.name, self.parent = run_id, kind, name, parent
+        self.interaction, self.start = interaction, start
+        # whether the application called this run directly, outside all other runs of frameworks
+        self.outermost = outermost
 
     @property
     def earlier(self) -> Collection[int]:

@@ -40,7 +40,7 @@ _MOST_KINDS = 2_000
 _IMMUTABLE: tuple[type, ...] = (
     *(int, float, complex, bytes, Decimal, Fraction, UUID, date, time, timedelta),
 )
-_ATOMS = frozenset((str, bool, datetime, NoneType, *_IMMUTABLE))
+ATOMS = frozenset((str, bool, datetime, NoneType, *_IMMUTABLE))
 
 
 class Opaque:
@@ -75,6 +75,18 @@ class Snapshots:
     # ids of the long texts that already count
     long: set[int] = field(default_factory=set)
 
+    def count(self, text: str) -> None:
+        if (size := len(text)) >= _LONG:
+            if id(text) in self.long:
+                return
+            self.long.add(id(text))
+        self.chars += size
+
+    def count_all(self, parts: Iterable[Any]) -> None:
+        for part in parts:
+            if type(part) is str:
+                self.count(part)
+
 
 @dataclass(slots=True)
 class Copier:
@@ -100,9 +112,9 @@ class Copier:
 
     def of(self, value: Any, depth: int = _DEEP) -> Any:
         kind = type(value)
-        if kind in _ATOMS:
+        if kind in ATOMS:
             if kind is str:
-                self._count((value,))
+                self.snapshots.count(value)
             return value
         form = self.forms.get(kind)
         if form is None:
@@ -118,17 +130,6 @@ class Copier:
     def known(self, value: Any) -> Any:
         made = self.snapshots.made.get(id(value))
         return None if made is None else made[1]
-
-    def _count(self, parts: Iterable[Any]) -> None:
-        snapshots = self.snapshots
-        for part in parts:
-            if type(part) is not str:
-                continue
-            if (size := len(part)) >= _LONG:
-                if id(part) in snapshots.long:
-                    continue
-                snapshots.long.add(id(part))
-            snapshots.chars += size
 
     def room(self, size: int, depth: int, value: Any = None) -> int:
         """Return how many entries of a container to copy, or 0 if the container contains itself."""
@@ -165,8 +166,8 @@ class Copier:
         values = copy.values() if kind is dict else copy
         kinds = set(map(type, values))
         if str in kinds:
-            self._count(values)
-        is_flat = kinds <= _ATOMS
+            self.snapshots.count_all(values)
+        is_flat = kinds <= ATOMS
         if most == size:
             self.taken[id(value)] = copy if is_flat else copy.copy()
         if not is_flat:
@@ -181,7 +182,7 @@ class Copier:
     def _copy_parts(self, value: Any, copy: Any, depth: int) -> None:
         self._around.add(id(value))
         for place, part in copy.items() if type(copy) is dict else enumerate(copy):
-            if type(part) in _ATOMS:
+            if type(part) in ATOMS:
                 continue
             if self.nodes >= 0:
                 copy[place] = self.of(part, depth - 1)
@@ -229,7 +230,7 @@ def _database_row(copier: Copier, value: Any, depth: int) -> Any:
 def _set(copier: Copier, value: Any, depth: int) -> Any:
     items = set.__iter__(value) if isinstance(value, set) else frozenset.__iter__(value)
     most = copier.room(len(value), depth)
-    return frozenset(item for item in islice(items, most) if type(item) in _ATOMS)
+    return frozenset(item for item in islice(items, most) if type(item) in ATOMS)
 
 
 def _record(copier: Copier, value: Any, depth: int) -> Any:

@@ -72,11 +72,13 @@ class Selection:
         return self._leaves_out
 
     def _leaves_out(self, key: str, tags: Sequence[str], metadata: Mapping[str, Any]) -> bool:
-        if not all(rule.metadata.keys() <= metadata.keys() for rule, _ in self._rules):
-            return False
-        traits = Traits(tags=tuple(tags), metadata=metadata)
-        rates = first_match(self._rules, traits) or self._rates
-        return not Decision(position(key), rates).sampled
+        rates = self._rates
+        if self._rules:
+            if not all(rule.metadata.keys() <= metadata.keys() for rule, _ in self._rules):
+                return False
+            traits = Traits(tags=tuple(tags), metadata=metadata)
+            rates = first_match(self._rules, traits) or rates
+        return not highest(rates).includes(position(key))
 
     def decide(self, request: Request) -> Decision | None:
         """Sample a finished request. If no rates apply to the request's status, return None."""
