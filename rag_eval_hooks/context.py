@@ -46,7 +46,8 @@ class Context:
 
     def __post_init__(self) -> None:
         # Checks of abstract types are slow, and capture makes many contexts.
-        if type(self.text) is str and type(self.metadata) is dict and self.score is None:
+        is_plain = type(self.text) is str and type(self.metadata) is dict
+        if is_plain and (self.score is None or type(self.score) is float):
             return
         if not isinstance(self.text, str):
             advice = "To build a Context from a document or a mapping, call Context.of(value)."

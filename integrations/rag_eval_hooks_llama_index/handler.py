@@ -33,13 +33,13 @@ from rag_eval_hooks.own_requests import paused
 from rag_eval_hooks_llama_index import vocabulary, workflows
 from rag_eval_hooks_llama_index.reader import Reader
 from rag_eval_hooks_llama_index.spans import (
+    DESCRIBED,
     Role,
     SpanCall,
     SpanParents,
     openinference_span,
-    start_facts,
 )
-from rag_eval_hooks_llama_index.streams import follow_stream
+from rag_eval_hooks_llama_index.streams import current_stream, follow_stream, is_subclass
 from rag_eval_hooks_llama_index.workflows import FlowState
 
 _FRAMEWORK = "llama_index"
@@ -106,6 +106,8 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         try:
             self._recorder.unmatched.handlers[self._place] = True
             call = SpanCall.of(id_, bound_args, instance, parent_id)
+            if self._recorder.left_out and self._skips(call):
+                return
             run = self._start(call, event.get("tags"))
             if run is not None and not (call.role is Role.PART and run.parent is not None):
                 self._describe(run, call)
@@ -113,14 +115,20 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
             self._incidents.report("capture enter", error)
             self._parents.lose(id_, parent_id)
 
+    def _skips(self, call: SpanCall) -> bool:
+        # A stream may be nearer to the call than the parent.
+        has_parent = call.parent_id is not None and current_stream() is None
+        return has_parent and self._recorder.skips(call.id, call.parent_id, call.role.kind)
+
     def _start(self, call: SpanCall, tags: Mapping[str, Any] | None) -> Run | None:
         recorder, kind, parent = self._recorder, call.role.kind, self._parents.of(call)
         if parent is not None:
-            outer = recorder.get(parent)
-            if kind is RunKind.TOOL and outer is not None and outer.kind is RunKind.TOOL:
+            if (outer := recorder.get(parent)) is None:
+                return recorder.start(call.id, parent, kind, call.name)
+            if kind is RunKind.TOOL and outer.kind is RunKind.TOOL:
                 # A tool's async call may run the tool's sync call.
                 kind = RunKind.CHAIN
-            return recorder.start(call.id, parent, kind, call.name)
+            return recorder.start_child(call.id, kind, call.name, outer)
         if self._parents.ignores(call) or not self._may_begin(call):
             return None
         tags = active_instrument_tags.get() if tags is None else tags
@@ -136,10 +144,18 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         is_step = call.event is not None
         return not self._parents.lost(call.id, call.parent_id, is_step=is_step)
 
+    def _defer_facts(self, run: Run, call: SpanCall) -> None:
+        role, event = call.role, call.event
+        if run.kind is RunKind.RETRIEVER or run.interaction.others is None:
+            self._evals.instrumentors.note(run, openinference_span)
+        if role in DESCRIBED or event is not None:
+            # Any other object may hold the response's stream, and must not be kept.
+            instance = call.instance if role in DESCRIBED else None
+            self._recorder.defer(run, "start", self._reader.started, run, role, instance, event)
+
     def _describe(self, run: Run, call: SpanCall) -> None:
         reader, defer, role, given = self._reader, self._reader.defer, call.role, call.arguments
-        self._evals.instrumentors.note(run, openinference_span)
-        run.facts = start_facts(run, call)
+        self._defer_facts(run, call)
         run.joins = role is Role.SYNTHESIS
         if role is Role.WORKFLOW:
             run.state = FlowState(workflows.is_given_input(given))
@@ -162,8 +178,10 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self, id_: str, bound_args: BoundArguments, instance: Any = None, *_: Any, **event: Any
     ) -> None:
         try:
-            run = None if self._recorder.leave(id_) else self._recorder.get(id_)
-            if run is not None:
+            recorder = self._recorder
+            if recorder.left_out and recorder.leave(id_):
+                return
+            if (run := recorder.get(id_)) is not None:
                 self._exit(run, SpanCall.of(id_, bound_args, instance), event.get("result"))
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._lose("exit", error, id_)
@@ -282,7 +300,7 @@ def _may_resume(flow: Run) -> bool:
 
 
 def _stop_result(run: Run, result: Any) -> Any:
-    if not issubclass(result.__class__, StopEvent):
+    if not is_subclass(result.__class__, (StopEvent,)):
         return result
     for flow in (run, *run.ancestors()):
         if isinstance(flow.state, FlowState):

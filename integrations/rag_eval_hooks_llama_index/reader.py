@@ -19,7 +19,7 @@ from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distincti
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import vocabulary
-from rag_eval_hooks_llama_index.spans import Role
+from rag_eval_hooks_llama_index.spans import Role, start_facts
 from rag_eval_hooks_llama_index.vocabulary import (
     NodeContext,
     Reply,
@@ -40,6 +40,10 @@ _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
 class Reader(BaseReader):
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, form_of)
+
+    def started(self, run: Run, role: Role, instance: Any, event: Any) -> None:
+        # The model may have been called before, and the call's facts have priority.
+        run.facts = {**start_facts(run, role, instance, event), **run.facts}
 
     def tool_arguments(self, run: Run, given: Mapping[str, Any]) -> None:
         self._recorder.for_span(run, arguments=vocabulary.arguments_text(given))

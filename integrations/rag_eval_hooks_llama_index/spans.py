@@ -6,7 +6,7 @@ import functools
 import itertools
 import traceback
 from collections.abc import Hashable, Mapping, Sequence
-from enum import Enum, auto
+from enum import Enum
 from inspect import BoundArguments
 from typing import Any, NamedTuple, Self
 
@@ -31,7 +31,7 @@ from rag_eval_hooks.capture.bounded import remember
 from rag_eval_hooks.capture.facts import facts_of, field, first, request_facts
 from rag_eval_hooks.capture.records import Facts, RunKind
 from rag_eval_hooks.own_requests import is_suppressed
-from rag_eval_hooks_llama_index.streams import current_stream
+from rag_eval_hooks_llama_index.streams import current_stream, is_subclass
 from rag_eval_hooks_llama_index.workflows import FlowState
 
 # Every span id ends with a dash and a UUID.
@@ -42,32 +42,27 @@ _CORE = "llama_index.core."
 
 
 class Role(Enum):
-    CHAIN = auto()
-    ENGINE = auto()
-    RETRIEVAL = auto()
-    EMBEDDING = auto()
-    POSTPROCESSING = auto()
-    TOOL = auto()
-    MODEL = auto()
+    CHAIN = 1, RunKind.CHAIN
+    ENGINE = 2, RunKind.CHAIN
+    RETRIEVAL = 3, RunKind.RETRIEVER
+    EMBEDDING = 4, RunKind.EMBEDDING
+    POSTPROCESSING = 5, RunKind.RERANKER
+    TOOL = 6, RunKind.TOOL
+    # The run gets the kind `MODEL` when the model is called.
+    MODEL = 7, RunKind.CHAIN
     # A span that reads a chat's stream on a separate thread or task.
-    WRITER = auto()
-    WORKFLOW = auto()
-    SYNTHESIS = auto()
+    WRITER = 8, RunKind.CHAIN
+    WORKFLOW = 9, RunKind.CHAIN
+    SYNTHESIS = 10, RunKind.CHAIN
     # A span without texts: a step of an embedding, or the preparation of a query or document.
-    PART = auto()
+    PART = 11, RunKind.CHAIN
 
-    @property
-    def kind(self) -> RunKind:
-        # The run gets the kind `MODEL` when the model is called.
-        return _RUN_KINDS.get(self, RunKind.CHAIN)
+    def __init__(self, _number: int, kind: RunKind) -> None:
+        self.kind = kind
 
 
-_RUN_KINDS = {
-    Role.RETRIEVAL: RunKind.RETRIEVER,
-    Role.EMBEDDING: RunKind.EMBEDDING,
-    Role.TOOL: RunKind.TOOL,
-    Role.POSTPROCESSING: RunKind.RERANKER,
-}
+# Roles whose object `start_facts` reads.
+DESCRIBED = (Role.MODEL, Role.RETRIEVAL, Role.TOOL, Role.EMBEDDING, Role.WORKFLOW)
 _EMBEDDING = tuple(
     f"{prefix}{name}"
     for prefix in ("get_", "aget_")
@@ -96,6 +91,7 @@ _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
 
 class SpanCall(NamedTuple):
     id: str
+    method: str
     role: Role
     arguments: Mapping[str, Any]
     instance: Any
@@ -105,8 +101,9 @@ class SpanCall(NamedTuple):
     def of(
         cls, span_id: str, given: BoundArguments, instance: Any, parent: str | None = None
     ) -> Self:
-        role = _role_of(_method_of(span_id), instance.__class__)
-        return cls(span_id, role, given.arguments, instance, parent)
+        method = span_id[:-_ID_CHARS].rpartition(".")[2]
+        role = _role_of(method, instance.__class__)
+        return cls(span_id, method, role, given.arguments, instance, parent)
 
     @property
     def name(self) -> str:
@@ -114,17 +111,16 @@ class SpanCall(NamedTuple):
         if isinstance(named, str):
             return named
         if self.instance is None or self.role is Role.PART:
-            return _method_of(self.id)
+            return self.method
         return type(self.instance).__name__
 
     @property
     def event(self) -> Any:
-        event = self.arguments.get("ev")
-        return event if isinstance(event, Event) else None
+        event: Any = self.arguments.get("ev")
+        return event if is_subclass(event.__class__, (Event,)) else None
 
 
-def start_facts(run: Run, call: SpanCall) -> Facts:
-    role, instance = call.role, call.instance
+def start_facts(run: Run, role: Role, instance: Any, event: Any) -> Facts:
     if role is Role.MODEL:
         return request_facts([instance])
     facts: dict[str, Any] = {}
@@ -139,7 +135,7 @@ def start_facts(run: Run, call: SpanCall) -> Facts:
     elif role is Role.WORKFLOW:
         # The first agent of a team names the run.
         facts[semconv.GEN_AI_AGENT_NAME] = first([instance], ("name", "root_agent"))
-    call_id = getattr(call.event, "tool_id", None)
+    call_id = getattr(event, "tool_id", None)
     if run.kind is RunKind.TOOL:
         # The enclosing step of the agent has the id.
         steps = itertools.takewhile(lambda outer: outer.kind is not RunKind.TOOL, run.ancestors())
@@ -156,10 +152,6 @@ def _role_of(method: str, owner: type) -> Role:
     return Role.CHAIN
 
 
-def _method_of(span_id: str) -> str:
-    return span_id[:-_ID_CHARS].rpartition(".")[2]
-
-
 class SpanParents:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -170,13 +162,15 @@ class SpanParents:
         known = active_span_id.get()
         # Ignore the span of a workflow, which old versions leave current in the calling code.
         nearest = self._nearest(None if self._is_workflow(known) else known)
+        if nearest is None:
+            return None
         run = self._recorder.of_open_request(nearest)
         runs = () if run is None else (run, *run.ancestors())
         return next((one.id for one in runs if one.end is None), None)
 
     def of(self, call: SpanCall) -> Hashable | None:
         known = call.parent_id if self._recorder.knows(call.parent_id) else None
-        return self._nearest(None if self._is_workflow(known) and _stands_alone(call) else known)
+        return self._nearest(None if _stands_alone(call) and self._is_workflow(known) else known)
 
     def _nearest(self, known: str | None) -> Hashable | None:
         streaming = current_stream()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
+from contextvars import ContextVar, Token
 from functools import lru_cache, partial
 from typing import Any
 
@@ -27,17 +27,16 @@ _REACT = "ReActAgent"
 _THOUGHT, _ANSWER = "Thought", "Answer:"
 _STATUS = {"GeneratorExit": Status.CLOSED, "CancelledError": Status.CANCELLED}
 _STREAMED = (Generator, AsyncGenerator, *STREAMING, StreamingAgentChatResponse)
-_read_run: ContextVar[Callable[[], Run | None]] = ContextVar(
-    "rag_eval_stream", default=lambda: None
-)
+_read_run: ContextVar[Callable[[], Run | None] | None] = ContextVar("rag_eval_stream", default=None)
 
 
 def current_stream() -> Run | None:
-    return _read_run.get()()
+    reading = _read_run.get()
+    return None if reading is None else reading()
 
 
 def follow_stream(recorder: Recorder, run: Run, given: Any) -> bool:
-    if not _is_subclass(given.__class__, _STREAMED):
+    if not is_subclass(given.__class__, _STREAMED):
         return False
     if isinstance(given, StreamingAgentChatResponse):
         source = weakref.ref(given.chat_stream or given.achat_stream)
@@ -60,7 +59,7 @@ def follow_stream(recorder: Recorder, run: Run, given: Any) -> bool:
 
 # Pydantic is slow at `isinstance`.
 @lru_cache(maxsize=2048)
-def _is_subclass(kind: type, bases: tuple[type, ...]) -> bool:
+def is_subclass(kind: type, bases: tuple[type, ...]) -> bool:
     return issubclass(kind, bases)
 
 
@@ -100,23 +99,18 @@ class _WatchedStream:
         self._left = most
         self._is_text = True
 
-    @contextmanager
-    def step(self) -> Iterator[None]:
-        token = _read_run.set(self._run)
-        try:
-            yield
-        finally:
-            # Garbage collection may close a stream in another context.
-            with suppress(ValueError):
-                _read_run.reset(token)
+    def enter(self) -> Token[Callable[[], Run | None] | None]:
+        return _read_run.set(self._run)
 
     def note(self, part: Any) -> None:
         if not isinstance(part, str):
             self._is_text = False
         elif part and self._left > 0:
             # `join` also turns an application's subclass of `str` into plain text.
-            kept = "".join((part,))[: self._left]
-            self._left -= len(kept)
+            kept = part if type(part) is str else "".join((part,))
+            if (size := len(kept)) > self._left:
+                kept = kept[: self._left]
+            self._left -= size
             self._parts.append(kept)
 
     def end(self, error: BaseException) -> None:
@@ -144,8 +138,11 @@ def _read(inner: Any, reading: _WatchedStream) -> Generator[Any, Any, Any]:
     step: Callable[[], Any] = inner.__next__
     try:
         while True:
-            with reading.step():
+            token = reading.enter()
+            try:
                 part = step()
+            finally:
+                _read_run.reset(token)
             reading.note(part)
             try:
                 sent = yield part
@@ -166,8 +163,13 @@ async def _read_async(inner: Any, reading: _WatchedStream) -> AsyncGenerator[Any
     step: Callable[[], Awaitable[Any]] = inner.__anext__
     try:
         while True:
-            with reading.step():
+            token = reading.enter()
+            try:
                 part = await step()
+            finally:
+                # Garbage collection may close a stream in another context.
+                with suppress(ValueError):
+                    _read_run.reset(token)
             reading.note(part)
             try:
                 sent = yield part

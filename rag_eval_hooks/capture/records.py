@@ -99,7 +99,10 @@ class Run:
         return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
 
     def within(self, kind: RunKind) -> bool:
-        return any(outer.kind is kind for outer in self.ancestors())
+        outer = self.parent
+        while outer is not None and outer.kind is not kind:
+            outer = outer.parent
+        return outer is not None
 
     def ancestors(self) -> Iterator[Run]:
         outer = self.parent
