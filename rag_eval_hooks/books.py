@@ -40,8 +40,8 @@ class Stats:
             is `partial` if the judge failed and only metrics without a judge have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
-        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. The sum
-            `offered` excludes this count and all counts below.
+        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. This field
+            and all fields below are not part of the sum `offered`.
         recovered: Requests in `offered` that earlier processes left in the spool.
         undurable: Requests in `offered` that the spool could not store.
         without_retrieval: Requests in which a model answered but capture saw no retrieved text.
@@ -52,7 +52,7 @@ class Stats:
         failures: Missing scores by metric and failure cause, such as `ragas.faithfulness:
             judge_failed`.
         feedback: Calls of `RagEval.feedback` by result. `joined`: this process knows the request.
-            `passed_on`: sent to the other processes. `alone`: delivered without a request.
+            `passed_on`: sent to the other processes. `alone`: sinks got it without the request.
             `unknown`, `invalid` or another reason: rejected.
     """
 

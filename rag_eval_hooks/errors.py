@@ -68,7 +68,7 @@ class ConfigError(RagEvalError, ValueError):
 
     Attributes:
         field: Name of the setting, as in `RagEvalConfig` or the constructor.
-        got: The rejected value, without credentials and query parameters of a URL. The caller masks
+        got: The rejected value. A URL is without credentials and query parameters. The caller masks
             other secrets.
         wants: Description of the accepted values.
     """

@@ -58,10 +58,10 @@ class Explanation:
 
 
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as JSON of at most `limit` characters, or None if it is empty.
+    """Return an explanation as JSON, or None if the explanation is empty.
 
-    A shortened explanation contains `"cut": true`. If even the shortest form is too long, return
-    None. If `content` is False, the JSON contains only numbers and booleans.
+    The JSON has at most `limit` characters. A shortened explanation contains `"cut": true`. If even
+    the shortest form is too long, return None. If `content` is False, the JSON has no texts.
     """
     for number, (share, items) in enumerate(_FORMS):
         plain = _form(value, int(limit * share) if content else None, items, _DEPTH)

@@ -217,9 +217,9 @@ class Findings:
 
     Each list has one entry per claim, chunk, entity or generated question, in the same order.
     `question_similarity` and `answer_similarity` are cosines in [-1, 1]. `direct_relevance` is 0,
-    0.25, 0.5, 0.75 or 1. A `Rating` is in [1, 5]. `accuracy_ratings` are in [0, 4].
-    `context_ratings` and `groundedness_ratings` are in [0, 2]. At least one rating of each pair is
-    not None. `by` names the judges if a sample has several judges.
+    0.25, 0.5, 0.75 or 1. A `Rating` is in [1, 5]. `accuracy_ratings` is a pair in [0, 4].
+    `context_ratings` and `groundedness_ratings` are pairs in [0, 2]. At most one rating of a pair
+    is None. If a sample has several judges, `by` names the judges of each finding.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED

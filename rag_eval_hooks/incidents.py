@@ -87,7 +87,7 @@ class Incidents:
             _warn(f"{_ended(kind)} {told}" if told else kind)
 
     def mistake(self, kind: str, advice: str = "") -> None:
-        """Count a wrong call by the application. Log advice and place of the first wrong call."""
+        """Count a wrong call by the application. For the first call, log the advice and place."""
         called = f"Called at {place}" if (place := place_of_caller()) else ""
         self.count(kind, detail=" ".join(filter(None, (advice and _ended(advice), called))))
 

@@ -56,7 +56,7 @@ class Evaluation:
 
     @property
     def time(self) -> datetime | None:
-        """Start of the request in UTC. If unknown, start of the evaluation, or None without one."""
+        """Start of the request in UTC. If unknown, start of the evaluation. Without either, None."""
         ended = self.sample.ended_at or self.start
         return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
 
@@ -90,7 +90,7 @@ class Evaluation:
 
     @property
     def status(self) -> EvalStatus:
-        """Status of the RAG span: `ok`, `partial` if some scores are missing, `error` if all are.
+        """Status of the RAG span. `partial`: some scores are missing. `error`: all are missing.
 
         A score is missing if a metric or judge failed, or if the judge was unsure. The status
         ignores metrics that lack an input or have no defined value.

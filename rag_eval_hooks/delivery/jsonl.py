@@ -37,7 +37,7 @@ class JsonlSink:
     duplicates. `deliver` and `feedback` raise `OSError` if writing fails.
 
     Args:
-        path: File to append to. The parent folder must exist. Later folder changes have no effect.
+        path: File to append to. The parent folder must exist. A later `os.chdir` has no effect.
         content: Whether to write question, contexts, answer, reference and explanations.
 
     Raises:

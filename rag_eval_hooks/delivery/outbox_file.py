@@ -74,8 +74,8 @@ class RowChange(NamedTuple):
 class OutboxFile:
     """The outbox's SQLite file, which several processes share. Not thread-safe.
 
-    If the file fails, methods raise one of `FILE_ERRORS`. If `is_damage` accepts the error, the
-    caller must call `replace`.
+    If file access fails, methods raise one of `FILE_ERRORS`. If `is_damage` is true for the error,
+    the caller must call `replace`.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:

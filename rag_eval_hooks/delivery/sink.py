@@ -87,7 +87,7 @@ class RetryLater(SendError):
 
 
 class SpanUnknown(SendError):
-    """The platform does not have the span yet. For example, the application still exports it."""
+    """The platform does not have the span yet, so the queue tries again later."""
 
     def __init__(self, answer: str = "") -> None:
         super().__init__("span not found", is_for_all=False)
@@ -206,7 +206,7 @@ def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
-    """Return the exception of a sink's call. The event loop would log a raised exception."""
+    """Return the call's exception instead of raising, because the event loop would log it."""
     try:
         async with asyncio.timeout(timeout) as limit:
             await pending

@@ -168,9 +168,9 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[dict[str, Any]]]:
-    """Return the mean cosine between the user's question and the generated questions.
+    """Return the mean cosine in [0, 1] between the user's question and the generated questions.
 
-    The mean is in [0, 1], or None without generated questions. Also return a row for each of these.
+    Without generated questions, the mean is None. Also return one row per generated question.
     """
     texts, cosines = made(findings.questions).texts, made(findings.question_similarity)
     pairs = zip(texts, cosines, strict=True)

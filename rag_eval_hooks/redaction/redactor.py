@@ -197,7 +197,7 @@ class Session:
 
 
 class Redactor:
-    """Redacts samples by rules in order of precedence, then by functions, and hashes ids.
+    """Redacts samples by rules in order of precedence, then by functions. Also hashes ids.
 
     The attribute `mark` is a digest of the redaction settings.
     """

@@ -92,7 +92,7 @@ class OtherSpan:
 
 
 class OtherSpans:
-    """Other instrumentors' spans, by id, that may receive scores. Thread-safe.
+    """Keeps other instrumentors' spans by id, so that the spans can receive scores. Thread-safe.
 
     Calls `hold` with each finished span whose export must wait. If more than `limits.HELD_SPANS`
     spans wait for scores, the oldest span stops waiting.

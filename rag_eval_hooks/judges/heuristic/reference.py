@@ -92,7 +92,7 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
-    """Judge whether a text states a claim. A claim with all words of a short text agrees, too."""
+    """Judge whether a text states a claim, or whether the claim has all words of a short text."""
     if not text.sentences:
         return Verdict(False, "the compared text is empty")
     novel = claim.terms - question or claim.terms
