@@ -272,7 +272,7 @@ def _lines(
         yield "  question and calls the pipeline. Then pass --capture MODULE:FUNCTION"
     for reason, count in reasons.items():
         text, part = _DATA["no_sample"].get(reason, ("", "contexts"))
-        yield f"{f'{count} more without a sample' if samples else 'No sample'}: {reason}"
+        yield f"{f'{count} more requests without a sample' if samples else 'No sample'}: {reason}"
         if text:
             yield from (f"  {text}", f"  To name the {part} yourself: {_DATA['remedies'][part]}")
     if samples:
@@ -296,7 +296,7 @@ def _described(sample: Sample) -> Iterator[str]:
     yield f"answer: {'capture found no answer' if sample.answer is None else _short(sample.answer)}"
     if sample.truncated:
         cut = ", ".join(sample.truncated)
-        yield f"truncated: {cut} (by limits or unreadable texts)"
+        yield f"truncated: {cut} (by a limit or a lost event)"
 
 
 def _rule(source: str | None, rules: Mapping[str, str]) -> str:

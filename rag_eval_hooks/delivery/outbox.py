@@ -227,7 +227,7 @@ class Outbox:
     def _note(self, change: RowChange, row: int | None) -> None:
         job = change.job
         if change.consumers and row is None:
-            self._incidents.count("spool: Full")
+            self._incidents.count("spool: the file is full")
             self._count_undurable(job)
         job.is_ours = row is not LOST and not change.is_free
         job.row = row if job.is_ours else None

@@ -87,7 +87,7 @@ class RetryLater(SendError):
 
 
 class SpanUnknown(SendError):
-    """The platform does not have the span yet, so the queue tries again later."""
+    """The platform does not have the span yet, so the queue retries later."""
 
     def __init__(self, answer: str = "") -> None:
         super().__init__("span not found", is_for_all=False)

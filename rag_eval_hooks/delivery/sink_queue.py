@@ -273,7 +273,7 @@ class SinkQueue:
 
     def _note_failure(self, error: BaseException, now: float) -> None:
         if isinstance(error, RetryLater):
-            self._incidents.count(f"{self._origin}, {error.reason}: Retry")
+            self._incidents.count(f"{self._origin}, {error.reason}: the queue retries")
             asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
             self._paused_until = max(self._paused_until, asked)
         elif isinstance(error, TooSlowError):

@@ -36,7 +36,7 @@ from rag_eval_hooks.results.summary import (
 from rag_eval_hooks.score import Score
 
 _LEAST_DROP: Final = 0.1
-"""Minimum drop of a normalized score, from 0 to 1, that counts as a regression."""
+"""Minimum drop of a score that counts as a regression, on the normalized scale (0 to 1)."""
 _LEAST_PAIRS: Final = 5
 _Pair: TypeAlias = tuple[Evaluation | None, Evaluation | None]
 _Scored: TypeAlias = tuple[Evaluation, Score]
@@ -104,11 +104,11 @@ def compare(
 ) -> Comparison:
     """Compare a new run with a base run.
 
-    `compare` pairs samples by `question_id`. A sample without an id pairs by question. If a
-    question repeats, samples pair in order of appearance. If a metric has fewer than five pairs,
-    `compare` treats all samples of the metric as unpaired. Differences ignore scores outside the
-    random sample, for example after feedback. `by` is a key, such as `workflow`, for additional
-    comparisons by group.
+    `compare` pairs samples by `question_id`, or by question if there is no id. If a question
+    repeats, samples pair in order of appearance. If a metric has fewer than five pairs, `compare`
+    treats all samples of the metric as unpaired. Differences ignore scores outside the random
+    sample, such as scores that feedback requested. `by` is a key, such as `workflow`, for
+    additional comparisons by group.
 
     Raises:
         ConfigError: No sample has the key `by`, or the runs used different judges or prompts for a
