@@ -38,7 +38,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def listed(metric: Metric) -> tuple[str, ...]:
-    needs = ", ".join(sorted(metric.needs)) or "inputs of its parts"
+    needs = ", ".join(sorted(metric.needs)) or "inputs of the combined metrics"
     scale = f"{metric.scale.low:g} to {metric.scale.high:g}"
     better = "higher" if metric.scale.higher_is_better else "lower"
     judged = [SPECS[kind] for kind in _findings(metric) & SPECS.keys()]

@@ -39,7 +39,7 @@ _GRACE: Final = 0.1  # seconds in which a cancelled awaitable can finish
 _RECOVERED: Final = 64  # maximum number of results to claim from the spool at once
 _LONGEST_SLEEP: Final = 3600.0
 _POLL: Final = 0.05  # seconds between two checks for a hanging call
-_ALONE: Final = SendError("the sink rejected the batch; each result is sent again alone")
+_ALONE: Final = SendError("the sink rejected the batch, so the queue sends each result alone")
 
 
 @dataclass(slots=True, eq=False)

@@ -17,7 +17,7 @@ _NO_CREDIT: Final = "insufficient_quota"
 _ADVICE: Final[dict[object, str]] = {
     401: (
         "the endpoint rejected the API key; set judge_api_key (RAG_EVAL_JUDGE_API_KEY), or the "
-        "key of the model that you passed"
+        "key of the model object that you passed"
     ),
     403: "the API key has no access to the model; check the key and the model",
     404: "the model or path does not exist; check the model and judge_base_url",
