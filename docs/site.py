@@ -32,7 +32,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Copy the Markdown of pages that `llms.txt` names."""
+    """Copy every page as Markdown, because `llms.txt` links to Markdown files."""
     site = Path(config["site_dir"])
     for source in DOCS.rglob("*.md"):
         shutil.copy(source, site / source.relative_to(DOCS))
