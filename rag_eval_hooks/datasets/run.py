@@ -79,7 +79,7 @@ class DatasetRun(JsonlSink):
 
     @property
     def unscored(self) -> dict[str, str]:
-        """The reason by metric, for each metric without any score."""
+        """Why a metric has no score in any row, by metric id."""
         return {metric: reason for metric, reason in self._reasons.items() if reason}
 
     @property

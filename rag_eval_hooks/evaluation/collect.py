@@ -94,7 +94,7 @@ def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Fin
 
 
 def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return `NotScored` for each finding in which an item or chunk has no verdict or several."""
+    """Return `NotScored` for each finding with more or fewer verdicts than items or chunks."""
     absent: dict[str, Any] = {}
     for kind, spec in SPECS.items():
         verdicts = getattr(findings, kind)
@@ -178,7 +178,7 @@ class FindingsCollector:
         self._chunks = tuple(context.text for context in sample.contexts or ())
 
     async def run(self, timeout: float) -> Findings:
-        """Return the metrics' findings, without findings that take more than `timeout` seconds."""
+        """Return the findings that the metrics need and that arrive within `timeout` seconds."""
         if not (opened := self._open()):
             return self._findings
         await self._sources.warm_up(opened, self._incidents)
@@ -201,7 +201,7 @@ class FindingsCollector:
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
-        """Reserve all calls of the sample together, because an incomplete set gives no scores."""
+        """Reserve all calls of the sample at once. Without all calls, the sample gets no score."""
         budget = call_context().budget
         if budget is None:
             return nullcontext()

@@ -89,7 +89,7 @@ class Worker:
         return len(self._queue)
 
     def capacity(self) -> int:
-        """Return the free slots for recovered jobs. Half of the queue is reserved for new jobs."""
+        """Return how many recovered jobs fit. Half of the queue is reserved for new jobs."""
         if self._closed or 2 * self.waiting_chars > self._queue_chars:
             return 0
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
@@ -98,7 +98,7 @@ class Worker:
         """Reserve a slot for a job of `size` characters. O(1), never waits.
 
         Returns:
-            None if a slot is reserved, or the reason: `shutdown`, `queue_full` or `no_thread`.
+            None if a slot is reserved. Otherwise, why not: `shutdown`, `queue_full`, `no_thread`.
             After None, the caller must call `put` or `release`.
         """
         if self._thread is None and not (self._closed or self._start()):

@@ -37,7 +37,7 @@ _DETAILS: Final = {
 
 
 def average_precision(relevant: Sequence[bool]) -> float:
-    """Return precision@k, averaged over the ranks k of relevant items (0 without such items)."""
+    """Return precision@k, averaged over the ranks k of relevant items, or 0 if none is relevant."""
     ranks = chunk_numbers(relevant)
     return fmean(hits / rank for hits, rank in enumerate(ranks, start=1)) if ranks else 0.0
 
