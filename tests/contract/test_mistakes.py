@@ -18,7 +18,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
@@ -45,6 +45,7 @@ from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.results import AlertSink
 from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler, record_contexts
 from tests.support.evaluation import sample
+from tests.support.size import size
 
 SECRET = "a text of the application"
 
@@ -243,6 +244,7 @@ def test_variable_of_another_prefix_is_warned_of_where_it_ends_as_a_setting(pref
     ]
 
 
+@settings(max_examples=size(15, 100))
 @given(text=st.text(st.characters(codec="utf-8"), min_size=1))
 def test_answer_may_be_a_message_or_assigned(text: str) -> None:
     seen: list[Any] = []
@@ -285,6 +287,7 @@ def returned(output: Any, _: Any) -> Any:
 NAMES = st.text(st.characters(categories=["Ll"]), min_size=5, max_size=12)
 
 
+@settings(max_examples=size(15, 100))
 @given(NAMES, st.integers(0, 4), st.sampled_from(["question", "contexts", "answer", "root"]))
 def test_option_that_matches_nothing_names_the_one_meant(name: str, at: int, option: str) -> None:
     wrong = name[:at] + "Z" + name[at + 1 :]
@@ -331,6 +334,7 @@ def test_handler_that_no_run_reaches_is_named_at_shutdown(*, is_reached: bool) -
     assert len(lines) == 1 - is_reached
 
 
+@settings(max_examples=size(8, 100))
 @given(NAMES, NAMES)
 def test_only_named_tools_give_text_and_a_name_of_no_tool_is_told(name: str, other: str) -> None:
     assume(looks_up(name, "") is None)

@@ -6,13 +6,14 @@ import json
 import re
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import Cause, NotScored, Score
 from rag_eval_hooks.capture.content import plain
 from rag_eval_hooks.explanation import OutcomeTable, explain, prose
 from rag_eval_hooks.redaction.redactor import Content
+from tests.support.size import size
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
@@ -37,6 +38,7 @@ def test_texts_stand_in_it_only_when_asked_for() -> None:
     assert explain({}, 1000, content=True) is prose({}, 100, content=True) is None
 
 
+@settings(max_examples=size(20, 100))
 @given(value=st.dictionaries(st.text(), VALUES), limit=st.integers(1, 300), content=st.booleans())
 def test_any_value_gives_bounded_json_that_can_be_sent(
     value: dict[str, Any], limit: int, content: bool

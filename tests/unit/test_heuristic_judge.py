@@ -232,7 +232,7 @@ def test_calibrated_verdict_follows_the_cut_unless_contradicted(
 
 
 @given(st.integers(0, 2**32), st.sampled_from([50, 60, 400]), st.floats(0.0, 1.5))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=size(15, 60), deadline=None)
 def test_judge_whose_auroc_may_be_too_low_is_refused(seed: int, number: int, slope: float) -> None:
     probabilities, truths = drawn(random.Random(seed), number, slope, 0.0)
     assume(len(set(truths)) == 2)
