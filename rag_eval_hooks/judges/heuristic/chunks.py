@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
@@ -43,6 +43,17 @@ LEXICONS: Final = {
 }
 BREAKS: Final = (",", ";", "&")
 DENIAL: Final = "!"
+
+
+def _items_by_word(lexicon: Lexicon) -> dict[str, str]:
+    """Return the items of special words. A free word has an empty item."""
+    kept = lexicon.limiting | lexicon.conditions | lexicon.weak
+    items = dict.fromkeys(lexicon.free, "") | {word: word for word in kept}
+    items |= dict.fromkeys(lexicon.denials | LEXICONS[""].denials, DENIAL)
+    return items | dict.fromkeys(lexicon.joints, "&")
+
+
+_ITEMS: Final = {code: _items_by_word(lexicon) for code, lexicon in LEXICONS.items()}
 VALUE: Final = "#"  # represents any `Measure`
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
@@ -75,10 +86,16 @@ class Sentence:
         self.words: Sequence[str] = folded_tokens(fold(text))
         self.chain = [term for word in self.words if (term := _term_of(word))]
         self.terms = frozenset(self.chain)
-        self.pairs = frozenset(pairwise(self.words))
-        self.language = language(self.words)
         self._items: dict[str, Sequence[Item]] = {}
         self._kinds: dict[str, frozenset[str]] = {}
+
+    @cached_property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        return frozenset(pairwise(self.words))
+
+    @cached_property
+    def language(self) -> str | None:
+        return language(self.words)
 
     @cached_property
     def measures(self) -> Sequence[Measure]:
@@ -98,9 +115,9 @@ class Sentence:
         if code not in self._items:
             at, found = 0, list[Item]()
             for measure in self.measures:
-                found += [*_words(self.text[at : measure.start], LEXICONS[code]), measure]
+                found += [*_words(self.text[at : measure.start], _ITEMS[code]), measure]
                 at = measure.end
-            self._items[code] = [*found, *_words(self.text[at:], LEXICONS[code])]
+            self._items[code] = [*found, *_words(self.text[at:], _ITEMS[code])]
         return self._items[code]
 
     def kinds(self, code: str) -> frozenset[str]:
@@ -127,21 +144,17 @@ def _opens(text: str, word: str) -> bool:
     return not word.isupper() and (not before or before[-1] in _OPENERS)
 
 
-def _words(text: str, lexicon: Lexicon) -> Iterator[str]:
-    at, denials = 0, lexicon.denials | LEXICONS[""].denials
-    kept = lexicon.limiting | lexicon.conditions | lexicon.weak
+def _words(text: str, items: Mapping[str, str]) -> Iterator[str]:
+    at = 0
     for mark in [*BREAK.finditer(text), None]:
-        part = text[at : mark.start() if mark else len(text)]
-        for word in folded_tokens(_NEGATED.sub(r"\1 not", fold(part))):
+        part = fold(text[at : mark.start() if mark else len(text)])
+        for word in folded_tokens(_NEGATED.sub(r"\1 not", part) if "n't" in part else part):
             word = _WHOLE.get(word, word)
-            if word in lexicon.joints:
-                yield "&"
-            elif word in denials:
-                yield DENIAL
-            elif word in kept:
-                yield word
-            elif word not in lexicon.free:
-                yield _term_of(word) or word
+            item = items.get(word)
+            if item is None:
+                item = _term_of(word) or word
+            if item:
+                yield item
         if mark:
             yield "," if mark[0] in ',()"\u201c\u201d' else ";"
             at = mark.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +44,11 @@ _USEFUL: Final = 0.15  # minimum relevance of a useful chunk
 _PAUSE_EVERY: Final = 8  # claims between pauses; more would block the event loop too long
 
 
+@lru_cache(maxsize=4)  # each round of a sample reads the same contexts
+def _split(texts: tuple[str, ...]) -> Chunks:
+    return Chunks(SplitText(collapse_runs(text)) for text in texts)
+
+
 class _Case:
     def __init__(self, sample: Sample, known: Findings) -> None:
         self.question = collapse_runs(sample.question)
@@ -51,12 +56,12 @@ class _Case:
         self.reference = collapse_runs(sample.reference or "")
         self.asked = frozenset(terms(self.question))
         self._has_reference = sample.reference is not None
-        self._texts = [context.text for context in sample.contexts or ()]
+        self._texts = tuple([context.text for context in sample.contexts or ()])
         self._known = known
 
     @cached_property
     def chunks(self) -> Chunks:
-        return Chunks(SplitText(collapse_runs(text)) for text in self._texts)
+        return _split(self._texts)
 
     def items(self, name: str) -> tuple[str, ...]:
         found = getattr(self._known, name)
