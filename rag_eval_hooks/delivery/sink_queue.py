@@ -86,7 +86,7 @@ class SinkQueue:
         self._numbers = itertools.count()
         self._flying: list[_Delivery] = []
         self._called_at = self._paused_until = 0.0
-        self._is_overdue = self._is_open = False
+        self._is_overdue = self._is_open = self._is_down = False
         self._chars = self._failures = 0
         self._reason = ""  # of the last failure
         self._closing: float | None = None
@@ -246,6 +246,7 @@ class SinkQueue:
                     self._fail(one, error, now)
         outages = sum(getattr(error, "is_outage", True) for error in failures.values())
         self._failures = self._failures + 1 if outages == len(self._flying) else 0
+        self._is_down = self._failures >= self._most_failures
         self._flying, self._is_overdue = [], False
         if self._is_down:
             pause = pause_after(self._failures - _DOWN + 1)
@@ -291,10 +292,6 @@ class SinkQueue:
             due = now + min(pause_after(one.sends), _LONGEST_LOOK)
             one.is_last = due >= one.queued_at + self._retry_for
             self._queue(one, due)
-
-    @property
-    def _is_down(self) -> bool:
-        return self._failures >= self._most_failures
 
     def _note_slow(self) -> None:
         told = f"{self._origin}: a call took more than {self._timeout:g} s"

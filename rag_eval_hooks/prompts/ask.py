@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, create_model
@@ -51,7 +51,7 @@ class Reading(NamedTuple):
     cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ask:
     """A question to the judge about one finding of one sample.
 
@@ -68,11 +68,11 @@ class Ask:
     known: Findings
     shown: tuple[int, ...] | None = None
 
-    @property
+    @cached_property
     def spec(self) -> Spec:
         return SPECS[self.kind]
 
-    @property
+    @cached_property
     def has_contexts(self) -> bool:
         return Field.CONTEXTS in self.spec.shows
 
