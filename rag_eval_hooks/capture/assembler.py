@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import re
 import time
+from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from opentelemetry import context as otel_context
@@ -309,8 +311,12 @@ def _likeliest(
     """
     texts = [context.text.lower() for context in contexts]
     weights, joined = [0.0] * len(texts), "\0".join(texts)
+    ends = list(accumulate(len(text) + 1 for text in texts))
     for word in dict.fromkeys(words(answer)):
-        holders = [n for n, text in enumerate(texts) if word in text] if word in joined else []
+        holders, at = [], joined.find(word)
+        while at >= 0:
+            holders.append(bisect(ends, at))
+            at = joined.find(word, ends[holders[-1]])
         for n in holders:
             weights[n] += 1 / len(holders)
     # An answer may combine the results of several searches.

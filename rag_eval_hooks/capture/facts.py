@@ -68,8 +68,11 @@ def reply_facts(holders: Sequence[Any], choices: Iterable[Sequence[Any]]) -> Fac
 
 
 def first(holders: Iterable[Any], names: Sequence[str]) -> Any:
-    fields = (field(holder, name) for holder in holders for name in names)
-    return next((value for value in fields if value is not None), None)
+    for holder in holders:
+        for name in names:
+            if (value := field(holder, name)) is not None:
+                return value
+    return None
 
 
 def field(holder: Any, name: str) -> Any:

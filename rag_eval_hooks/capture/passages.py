@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from io import StringIO
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple, TypeAlias
 
 from rag_eval_hooks.capture.records import DocumentList, Origin
@@ -16,9 +16,8 @@ from rag_eval_hooks.capture.text_forms import (
     content_words,
     fold,
     is_distinctive,
-    run_places,
+    run_offsets,
     runs_of,
-    word_starts,
 )
 from rag_eval_hooks.sample import Context
 
@@ -79,13 +78,13 @@ class _Index:
     """
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self.text = text
         self._found: dict[str, int] = {}
 
     @cached_property
     def _places(self) -> tuple[dict[str, int], dict[str, int]]:
-        starts = range(0, len(self._text), _STEP)
-        keys = [self._text[at : at + _KEY] for at in starts]
+        starts = range(0, len(self.text), _STEP)
+        keys = [self.text[at : at + _KEY] for at in starts]
         first = dict(zip(reversed(keys), reversed(starts), strict=True))
         return first, dict(zip(keys, starts, strict=True))
 
@@ -96,14 +95,14 @@ class _Index:
 
     def _search(self, text: str) -> int:
         if len(self._found) < _FEW or len(text) < _KEY + _STEP:
-            return self._text.find(text)
+            return self.text.find(text)
         first, last = self._places
         keys = [(n, key) for n in range(_STEP) if (key := text[n : n + _KEY]) in first]
         if not keys:
             return -1
         start = min(first[key] - n for n, key in keys)
         end = max(last[key] - n for n, key in keys) + len(text)
-        return self._text.find(text, max(0, start), end)
+        return self.text.find(text, max(0, start), end)
 
 
 class _Prompt:
@@ -111,48 +110,26 @@ class _Prompt:
         self._text, self._index = text, index
         at = text.rfind(question) if question else -1
         self._asked, self._asked_end = (at, at + len(question)) if at >= 0 else (-1, -1)
-        # end of the passage that was found last
-        self._end: int | None = None
-
-    def restart(self, passages: int) -> None:
-        self._end = 0 if passages > _FEW else None
+        # end of the passage that was found last, or None for a search of few passages
+        self.end: int | None = None
 
     def find(self, text: str) -> int:
-        first = self._first(text)
-        if first < 0 or first >= self._asked_end:
+        first, size = -1, len(text)
+        if self.end is not None:
+            # Most prompts show the passages one after another.
+            first = self._text.find(text, self.end, self.end + size + _GAP)
+        if first < 0:
+            first = self._index.find(text)
+        if first < 0 or first + size > len(self._text):
+            return -1
+        if self.end is not None:
+            self.end = first + size
+        if first >= self._asked_end:
             return first
         behind = self._text.find(text, self._asked_end)
         # A document may contain the question.
-        is_within = self._asked <= first and first + len(text) <= self._asked_end
+        is_within = self._asked <= first and first + size <= self._asked_end
         return first if behind < 0 and not is_within else behind
-
-    def _first(self, text: str) -> int:
-        at, end = -1, self._end
-        if end is not None:
-            # Most prompts show the passages one after another.
-            at = self._text.find(text, end, end + len(text) + _GAP)
-        if at < 0:
-            at = self._index.find(text)
-        if at < 0 or at + len(text) > len(self._text):
-            return -1
-        if end is not None:
-            self._end = at + len(text)
-        return at
-
-
-class _Rest:
-    """A prompt in which `x` characters replace each passage quoted in full."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    @cached_property
-    def runs(self) -> dict[str, int]:
-        return run_places(self.text)
-
-    @cached_property
-    def starts(self) -> list[int]:
-        return word_starts(self.text)
 
 
 class Prompts:
@@ -160,15 +137,12 @@ class Prompts:
         self, texts: Sequence[str], question: str = "", queries: Iterable[str] = ()
     ) -> None:
         self.texts = texts
-        # An agent's prompts extend one another, so index only the longest prompt.
-        indexes: list[tuple[str, _Index]] = []
+        indexes: dict[str, _Index] = {}
         for text in sorted(texts, key=len, reverse=True):
-            if not any(longer.startswith(text) for longer, _ in indexes):
-                indexes.append((text, _Index(text)))
-        self._prompts = [
-            _Prompt(text, question, next(one for longer, one in indexes if longer.startswith(text)))
-            for text in texts
-        ]
+            # An agent's prompts extend one another, so index only the longest prompt.
+            longer = (one for one in indexes.values() if one.text.startswith(text))
+            indexes[text] = next(longer, None) or _Index(text)
+        self._prompts = [_Prompt(text, question, indexes[text]) for text in texts]
         self._queries = (question, *queries)
 
     @cached_property
@@ -177,7 +151,7 @@ class Prompts:
 
     def place(self, passages: Sequence[Passage]) -> Placed:
         for prompt in self._prompts:
-            prompt.restart(len(passages))
+            prompt.end = 0 if len(passages) > _FEW else None
         placed = {p: place for p in passages if (place := self._whole(p)) is not None}
         self._add_parts(placed, passages)
         self._add_short(placed, passages)
@@ -198,18 +172,15 @@ class Prompts:
             return
         # If all passages are placed, search only the first prompt.
         rests = self._rests(placed)[: None if any(p not in placed for p in looked_for) else 1]
-        shown = set[str]().union(*(rest.runs for rest in rests)) - self._query_runs
-        parts = {p: found for p in looked_for if (found := shown & p.runs)}
-        if not parts:
-            return
-        owners = Counter(chain.from_iterable(p.runs for p in passages))
-        for p, found in parts.items():
-            own = {run for run in found if owners[run] == 1}
-            # all of a short passage's own runs
-            most = sum(owners[run] == 1 for run in p.runs - self._query_runs) if own else 0
-            for number, rest in enumerate(rests[: 1 if p in placed else None]):
-                hits = [(rest.starts[rest.runs[run]], run) for run in own if run in rest.runs]
-                if hits and len(hits) >= min(MIN_RUNS, most):
+        free = list(map(run_offsets, rests))
+        shown = set[str]().union(*free) - self._query_runs
+        parts = [p for p in looked_for if not shown.isdisjoint(p.runs)]
+        owners = Counter(chain.from_iterable(p.runs for p in passages)) if parts else Counter()
+        for p in parts:
+            own = {run for run in p.runs - self._query_runs if owners[run] == 1}
+            for number, places in enumerate(free[: 1 if p in placed else None]):
+                hits = [(places[run], run) for run in own if run in places]
+                if hits and len(hits) >= min(MIN_RUNS, len(own)):
                     end = max(start + len(run) for start, run in hits)
                     placed[p] = Location(number, min(hits)[0], end, p.context, whole=False)
                     break
@@ -226,21 +197,21 @@ class Prompts:
             p: Location(number, at, at + len(p.folded), p.context)
             for number, rest in reversed(list(enumerate(self._rests(placed))))
             for p in short
-            if (at := contains_word(rest.text, p.folded)) >= 0
+            if (at := contains_word(rest, p.folded)) >= 0
         }
         together = "".join(p.folded for p in found)
         is_sure = not placed and len(found) > 1 and is_distinctive(together)
         beside = {id(p.found) for p in placed}
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
-    def _rests(self, placed: Placed) -> list[_Rest]:
+    def _rests(self, placed: Placed) -> list[str]:
         """Return the prompts, in which `x` characters replace each passage quoted in full."""
         rests = list(map(StringIO, self.texts))
         for at in placed.values():
             if at.whole:
                 rests[at.prompt].seek(at.start)
                 rests[at.prompt].write(f" {'x' * (at.end - at.start - 2)} ")
-        return [_Rest(rest.getvalue()) for rest in rests]
+        return [rest.getvalue() for rest in rests]
 
     def show_run_of(self, passages: Iterable[Passage]) -> bool:
         shown = set[str]().union(*map(runs_of, self.texts)) - self._query_runs
@@ -252,6 +223,9 @@ def _outermost(placed: Placed) -> Placed:
         p, at = item
         return at.prompt, at.start, -at.end, -len(p.folded)
 
+    # The usual case: the passages stand in order, one after another.
+    if all((a.prompt, a.end) <= (b.prompt, b.start) for a, b in pairwise(placed.values())):
+        return placed
     kept: Placed = {}
     around: list[tuple[str, int]] = []
     last = (0, 0)

@@ -88,14 +88,9 @@ def runs_of(folded: str) -> set[str]:
     return set(_in_a_row(words(folded)))
 
 
-def run_places(folded: str) -> dict[str, int]:
-    """Return the number of the word at which each run first starts."""
-    runs = list(_in_a_row(words(folded)))
-    return dict(zip(reversed(runs), range(len(runs) - 1, -1, -1), strict=True))
-
-
-def word_starts(folded: str) -> list[int]:
-    return [match.start() for match in _WORD.finditer(folded)]
+def run_offsets(folded: str) -> dict[str, int]:
+    starts = [match.start() for match in _WORD.finditer(folded)]
+    return dict(reversed(list(zip(_in_a_row(words(folded)), starts, strict=False))))
 
 
 def _in_a_row(listed: Sequence[str]) -> Iterable[str]:
