@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from rag_eval_hooks.capture.answering import AnsweringCalls, question_of
@@ -78,18 +80,30 @@ class _Search:
         self._lists = [f for f in interaction.lists if f.origin in DOCUMENT_ORIGINS]
         self._documents = distinct(self._lists)
         self._texts = Provenance(interaction, answer, self._question, self._documents)
-        self._sure_tools, self._unsure_tools = self._texts.tool_texts()
-        self._tools = [*self._sure_tools, *self._texts.used(self._unsure_tools, self._sure_tools)]
         # whether the retriever returned no documents
         found_none = any(f.origin is Origin.DOCUMENTS for f in self._lists)
         self._is_empty = found_none and not self._documents
 
     def has_retrieved(self) -> bool:
-        if self._tools or any(found.origin is not Origin.GIVEN for found in self._lists):
+        if any(found.origin is not Origin.GIVEN for found in self._lists):
+            return True
+        if any(is_search for _, is_search in self._texts.tool_texts()) or self._tools:
             return True
         runs = self._interaction.runs
         prompts = Prompts([" ".join(fold(text) for run in runs for text in run.prompt)])
         return any(map(prompts.place, self._ranks()))
+
+    @cached_property
+    def _tool_texts(self) -> tuple[list[Passage], list[Passage]]:
+        """The texts of search tools, and the texts of tools whose purpose is unknown."""
+        texts = list(self._texts.tool_texts())
+        sure = [p for p, is_search in texts if is_search]
+        return sure, [p for p, is_search in texts if not is_search]
+
+    @cached_property
+    def _tools(self) -> list[Passage]:
+        sure, unsure = self._tool_texts
+        return [*sure, *self._texts.used(unsure, sure)]
 
     def _ranks(self) -> Iterator[Sequence[Passage]]:
         yield self._documents
@@ -137,7 +151,7 @@ class _Search:
         self, prompts: Prompts, rank: int, passages: Sequence[Passage], placed: Placed
     ) -> Found:
         """Add texts of lower ranks, if the answer uses facts from these texts."""
-        tools = [*self._sure_tools, *self._unsure_tools]
+        tools = list(chain.from_iterable(self._tool_texts))
         lower_ranks = (tools, self._texts.step_texts(Origin.STEP), self._earlier_texts())
         lower: list[Passage] = []
         for texts in lower_ranks[rank:]:

@@ -30,6 +30,8 @@ _FEW = 16
 """Maximum number of texts to search for in a prompt before indexing the prompt."""
 _GAP = 200
 """Maximum number of characters between two passages that a prompt shows one after another."""
+_SHORT = 20_000
+"""Maximum number of characters of a prompt to search without an index."""
 _KEY = 24
 """Number of characters per index key."""
 _STEP = 16
@@ -94,7 +96,7 @@ class _Index:
         return self._found[text]
 
     def _search(self, text: str) -> int:
-        if len(self._found) < _FEW or len(text) < _KEY + _STEP:
+        if len(self._found) < _FEW or len(self.text) < _SHORT or len(text) < _KEY + _STEP:
             return self.text.find(text)
         first, last = self._places
         keys = [(n, key) for n in range(_STEP) if (key := text[n : n + _KEY]) in first]

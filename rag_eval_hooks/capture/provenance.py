@@ -64,17 +64,14 @@ class Provenance:
         written = distinct(found for found in interaction.lists if found.origin in _WRITTEN)
         self._written = [p for p in written if p.is_distinctive]
 
-    def tool_texts(self) -> tuple[list[Passage], list[Passage]]:
-        """Return the texts of search tools, and the texts of tools whose purpose is unknown."""
-        sure: list[Passage] = []
-        unsure: list[Passage] = []
+    def tool_texts(self) -> Iterator[tuple[Passage, bool]]:
+        """Yield the texts of tools, and whether the tool searches. False means unknown."""
         for p in filter(self._is_own, self._tools):
             run, named = p.found.run, p.found.named
             is_judged = run.kind is RunKind.TOOL and not named
             is_search = looks_up(run.name, run.description) if is_judged else True
             if named or (named is None and is_search is not False and not _is_empty(p)):
-                (sure if is_search else unsure).append(p)
-        return sure, unsure
+                yield p, bool(is_search)
 
     def step_texts(self, origin: Origin) -> list[Passage]:
         passages = distinct(self._interaction.lists_of(origin))
