@@ -16,6 +16,7 @@ from rag_eval_hooks.capture.documents import (
     documents_in,
     given_documents,
     holds_documents,
+    rows_in,
 )
 from rag_eval_hooks.capture.reader import BaseReader
 from rag_eval_hooks.capture.readings import (
@@ -30,7 +31,6 @@ from rag_eval_hooks.capture.readings import (
     texts_in_state,
     written_texts,
 )
-from rag_eval_hooks.capture.rows import rows_in
 from rag_eval_hooks.capture.snapshots import Opaque
 from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.incidents import Incidents

@@ -13,9 +13,9 @@ from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.prompt_values import PromptValue
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture import facts
+from rag_eval_hooks.capture import attributes
+from rag_eval_hooks.capture.attributes import facts_of, first, request_facts
 from rag_eval_hooks.capture.copied import FormattedPrompt, Message, Update, content_text
-from rag_eval_hooks.capture.facts import facts_of, first, request_facts
 from rag_eval_hooks.capture.records import Facts
 from rag_eval_hooks.capture.snapshots import Copier, Form
 from rag_eval_hooks.context import scalars, score_in
@@ -116,7 +116,7 @@ def reply_facts(replies: Sequence[Generation]) -> Facts:
     name = getattr(message, "id", None)
     provider_id = {} if str(name).startswith(_LANGCHAIN_IDS) else {"id": name}
     usage = getattr(message, "usage_metadata", None)
-    return facts.reply_facts([*described[:1], usage, provider_id], list(choices))
+    return attributes.reply_facts([*described[:1], usage, provider_id], list(choices))
 
 
 def start_facts(

@@ -12,7 +12,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.capture.facts import INPUT_TOKENS, OUTPUT_TOKENS, field, first
+from rag_eval_hooks.capture.attributes import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits

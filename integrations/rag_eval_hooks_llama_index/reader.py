@@ -11,9 +11,15 @@ from pydantic import BaseModel
 
 from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind, readings
 from rag_eval_hooks.capture.copied import Message, entries
-from rag_eval_hooks.capture.documents import DOCUMENT_KEYS, Lists, documents_in
+from rag_eval_hooks.capture.documents import (
+    DOCUMENT_KEYS,
+    Lists,
+    documents_in,
+    found_nothing,
+    record_in,
+    rows_in,
+)
 from rag_eval_hooks.capture.reader import BaseReader
-from rag_eval_hooks.capture.rows import found_nothing, record_in, rows_in
 from rag_eval_hooks.capture.snapshots import Opaque, Record
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents

@@ -27,8 +27,8 @@ from opentelemetry.trace import Span
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture import Recorder, Run
+from rag_eval_hooks.capture.attributes import facts_of, field, first, request_facts
 from rag_eval_hooks.capture.bounded import remember
-from rag_eval_hooks.capture.facts import facts_of, field, first, request_facts
 from rag_eval_hooks.capture.records import Facts, RunKind
 from rag_eval_hooks.own_requests import is_suppressed
 from rag_eval_hooks_llama_index.streams import current_stream, is_subclass

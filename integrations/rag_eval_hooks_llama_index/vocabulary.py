@@ -33,9 +33,9 @@ from llama_index.core.workflow import Context as WorkflowContext
 from llama_index.core.workflow import Event, Workflow
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture import facts
+from rag_eval_hooks.capture import attributes
+from rag_eval_hooks.capture.attributes import facts_of, field, first
 from rag_eval_hooks.capture.copied import Message
-from rag_eval_hooks.capture.facts import facts_of, field, first
 from rag_eval_hooks.capture.readings import as_json
 from rag_eval_hooks.capture.records import Facts
 from rag_eval_hooks.capture.snapshots import Copier, Form, Opaque, Record
@@ -170,7 +170,7 @@ def reply_facts(response: Any) -> Facts:
     raw = field(response, "raw")
     holders = [field(response, "additional_kwargs"), raw, field(raw, "usage")]
     choices = ([choice, raw] for choice in field(raw, "choices") or (None,))
-    return facts.reply_facts(holders, choices)
+    return attributes.reply_facts(holders, choices)
 
 
 def tool_calls_of(response: Any) -> list[dict[str, Any]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from rag_eval_hooks.capture.documents import texts_in
 from rag_eval_hooks.capture.passages import Prompts, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.rows import texts_in
 from rag_eval_hooks.capture.text_forms import (
     contains_word,
     fold,

@@ -20,7 +20,7 @@ from rag_eval_hooks.capture.answering import (
     queries,
     question_of,
 )
-from rag_eval_hooks.capture.content import Contents
+from rag_eval_hooks.capture.attributes import Contents
 from rag_eval_hooks.capture.contexts import find_contexts
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, Run, RunKind

@@ -1,23 +1,49 @@
-"""Finds documents in copies of runs' inputs and outputs."""
+"""Finds documents, texts, table rows and records in copies of inputs and outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
+from functools import partial
+from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
+from uuid import UUID
 
-from rag_eval_hooks.capture.copied import PAIR, Message, entries, is_message, state_update
-from rag_eval_hooks.capture.rows import rows_in
-from rag_eval_hooks.context import contexts_of
+from rag_eval_hooks.capture.copied import (
+    PAIR,
+    Message,
+    block_text,
+    entries,
+    is_message,
+    state_update,
+)
+from rag_eval_hooks.capture.snapshots import Record
+from rag_eval_hooks.capture.text_forms import is_distinctive, is_distinctive_text, width
+from rag_eval_hooks.context import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 
 DOCUMENT_KEYS: Final = (
     *("documents", "docs", "context", "contexts"),
     *("retrieved_documents", "retrieved_docs", "source_documents"),
 )
-_LEVELS: Final = 4
-_MAX_ITEMS: Final = 1000
-
+_LIST_LEVELS: Final = 4
+_TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
+_ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
+_ERRORS = frozenset(("error", "errors"))
+_OF_ERRORS = frozenset(("code", "status", "message", "detail"))
+_SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
+_LONG_TEXT = 40
+"""Minimum width of a separate text. A shorter text is a field of a record."""
+_MARKS = 6
+_LEVELS = 8
+_DEEP = 50
+"""Maximum depth of nested containers to search for texts."""
+_MAX_ITEMS = 1000
 Lists: TypeAlias = list[tuple[Context, ...]]
+Rows: TypeAlias = Iterator[tuple[Context, ...]]
+Write: TypeAlias = Callable[[Any], str]
 
 
 def documents_in(
@@ -28,7 +54,7 @@ def documents_in(
     Skip documents that the input `given` already contains. A list under a key in `keys` counts
     even if it is empty, or contains texts or mappings. With `artifacts`, search tool artifacts.
     """
-    return list(_ListSearch(keys, artifacts).lists_in(value, given, _LEVELS))
+    return list(_ListSearch(keys, artifacts).lists_in(value, given, _LIST_LEVELS))
 
 
 def given_documents(value: Any) -> Lists:
@@ -85,7 +111,7 @@ class _ListSearch(NamedTuple):
         elif _document(first) is not None:
             if list(map(id, items)) != ids:
                 yield tuple(filter(None, map(_document, items)))
-        elif not (isinstance(first, Message) and depth == _LEVELS):
+        elif not (isinstance(first, Message) and depth == _LIST_LEVELS):
             # Skip a bare list of messages, because prompts repeat artifacts of earlier turns.
             known = set(ids)
             for item in items:
@@ -116,3 +142,172 @@ def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
         return tuple(context for one in several for context in contexts_of(one))
     except TypeError:
         return None
+
+
+def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
+    """Yield lists of texts. Skip texts that are too short to recognize in a prompt.
+
+    A record and its nested values become one text. Skip messages of models and users.
+    """
+    if isinstance(value, Message):
+        value = value.content if value.role == "tool" and not value.failed else None
+    if isinstance(value, str):
+        yield from _in_text(value)
+    elif isinstance(value, Context):
+        yield (value,)
+    elif depth and isinstance(value, list | tuple):
+        yield from _in_list(value, depth)
+    elif depth and (held := entries(value)) is not None and not is_message(held):
+        record = record_in(value)
+        yield from _in_values(held, depth - 1) if record is None else [(record,)]
+
+
+def _in_values(held: Mapping[str, Any], depth: int) -> Rows:
+    parts = [(part, record_in(part)) for part in list(held.values())[:_MAX_ITEMS]]
+    found = [rows for part, record in parts if record is None for rows in rows_in(part, depth)]
+    yield from found or [(record,) for _, record in parts if record is not None]
+
+
+def _in_text(text: str) -> Rows:
+    held = _json_in(text)
+    if found_nothing(held):
+        return
+    if isinstance(held, list):
+        found = list(_in_list(held, _LEVELS, partial(json.dumps, ensure_ascii=False)))
+    else:
+        found = [] if record_in(held) else list(rows_in(held))
+    yield from found or ([(Context(text=text),)] if is_distinctive_text(text) else ())
+
+
+def _in_list(items: Sequence[Any], depth: int, write: Write = repr) -> Rows:
+    items = items[:_MAX_ITEMS]
+    rows = list(map(_passage, items))
+    found = tuple(row for row in rows if row and is_distinctive_text(row.text))
+    if 2 * len(found) < len(items) and (table := _table(items, write)):
+        yield table
+        return
+    if found:
+        yield found
+    for item, row in zip(items, rows, strict=True):
+        if row is None and not isinstance(item, Context):
+            yield from rows_in(item, depth - 1)
+
+
+def _passage(item: Any) -> Context | None:
+    if isinstance(item, str):
+        return Context(text=item)
+    held = entries(item)
+    if held is None or is_message(held):
+        return None
+    text = _usual_text(held) or _main_text(held)
+    if not is_distinctive_text(text):
+        return None
+    name = next((held[key] for key in _ID_KEYS if isinstance(held.get(key), str | int)), None)
+    more = {k: v for k, v in scalars(held).items() if v != text and k not in ("id", "score")}
+    return Context(
+        text=text,
+        id=None if name is None else str(name),
+        score=score_in(held),
+        metadata={**scalars(held.get("metadata")), **more},
+    )
+
+
+def _usual_text(held: Mapping[str, Any]) -> str:
+    return next(filter(None, (block_text(held[key]) for key in _TEXT_KEYS if key in held)), "")
+
+
+def _main_text(held: Mapping[str, Any]) -> str:
+    if any(isinstance(v, list | tuple) and v and isinstance(v[0], dict) for v in held.values()):
+        return ""
+    mappings = (part for part in held.values() if isinstance(part, dict))
+    inner = (more for part in mappings for more in part.values() if isinstance(more, str))
+    longest = max((*map(block_text, held.values()), *inner), key=len, default="")
+    return longest if 2 * width(longest) >= _widths(held)[0] else ""
+
+
+def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...]:
+    fields = list(map(_fields, items))
+    # An item without text, such as a vector, is not a row.
+    if not all(f is not None and any(isinstance(v, str) for v in f) for f in fields):
+        return ()
+    texts = [text for item in items if (text := _written(item, write))]
+    if len(texts) < len(items):
+        return ()
+    if not all(map(is_distinctive, texts)):
+        return (Context(text=write(items)),)
+    rows = zip(texts, fields, strict=True)
+    return tuple(Context(text=text, metadata=scalars(held)) for text, held in rows)
+
+
+def record_in(item: Any) -> Context | None:
+    held = _fields(item)
+    text = _written(item, repr) if isinstance(held, dict) else None
+    return Context(text=text, metadata=scalars(held)) if text and is_distinctive(text) else None
+
+
+def _written(item: Any, write: Write) -> str | None:
+    whole, long = _widths(item)
+    if not whole or 2 * long >= whole:
+        return None
+    try:
+        return write(item)
+    except (TypeError, ValueError, RecursionError):
+        # The value contains an unread object, or an integer with too many digits.
+        return None
+
+
+def _widths(value: Any, levels: int = _LEVELS) -> tuple[float, float]:
+    """Return the width of a value, and the width of the long texts in the value."""
+    if isinstance(value, str):
+        size = width(value)
+        return size + _MARKS, size if size >= _LONG_TEXT else 0
+    if isinstance(value, _SCALARS):
+        return _MARKS, 0
+    held = _fields(value)
+    named = held if isinstance(held, dict) else {}
+    if held is None or not levels or is_message(named) or is_distinctive_text(_usual_text(named)):
+        return _MARKS, inf
+    widths = [_widths(part, levels - 1) for part in (named.values() or held)]
+    keys = sum(len(str(key)) for key in named)
+    return keys + sum(whole for whole, _ in widths), sum(long for _, long in widths)
+
+
+def _fields(item: Any) -> Any:
+    if isinstance(item, Record):
+        return {name: value for name, value in item.held.items() if name in item.shown}
+    return item if isinstance(item, dict | list | tuple) else None
+
+
+def found_nothing(held: Any) -> bool:
+    """Return True if a JSON reply contains no results, or only an error."""
+    if not isinstance(held, dict):
+        return False
+    left = {key for key, value in held.items() if not _is_nothing(value)}
+    if left & _ERRORS:
+        return left <= _ERRORS | _OF_ERRORS
+    return not left and any(isinstance(value, list | Mapping) for value in held.values())
+
+
+def _is_nothing(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_nothing, value.values()))
+    return not value if isinstance(value, list | str) else value in (None, 0, 1)
+
+
+def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+        value = _json_in(value)
+    if isinstance(value, dict | list | tuple) and depth:
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(item, depth - 1)
+
+
+def _json_in(text: str) -> list[Any] | dict[str, Any] | None:
+    if text.lstrip()[:1] not in ("[", "{"):
+        return None
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return held if isinstance(held, list | dict) else None

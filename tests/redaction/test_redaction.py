@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rag_eval_hooks import Context, NotScored, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.capture.assembler import Assembler
-from rag_eval_hooks.capture.content import content_of, plain
+from rag_eval_hooks.capture.attributes import content_of, plain
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Interaction
 from rag_eval_hooks.delivery.codec import evaluation_to_text, from_text

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import Cause, NotScored, Score
-from rag_eval_hooks.capture.content import plain
+from rag_eval_hooks.capture.attributes import plain
 from rag_eval_hooks.explanation import OutcomeTable, explain, prose
 from rag_eval_hooks.redaction.redactor import Content
 from tests.support.size import size
