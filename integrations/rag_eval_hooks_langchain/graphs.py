@@ -83,13 +83,11 @@ def outermost(run: Run) -> Run:
     return run
 
 
-def begin_step(recorder: Recorder, run: Run, event: Mapping[str, Any]) -> None:
+def begin_step(recorder: Recorder, run: Run, parent: Run, event: Mapping[str, Any]) -> None:
     # The step's checkpoint identifies an interrupted request. LangGraph names the same checkpoint
     # when the request resumes.
-    parent, state = run.parent, state_of(run)
-    if parent is None:
-        return
-    graph, begins = state_of(parent), is_step(event.get("tags"))
+    state, graph, tags = state_of(run), state_of(parent), event.get("tags")
+    begins = is_step(tags) if tags else False
     if first := not graph.is_graph:
         state.is_earlier = begins and parent.outermost and not graph.is_resuming
     if not begins:

@@ -207,7 +207,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             read, state.is_resuming = self._reader.input_of_root, graphs.resumes(inputs)
             self._choose_question(run, inputs)
         elif run.parent is not None:
-            graphs.begin_step(self._recorder, run, event)
+            graphs.begin_step(self._recorder, run, run.parent, event)
             if state.shows_state and state.is_pulled and state.is_earlier is not None:
                 self._reader.choose(run.parent, "question", inputs)
         self._reader.defer(run, "on_chain_start", read, inputs)
@@ -221,6 +221,12 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
     def on_chain_end(self, run: Run, outputs: Any, event: _Values) -> None:
         # A stream reports its input only at its end.
         streamed = [event["inputs"]] if "inputs" in event else []
+        if self._reader.functions:
+            self._choose(run, outputs, streamed)
+        read = self._reader.output_of_chain
+        self._reader.defer(run, "on_chain_end", read, outputs, *streamed)
+
+    def _choose(self, run: Run, outputs: Any, streamed: Sequence[Any]) -> None:
         if run.outermost:
             for inputs in streamed:
                 self._choose_question(run, inputs)
@@ -228,8 +234,6 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
                 self._reader.choose(run, "question", outputs)
             self._reader.choose(run, "answer", outputs)
         self._reader.choose(run, "contexts", outputs)
-        read = self._reader.output_of_chain
-        self._reader.defer(run, "on_chain_end", read, outputs, *streamed)
 
     def on_chain_error(self, error: BaseException, **event: Any) -> None:
         try:

@@ -24,7 +24,11 @@ from rag_eval_hooks.sample import Context
 _MAX_METADATA = 200
 # Parts of a start event that `start_facts` reads.
 TOLD = ("metadata", "invocation_params", "tool_call_id", "top_k")
-_ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
+_ROLES = {
+    **{"human": "user", "HumanMessageChunk": "user", "system": "system", "tool": "tool"},
+    **{"ai": "assistant", "AIMessageChunk": "assistant"},
+    **dict.fromkeys(("function", "FunctionMessageChunk"), "tool"),
+}
 # LangChain and LangGraph give these tags to their steps.
 _FRAMEWORKS_TAG = re.compile(
     r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
@@ -63,16 +67,13 @@ def _message(copier: Copier, message: Any, depth: int) -> Any:
     if last is not None and last.content is content:
         return last
     copier.room(0, depth)
-    kind = held.get("type", "").removesuffix("MessageChunk").lower()
-    copy = Message(
-        role=str(held.get("role") or _ROLES.get(kind, kind)),
-        content=content,
-        name=held.get("name"),
-        calls=held.get("tool_calls") or (),
-        call_id=held.get("tool_call_id"),
-        artifact=copier.of(held.get("artifact"), depth - 1),
-        failed=held.get("status") == "error",
-    )
+    kind = held.get("type", "")
+    role = str(held.get("role") or _ROLES.get(kind) or kind.removesuffix("MessageChunk").lower())
+    copy = Message(role, content, held.get("name"), held.get("tool_calls") or ())
+    if role == "tool":
+        copy.call_id, copy.failed = held.get("tool_call_id"), held.get("status") == "error"
+    if "artifact" in held:
+        copy.artifact = copier.of(held["artifact"], depth - 1)
     return copier.remember(message, copy)
 
 

@@ -106,11 +106,16 @@ class RunTable:
     def _is_ended_root(self, run_id: Hashable) -> bool:
         return self._ended.get(run_id, False) or self._ended_before.get(run_id, False)
 
-    def _remember(self, run_id: Hashable, *, is_root: bool = False) -> None:
-        """Move a run to the finished runs, so that its late events start no new request."""
-        self._ended[run_id] = is_root
-        self._runs.pop(run_id, None)
-        if len(self._ended) > _MOST_IDS:
+    def _remember(self, run_id: Hashable) -> None:
+        self._remember_all([run_id])
+
+    def _remember_all(self, run_ids: Sequence[Hashable], root_id: Hashable = None) -> None:
+        """Move runs to the finished runs, so that its late events start no new request."""
+        ended, runs = self._ended, self._runs
+        for run_id in run_ids:
+            ended[run_id] = run_id == root_id
+            runs.pop(run_id, None)
+        if len(ended) > _MOST_IDS:
             self._age()
 
     def _age(self) -> None:
@@ -168,8 +173,7 @@ class RunTable:
 
     def _drop(self, left: LeftOut) -> None:
         self.left_out.pop(left.id, None)
-        for run_id in left.runs:
-            self._remember(run_id, is_root=run_id == left.id)
+        self._remember_all(left.runs, left.id)
 
     def _sweep_runs(self, oldest_allowed: int) -> None:
         while (first := oldest(self.left_out)) is not None and first.opened <= oldest_allowed:

@@ -31,7 +31,7 @@ class BaseReader:
         self._form_of = form_of
         self._forms: dict[type, Form] = {}
         choices = {name: getattr(options, name) for name in ("question", "contexts", "answer")}
-        self._functions = {name: one for name, one in choices.items() if callable(one)}
+        self.functions = {name: one for name, one in choices.items() if callable(one)}
 
     def is_root(self, root: str, name: str) -> bool:
         told = "The option root names an unknown run"
@@ -52,9 +52,12 @@ class BaseReader:
             self._incidents.report(f"as_context of an object of type {type(value).__name__}", error)
             return None
 
-    def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
+    def defer(
+        self, run: Run, event: str, read: Callable[..., None], value: Any, *more: Any
+    ) -> None:
         """Copy an event's values now. Another thread later calls `read` with the copies."""
-        self._recorder.defer(run, event, read, run, *[self.copy(run, value) for value in shown])
+        copies = [self.copy(run, one) for one in more] if more else ()
+        self._recorder.defer(run, event, read, run, self.copy(run, value), *copies)
 
     def copy(self, run: Run, value: Any) -> Any:
         if (kind := type(value)) in ATOMS:
@@ -74,7 +77,7 @@ class BaseReader:
 
     def choose(self, run: Run, name: str, value: Any) -> None:
         """Call the function of option `name`, unless the function has already returned a text."""
-        choice = self._functions.get(name)
+        choice = self.functions.get(name)
         if choice is None or isinstance(run.chosen.get(name), str):
             return
         try:

@@ -137,17 +137,16 @@ class Recorder(RunTable, Notes):
             located = [locate() for locate in tuple(self.locators)] if is_inside else ()
             if any(one is not None and self.skips(run_id, one, kind) for one in located):
                 return None
+        self._ended.pop(run_id, None)
+        self._ended_before.pop(run_id, None)
         if parent is None or (apart and parent.by_hand):
             return self._start_root(run_id, kind, name, metadata or {}, tuple(tags or ()))
-        return self._add(run_id, kind, name, parent)
+        return self.start_child(run_id, kind, name, parent)
 
     def start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
         """Start a run below the open run `parent`. Return None if the run is known."""
         if run_id in self._runs or run_id in self._ended or run_id in self._ended_before:
             return None
-        return self._add(run_id, kind, name, parent)
-
-    def _add(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
         interaction = parent.interaction
         runs = interaction.runs
         if len(runs) >= _MAX_RUNS:
@@ -192,8 +191,6 @@ class Recorder(RunTable, Notes):
         interaction.metadata = self._cut_metadata(interaction, metadata)
         run = Run(run_id, kind, name, None, interaction, now, outermost=True)
         interaction.runs.append(run)
-        self._ended.pop(run_id, None)
-        self._ended_before.pop(run_id, None)
         self._runs[run_id] = run
         self._open[run_id] = interaction
         return run
@@ -257,8 +254,8 @@ class Recorder(RunTable, Notes):
                 self._report(run.interaction)
 
     def _end_runs(self, interaction: Interaction) -> None:
+        self._remember_all([run.id for run in interaction.runs], interaction.root.id)
         for run in interaction.runs:
-            self._remember(run.id, is_root=run.parent is None)
             if run.end is None:
                 run.end, run.unfinished = interaction.root.end, True
                 if run.checkpoint is not None:

@@ -83,9 +83,12 @@ class Snapshots:
         self.chars += size
 
     def count_all(self, parts: Iterable[Any]) -> None:
-        for part in parts:
-            if type(part) is str:
-                self.count(part)
+        texts = [part for part in parts if type(part) is str]
+        sizes = list(map(len, texts))
+        if max(sizes, default=0) < _LONG:
+            self.chars += sum(sizes)
+        else:
+            any(map(self.count, texts))
 
 
 @dataclass(slots=True)
@@ -112,9 +115,9 @@ class Copier:
 
     def of(self, value: Any, depth: int = _DEEP) -> Any:
         kind = type(value)
+        if kind is str:
+            self.snapshots.count(value)
         if kind in ATOMS:
-            if kind is str:
-                self.snapshots.count(value)
             return value
         form = self.forms.get(kind)
         if form is None:
@@ -133,9 +136,9 @@ class Copier:
 
     def room(self, size: int, depth: int, value: Any = None) -> int:
         """Return how many entries of a container to copy, or 0 if the container contains itself."""
-        if id(value) in self._around:
-            return 0
         left = self.nodes - 1
+        if self._around and id(value) in self._around:
+            return 0
         is_full = left < 0 or depth <= 0 or self.snapshots.chars >= self.most_chars
         most = size
         if is_full or left * _ENTRIES < size:
@@ -158,7 +161,8 @@ class Copier:
         if size and not most:
             return _OPAQUE
         last, taken = self.known(value), self.taken.get(id(value))
-        if taken is None and type(value) is kind and most == size and _are_same(last, value):
+        is_known = last is not None and taken is None and most == size
+        if is_known and type(value) is kind and _are_same(last, value):
             # Only atoms are their own copies. All entries are atoms, so the old copy is complete.
             self.taken[id(value)] = last
             return last
@@ -175,7 +179,7 @@ class Copier:
                 # Each of these entries may be a container.
                 self.is_cut, copy = True, kind(islice(_items(copy), int(self.nodes) + 1))
             self._copy_parts(value, copy, depth)
-        if _are_same(last, copy):
+        if last is not None and _are_same(last, copy):
             return last
         return self.remember(value, tuple(copy) if isinstance(value, tuple) else copy)
 
