@@ -50,7 +50,15 @@ def _start_edge(kind: RunKind) -> Callable[[Callable[..., None]], Any]:
         @functools.wraps(method)
         def starting(self: Any, serialized: Any, given: Any, **event: Any) -> None:
             try:
-                if (run := self._start(kind, serialized, event)) is not None:
+                recorder, run_id = self._recorder, event["run_id"]
+                run_id = getattr(run_id, "int", run_id)
+                parent_id = event.get("parent_run_id")
+                parent_id = getattr(parent_id, "int", parent_id)
+                recorder.unmatched.handlers[self.place] = True
+                if recorder.left_out and recorder.skips(run_id, parent_id, kind):
+                    return
+                run = self._start(kind, run_id, parent_id, serialized, event)
+                if run is not None:
                     method(self, run, serialized, given, event)
             except Exception as error:  # noqa: BLE001 - the host's edge
                 self._lose(method.__name__, error, event)
@@ -129,13 +137,10 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         ids = event.get("run_id"), event.get("parent_run_id")
         self._recorder.lost(*map(key_of, ids))
 
-    def _start(self, kind: RunKind, serialized: _Values | None, event: _Values) -> Run | None:
+    def _start(
+        self, kind: RunKind, run_id: Any, parent_id: Any, serialized: _Values | None, event: _Values
+    ) -> Run | None:
         recorder = self._recorder
-        recorder.unmatched.handlers[self.place] = True
-        run_id = getattr(event["run_id"], "int", event["run_id"])
-        parent_id = getattr(parent_id := event.get("parent_run_id"), "int", parent_id)
-        if recorder.left_out and recorder.skips(run_id, parent_id, kind):
-            return None
         name = event.get("name") or class_name(serialized) or kind.value
         if (parent := recorder.get(parent_id)) is not None:
             run = recorder.start_child(run_id, kind, name, parent)
@@ -146,7 +151,8 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         if run.outermost:
             self._describe_outermost(run, event)
         if run.parent is not None:
-            note_belonging(run, event.get("metadata") or _NOTHING)
+            if (metadata := event.get("metadata")) or not run.interaction.configured:
+                note_belonging(run, metadata or _NOTHING)
             if kind is RunKind.RETRIEVER or run.interaction.others is None:
                 self.evals.instrumentors.note(run, vendor_span)
         if run.outermost or kind is not RunKind.CHAIN:

@@ -49,9 +49,9 @@ def form_of(kind: type) -> Form | None:
 
 
 def _document(copier: Copier, document: Any, depth: int) -> Any:
-    text, last = document.page_content, copier.known(document)
-    if last is not None and last.text is text:
-        return last
+    text, made = document.page_content, copier.snapshots.made.get(id(document))
+    if made is not None and made[1].text is text:
+        return made[1]
     metadata = document.metadata if isinstance(document.metadata, dict) else {}
     size = dict.__len__(metadata)
     most = copier.room(min(size, _MAX_METADATA), depth)
@@ -63,9 +63,11 @@ def _document(copier: Copier, document: Any, depth: int) -> Any:
 def _message(copier: Copier, message: Any, depth: int) -> Any:
     # Pydantic looks up missing fields slowly.
     held = message.__dict__
-    content, last = copier.of(held.get("content", ""), depth - 1), copier.known(message)
-    if last is not None and last.content is content:
-        return last
+    content, made = held.get("content", ""), copier.snapshots.made.get(id(message))
+    if made is None or made[1].content is not content:
+        content = copier.of(content, depth - 1)
+    if made is not None and made[1].content is content:
+        return made[1]
     copier.room(0, depth)
     kind = held.get("type", "")
     role = str(held.get("role") or _ROLES.get(kind) or kind.removesuffix("MessageChunk").lower())

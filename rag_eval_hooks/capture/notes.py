@@ -34,9 +34,9 @@ class Notes:
 
         The caller must not change the values. If `read` fails, the request is incomplete.
         """
-        run.interaction.pending.append(partial(self._read, run, event, read, values))
+        run.interaction.pending.append(partial(self.read, run, event, read, values))
 
-    def _read(self, run: Run, event: str, read: Callable[..., None], values: Sequence[Any]) -> None:
+    def read(self, run: Run, event: str, read: Callable[..., None], values: Sequence[Any]) -> None:
         try:
             read(*map(whole, values))
         except Exception as error:  # noqa: BLE001 - the application's objects

@@ -57,7 +57,8 @@ class BaseReader:
     ) -> None:
         """Copy an event's values now. Another thread later calls `read` with the copies."""
         copies = [self.copy(run, one) for one in more] if more else ()
-        self._recorder.defer(run, event, read, run, self.copy(run, value), *copies)
+        values = run, self.copy(run, value), *copies
+        run.interaction.pending.append(partial(self._recorder.read, run, event, read, values))
 
     def copy(self, run: Run, value: Any) -> Any:
         if (kind := type(value)) in ATOMS:

@@ -160,11 +160,12 @@ class Copier:
         most = self.room(size, depth, value)
         if size and not most:
             return _OPAQUE
-        last, taken = self.known(value), self.taken.get(id(value))
+        key, made = id(value), self.snapshots.made
+        last, taken = made[key][1] if key in made else None, self.taken.get(key)
         is_known = last is not None and taken is None and most == size
         if is_known and type(value) is kind and _are_same(last, value):
             # Only atoms are their own copies. All entries are atoms, so the old copy is complete.
-            self.taken[id(value)] = last
+            self.taken[key] = last
             return last
         copy = kind(islice(parts, most)) if taken is None else taken.copy()
         values = copy.values() if kind is dict else copy
@@ -173,7 +174,7 @@ class Copier:
             self.snapshots.count_all(values)
         is_flat = kinds <= ATOMS
         if most == size:
-            self.taken[id(value)] = copy if is_flat else copy.copy()
+            self.taken[key] = copy if is_flat else copy.copy()
         if not is_flat:
             if len(copy) > self.nodes + 1:
                 # Each of these entries may be a container.
