@@ -121,14 +121,14 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         return has_parent and self._recorder.skips(call.id, call.parent_id, call.role.kind)
 
     def _start(self, call: SpanCall, tags: Mapping[str, Any] | None) -> Run | None:
-        recorder, kind, parent = self._recorder, call.role.kind, self._parents.of(call)
-        if parent is not None:
-            if (outer := recorder.get(parent)) is None:
-                return recorder.start(call.id, parent, kind, call.name)
+        recorder, kind, (parent, outer) = self._recorder, call.role.kind, self._parents.of(call)
+        if outer is not None:
             if kind is RunKind.TOOL and outer.kind is RunKind.TOOL:
                 # A tool's async call may run the tool's sync call.
                 kind = RunKind.CHAIN
             return recorder.start_child(call.id, kind, call.name, outer)
+        if parent is not None:
+            return recorder.start(call.id, parent, kind, call.name)
         if self._parents.ignores(call) or not self._may_begin(call):
             return None
         tags = active_instrument_tags.get() if tags is None else tags
@@ -221,9 +221,9 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         elif run.outermost:
             self._reader.choose(run, "answer", result)
         self._reader.choose(run, "contexts", result)
-        given = dict(call.arguments) if role is Role.POSTPROCESSING else None
+        given = [dict(call.arguments)] if role is Role.POSTPROCESSING else ()
         read = partial(self._reader.result, role=role, streams=streams)
-        self._reader.defer(run, "exit", read, result, given)
+        self._reader.defer(run, "exit", read, result, *given)
 
     @host_edge
     def span_drop(self, id_: str, *_: Any, **event: Any) -> None:

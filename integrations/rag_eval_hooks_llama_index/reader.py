@@ -86,7 +86,9 @@ class Reader(BaseReader):
         for origin, contexts in found:
             self._note(run, [one for one in contexts if asked not in one.text], origin)
 
-    def result(self, run: Run, result: Any, given: Any, role: Role, *, streams: bool) -> None:
+    def result(
+        self, run: Run, result: Any, given: Any = None, *, role: Role, streams: bool
+    ) -> None:
         if run.kind is RunKind.TOOL and self._recorder.span_content:
             self._recorder.for_span(run, result=vocabulary.result_text(result))
         self._note_choice(run, result)

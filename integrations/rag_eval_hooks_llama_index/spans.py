@@ -168,9 +168,17 @@ class SpanParents:
         runs = () if run is None else (run, *run.ancestors())
         return next((one.id for one in runs if one.end is None), None)
 
-    def of(self, call: SpanCall) -> Hashable | None:
-        known = call.parent_id if self._recorder.knows(call.parent_id) else None
-        return self._nearest(None if _stands_alone(call) and self._is_workflow(known) else known)
+    def of(self, call: SpanCall) -> tuple[Hashable | None, Run | None]:
+        """Return the parent's id, and the parent if the parent is open."""
+        known, run = call.parent_id, self._recorder.get(call.parent_id)
+        if run is None:
+            known = known if self._recorder.knows(known) else None
+        elif isinstance(run.state, FlowState) and _stands_alone(call):
+            known = run = None
+        if current_stream() is None:
+            return known, run
+        nearest = self._nearest(known)
+        return nearest, self._recorder.get(nearest)
 
     def _nearest(self, known: str | None) -> Hashable | None:
         streaming = current_stream()
