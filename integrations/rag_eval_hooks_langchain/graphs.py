@@ -63,8 +63,8 @@ def with_graph_events(kind: type[Any]) -> type[Any]:
     return type(kind.__name__, (kind, GraphCallbackHandler), {"__module__": kind.__module__})
 
 
-def is_step(tags: Sequence[str] | None) -> bool:
-    return any(map(_STEP_TAG.match, tags)) if tags else False
+def is_step(tags: Sequence[str]) -> bool:
+    return any(map(_STEP_TAG.match, tags))
 
 
 def is_raised_as(error: BaseException, name: str) -> bool:

@@ -24,11 +24,7 @@ from rag_eval_hooks.sample import Context
 _MAX_METADATA = 200
 # Parts of a start event that `start_facts` reads.
 TOLD = ("metadata", "invocation_params", "tool_call_id", "top_k")
-_ROLES = {
-    **{"human": "user", "HumanMessageChunk": "user", "system": "system", "tool": "tool"},
-    **{"ai": "assistant", "AIMessageChunk": "assistant"},
-    **dict.fromkeys(("function", "FunctionMessageChunk"), "tool"),
-}
+_ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
 # LangChain and LangGraph give these tags to their steps.
 _FRAMEWORKS_TAG = re.compile(
     r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
@@ -69,8 +65,8 @@ def _message(copier: Copier, message: Any, depth: int) -> Any:
     if made is not None and made[1].content is content:
         return made[1]
     copier.room(0, depth)
-    kind = held.get("type", "")
-    role = str(held.get("role") or _ROLES.get(kind) or kind.removesuffix("MessageChunk").lower())
+    kind = held.get("type", "").removesuffix("MessageChunk").lower()
+    role = str(held.get("role") or _ROLES.get(kind, kind))
     copy = Message(role, content, held.get("name"), held.get("tool_calls") or ())
     if role == "tool":
         copy.call_id, copy.failed = held.get("tool_call_id"), held.get("status") == "error"
