@@ -31,13 +31,13 @@ class Stats:
         offered: Captured requests, submitted samples, samples recovered from the spool, and
             evaluations that feedback requested. The counts from `scored` to `pending` add up to
             `offered`.
-        scored: Requests with at least one score, except `partial` requests.
+        scored: Requests with at least one score, except `partial` requests (see `failed`).
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
         dropped: Requests that were not evaluated, by reason. `str(evals.explain(id)[0])` explains a
             reason.
         failed: Evaluated requests without a score, and `partial` requests, by cause. The key is the
-            cause of the first failed metric, or of the first metric if none failed. A request
-            is `partial` if the judge failed and only metrics without a judge have scores.
+            first failed metric's cause. If none failed, it is why the first metric has no score. A
+            request is `partial` if the judge failed and only metrics without a judge have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
         incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. This field

@@ -200,7 +200,7 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 def argument_error(
     error: TypeError, method: Callable[..., Any], owner: object, advice: str = ""
 ) -> InputError | None:
-    """Convert Python's error about wrong arguments. Return None if the method's body raised it."""
+    """Convert the error of a call with wrong arguments. Return None for errors inside `method`."""
     if error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return None
     name = type(owner).__name__ if method.__name__ == "__init__" else method.__name__
@@ -254,4 +254,4 @@ class JudgeUnavailable(JudgeError):
 
 
 class RedactionError(RagEvalError):
-    """Redaction failed, so the sample is not evaluated. The message contains only a type's name."""
+    """Redaction failed, so the sample is not evaluated. The message contains no text."""

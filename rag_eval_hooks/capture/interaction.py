@@ -235,7 +235,7 @@ def enclosing_interactions() -> list[ManualInteraction]:
 def _around(recorder: object) -> list[ManualInteraction]:
     """Return the open blocks around the caller, innermost first.
 
-    If several blocks are open, start with the first block that is not in a suspended generator.
+    If several blocks are open, leave out inner blocks of suspended generators.
     """
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):

@@ -17,7 +17,8 @@ Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 class OtherInstrumentors:
     """Finds spans of other instrumentors and stores the spans on the request.
 
-    If `can_wait` is false, no processor holds these spans for scores, so we write our own RAG span.
+    If `can_wait` is false, no processor delays these spans until scores exist. We then write our
+    own RAG span.
     """
 
     can_wait = True

@@ -225,7 +225,7 @@ def _outermost(placed: Placed) -> Placed:
         p, at = item
         return at.prompt, at.start, -at.end, -len(p.folded)
 
-    # The usual case: the passages stand in order, one after another.
+    # The usual case: the passages follow one another in order.
     if all((a.prompt, a.end) <= (b.prompt, b.start) for a, b in pairwise(placed.values())):
         return placed
     kept: Placed = {}

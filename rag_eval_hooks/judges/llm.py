@@ -162,7 +162,7 @@ def _requests(answers: Answers) -> list[tuple[str, ...]]:
 def _literal(ask: Ask) -> dict[str, Verdict]:
     """Return verdicts for entities that a chunk contains as whole words, ignoring case and accents.
 
-    Only white space and sentence punctuation end a word: "36.5" and "1,036" do not contain "36".
+    A word ends at white space, or at punctuation before it: "36.5" and "1,036" do not contain "36".
     """
     chunks = [fold(context.text) for context in ask.sample.contexts or ()]
     names = {key: fold(entity) for key, entity in ask.items().items()}
