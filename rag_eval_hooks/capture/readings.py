@@ -123,7 +123,7 @@ def answer_of(value: Any, given: Any = None) -> str | None:
 
 
 def named_answer(value: Any) -> str | None:
-    """Return the text in the value of an answer key. If there is no text, return JSON."""
+    """Return the text of a value such as `output["answer"]`. If it has no text, return JSON."""
     text = _answer_text(value)
     return as_json(value) if text is None else text
 

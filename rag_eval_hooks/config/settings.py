@@ -184,7 +184,7 @@ class RagEvalConfig(BaseModel):
     budget: Budgets = setting(
         {},
         "Limits on calls, tokens and cost of judge and embedder, per UTC hour or day. Calls above "
-        "`calls_per_second` wait. Processes with the same `path` share a budget.",
+        "`calls_per_second` wait. Processes share a budget if their tables have the same `path`.",
         "a table with numbers of 0 or more for {calls,tokens,cost}_per_{hour,day} and "
         "calls_per_second, and with a file path for path",
     )

@@ -132,7 +132,7 @@ class SinkQueue:
                     self._give_up(one)
 
     def flush(self, timeout: float) -> bool:
-        """Retry waiting results immediately. Return False on timeout."""
+        """Deliver all waiting results immediately. Return False on timeout."""
         until = time.monotonic() + timeout
         with self._lock:
             # A sorted list is a heap.

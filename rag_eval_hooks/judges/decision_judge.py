@@ -74,7 +74,7 @@ class DecisionJudge(ModelJudge):
         model: `openai-decisions:<model>`, `systemone:<model or url>`, or a model object.
         band: Two probabilities. A verdict with a probability between the two is unsure.
         window: Maximum tokens of contexts per request. Three UTF-8 bytes count as one token.
-            The judge splits longer contexts, or over 400 questions, into several requests.
+            The judge sends several requests for longer contexts or more than 400 decisions.
         memo: Stores answers for reuse. None disables the reuse.
         prices: Price tables for the costs in the usage. None omits the costs.
         **options: Fields of `ClientOptions`, such as `base_url` and `api_key`. Pass options only if

@@ -114,7 +114,7 @@ class Selection:
 
         The sample contains the feedback's reference. The ids omit metrics whose inputs the sample
         lacks. A metric that a feedback rule chose has no inclusion probability. A sampled metric
-        that lacked only the reference keeps its probability.
+        keeps its probability if it had no score only because the reference was missing.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:
