@@ -80,6 +80,15 @@ def is_small(item: Item) -> bool:
     return isinstance(item, str) and item not in BREAKS and not is_content(item)
 
 
+def starts(kinds: Iterable[str]) -> list[str]:
+    """Return texts that occur in the joined words of each sentence with these kinds.
+
+    A stem keeps the first three letters of its word. "will" may come from "won't".
+    """
+    words = [kind for kind in kinds if len(kind) > 2 and kind.isalpha()]
+    return [word[:3] for word in words if word not in _WHOLE.values()]
+
+
 class Sentence:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -119,6 +128,10 @@ class Sentence:
                 at = measure.end
             self._items[code] = [*found, *_words(self.text[at:], _ITEMS[code])]
         return self._items[code]
+
+    @cached_property
+    def joined(self) -> str:
+        return " ".join(self.words)
 
     def kinds(self, code: str) -> frozenset[str]:
         if code not in self._kinds:

@@ -14,11 +14,13 @@ from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.heuristic.alignment import Alignment, align, anchors, is_year, resembles
 from rag_eval_hooks.judges.heuristic.chunks import (
     PLACEHOLDER,
+    VALUE,
     Chunks,
     Closest,
     Sentence,
     SplitText,
     closest,
+    starts,
 )
 from rag_eval_hooks.text.folding import is_content, word_set
 from rag_eval_hooks.text.measures import Measure, agree
@@ -124,7 +126,15 @@ def _aligned(
 ) -> Sequence[tuple[int, Sentence, Alignment]]:
     wanted = anchors(claim, code)
     places = ((at, one) for at, chunk in enumerate(chunks) for one in chunk.sentences)
-    every = [(at, one) for at, one in places if wanted <= one.kinds(code)]
+    needed, has_value = starts(wanted), VALUE in wanted
+    # First skip most sentences by quick checks, because `kinds` is slow.
+    every = [
+        (at, one)
+        for at, one in places
+        if (one.measures or not has_value)
+        and all(start in one.joined for start in needed)
+        and wanted <= one.kinds(code)
+    ]
     pairs = every if len(every) <= _MOST_COMPARED else ()
     return [(at, one, found) for at, one in pairs if (found := align(claim, one, code)) is not None]
 
