@@ -20,10 +20,10 @@ except ImportError as error:
 
 from rag_eval_hooks_langchain.everywhere import disable, enable, record_contexts
 from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
-from rag_eval_hooks_langchain.langchain_judge import LangChainJudge
 
 if TYPE_CHECKING:
     from rag_eval_hooks_langchain.langchain_decision_judge import LangChainDecisionJudge
+    from rag_eval_hooks_langchain.langchain_judge import LangChainJudge
     from rag_eval_hooks_langchain.middleware import RagEvalMiddleware
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
 
 _LAZY: Final = {
     "LangChainDecisionJudge": ("langchain_decision_judge", "langchain-core>=1.8"),
+    "LangChainJudge": ("langchain_judge", "langchain-core"),
     "RagEvalMiddleware": ("middleware", "langchain>=1"),
 }
 
