@@ -96,8 +96,13 @@ CASES: dict[str, tuple[list[Any], list[str] | None, str]] = {
         "Yes. No.",
     ),
     "short ones only where they are shown": (
-        [gave("Head.", A, "Price: 42.", B, "Free.", "Now."), asked(f"{B} {A} Price: 42.")],
-        [B, A, "Price: 42."],
+        [gave("Head.", A, "Price: 42.", B, "Free.", "Day 7."), asked(f"Day 7. {B} {A} Price: 42.")],
+        ["Day 7.", B, A, "Price: 42."],
+        YES,
+    ),
+    "short ones alone are shown together": (
+        [gave("Quay 4 opens.", "Head.", "Dock 2 is shut."), asked("Dock 2 is shut. Quay 4 opens.")],
+        ["Dock 2 is shut.", "Quay 4 opens."],
         YES,
     ),
 }
