@@ -118,6 +118,7 @@ async def test_ours_in_their_batch_runner() -> None:
         assert evals.stats().offered == 0
     told = [(r.response, (r.score, r.passing, r.invalid_result)) for r in results]
     assert told == [(text, due[text]) for text in answers]
+    assert all(r.contexts == [c.text for c in SAMPLE.contexts or ()] for r in results)
     with RagEval(metrics=["ragas.faithfulness"], judge=CallableJudge(down)) as evals:
         for result in await in_their_runner(evals, answers[:3]):
             assert (result.score, result.passing, result.invalid_result) == (None, None, True)

@@ -226,6 +226,12 @@ def test_texts_of_all_open_requests_are_bounded_together(monkeypatch: pytest.Mon
     assert len(log.recorder) <= 10
     assert {it.status for it in log} == {Status.ABANDONED}
     assert [it.root.id for it in log] == [f"{number}" for number in range(len(log))]
+    repeating = log.start("repeating")
+    for number in range(8):
+        model = log.start(f"again {number}", "repeating", "model")
+        log.recorder.prompt(model, ["x" * 1000])
+    # Each repetition of a prompt counts an eighth.
+    assert repeating.interaction.kept_chars < 2_000
 
 
 # Copies of what passes by: equal, bounded, and made without the application's code.
