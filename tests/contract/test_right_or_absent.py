@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import Criterion, NotScored, RagEval, Sample, Score
-from rag_eval_hooks.findings import ChunkRelevance, Findings, Questions, Support
+from rag_eval_hooks.findings import ChunkRelevance, Findings, Questions, Support, Verdict
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.sample import Context, Field
 from rag_eval_hooks.score import Cause
@@ -55,13 +55,16 @@ def test_cut_context_is_no_missing_support(
         answer_claims=tuple("abcd"),
         answer_support=tuple(Support((number >= missing,)) for number in range(4)),
         groundedness_ratings=(2, 1 if missing else 2),
+        entities=tuple("abcd"),
+        entities_found=tuple(Verdict(number >= missing) for number in range(4)),
     )
-    ids = ("ragas.faithfulness", "nvidia.response_groundedness")
+    ids = ("ragas.faithfulness", "nvidia.response_groundedness", "ragas.context_entity_recall")
     with RagEval(metrics=ids, judge=ScriptedJudge(findings)) as evals:
         outcomes = evals.evaluate(dataclasses.replace(SAMPLE, truncated=cut))
-    share, rating = (outcomes[name] for name in ids)
-    assert (share.value, len(share.warnings)) == (value, warnings)
-    assert value is not None or "were cut" in share.detail  # type: ignore[union-attr]
+    share, rating, recall = (outcomes[name] for name in ids)
+    for one in (share, recall):
+        assert (one.value, len(one.warnings)) == (value, warnings)
+        assert value is not None or "were cut" in one.detail  # type: ignore[union-attr]
     assert (rating.value is None) is (cut == ("contexts[3].text",) and missing > 0)
 
 

@@ -185,7 +185,9 @@ def test_score_is_in_range_and_more_answer_is_never_less_covered(
         found = outcome(name, " ; ".join(answer), " ; ".join(reference))
         if isinstance(found, Score):
             assert 0.0 <= found.value == found.normalized <= 1.0
-            json.dumps(dict(found.explanation))
+            told = json.loads(json.dumps(dict(found.explanation)))
+            parts = [*told.get("found", ()), *told.get("missing", ())]
+            assert sorted(parts) == sorted(told.get("expected", ()))
             longer = outcome(name, " ; ".join([*answer, *more]), " ; ".join(reference)).value
             assert name == "exact_match" or (longer is not None and longer >= found.value)
 
