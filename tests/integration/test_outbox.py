@@ -15,6 +15,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -162,6 +163,16 @@ def test_outbox_counts_each_job_that_it_cannot_store_once(
             stored = sum(is_sample and error is None for is_sample, error, *_ in puts)
             assert own.counts().get("pending", 0) == stored
         own.close(PATIENCE)
+
+
+def test_caller_goes_on_while_the_disk_fails(tmp_path: Path) -> None:
+    own = Outbox(tmp_path / "file", max_bytes=10_000_000, incidents=Incidents())
+    own.start()
+    with mock.patch.object(OutboxFile, "write", side_effect=OSError("the disk is gone")):
+        assert own.put(Job({EVALUATE}, partial(_text, None))).result(PATIENCE)
+    assert own.drain(PATIENCE)
+    assert own.counts()["pending"] == 1
+    own.close(PATIENCE)
 
 
 def _text(error: type[Exception] | None) -> str:
