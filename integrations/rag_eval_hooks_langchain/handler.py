@@ -5,9 +5,8 @@ Each method copies the event's values. A background thread reads the copies.
 
 from __future__ import annotations
 
-import functools
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self, TypeAlias, Unpack
 from uuid import UUID
 
@@ -33,8 +32,10 @@ from rag_eval_hooks_langchain.surroundings import (
     NotIgnored,
     current_handlers,
     current_run_id,
+    end_edge,
     key_of,
     note_belonging,
+    start_edge,
     vendor_span,
 )
 from rag_eval_hooks_langchain.vocabulary import TOLD, class_name, users_tags
@@ -43,48 +44,6 @@ FRAMEWORK = "langchain"
 _IGNORES = ("ignore_chain", "ignore_llm", "ignore_chat_model", "ignore_retriever")
 _NOTHING: Mapping[str, Any] = {}
 _Values: TypeAlias = Mapping[str, Any]
-
-
-def _start_edge(kind: RunKind) -> Callable[[Callable[..., None]], Any]:
-    def edge(method: Callable[..., None]) -> Any:
-        @functools.wraps(method)
-        def starting(self: Any, serialized: Any, given: Any, **event: Any) -> None:
-            try:
-                recorder, run_id = self._recorder, event["run_id"]
-                run_id = getattr(run_id, "int", run_id)
-                parent_id = event.get("parent_run_id")
-                parent_id = getattr(parent_id, "int", parent_id)
-                recorder.unmatched.handlers[self.place] = True
-                if recorder.left_out and recorder.skips(run_id, parent_id, kind):
-                    return
-                run = self._start(kind, run_id, parent_id, serialized, event)
-                if run is not None:
-                    method(self, run, serialized, given, event)
-            except Exception as error:  # noqa: BLE001 - the host's edge
-                self._lose(method.__name__, error, event)
-
-        return starting
-
-    return edge
-
-
-def _end_edge(method: Callable[..., None]) -> Any:
-    @functools.wraps(method)
-    def ending(self: Any, output: Any, **event: Any) -> None:
-        try:
-            if (run := self._ended(event)) is None:
-                return
-            try:
-                method(self, run, output, event)
-            except Exception:
-                self._recorder.lost(run.id)
-                raise
-            finally:
-                self._recorder.end(run)
-        except Exception as error:  # noqa: BLE001 - the host's edge
-            self._lose(method.__name__, error, event)
-
-    return ending
 
 
 class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
@@ -205,7 +164,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
                 recorder.lost(key, parent.id)
         return run
 
-    @_start_edge(RunKind.CHAIN)
+    @start_edge(RunKind.CHAIN)
     def on_chain_start(self, run: Run, _: Any, inputs: Any, event: _Values) -> None:
         run.state = state = ChainState()
         read = self._reader.input_of_step
@@ -223,16 +182,10 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             is_command = type(inputs).__name__ == "Command"
             self._reader.choose(run, "question", inputs.update if is_command else inputs)
 
-    @_end_edge
+    @end_edge
     def on_chain_end(self, run: Run, outputs: Any, event: _Values) -> None:
         # A stream reports its input only at its end.
         streamed = [event["inputs"]] if "inputs" in event else []
-        if self._reader.functions:
-            self._choose(run, outputs, streamed)
-        read = self._reader.output_of_chain
-        self._reader.defer(run, "on_chain_end", read, outputs, *streamed)
-
-    def _choose(self, run: Run, outputs: Any, streamed: Sequence[Any]) -> None:
         if run.outermost:
             for inputs in streamed:
                 self._choose_question(run, inputs)
@@ -240,47 +193,47 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
                 self._reader.choose(run, "question", outputs)
             self._reader.choose(run, "answer", outputs)
         self._reader.choose(run, "contexts", outputs)
+        read = self._reader.output_of_chain
+        self._reader.defer(run, "on_chain_end", read, outputs, *streamed)
 
     def on_chain_error(self, error: BaseException, **event: Any) -> None:
         try:
             # A `GraphBubbleUp` is an interrupt, or a command to the parent graph.
             only_steers = graphs.is_raised_as(error, "GraphBubbleUp")
-            if (run := self._ended(event, None if only_steers else error)) is not None:
-                self._fail(run, error, event, only_steers=only_steers)
+            if (run := self._ended(event, None if only_steers else error)) is None:
+                return
+            self._recorder.stop(run, run.checkpoint)
+            if run.outermost and "inputs" in event and not state_of(run).is_resuming:
+                self._choose_question(run, event["inputs"])
+                self._reader.defer(run, "on_chain_error", self._reader.whole_input, event["inputs"])
+            if graphs.is_raised_as(error, "GraphInterrupt"):
+                self._recorder.interrupt(run)
+            if only_steers:
+                self._recorder.end(run)
+            else:
+                self._recorder.fail(run, error)
         except Exception as failure:  # noqa: BLE001 - the host's edge
             self._lose("on_chain_error", failure, event)
 
-    def _fail(self, run: Run, error: BaseException, event: _Values, *, only_steers: bool) -> None:
-        self._recorder.stop(run, run.checkpoint)
-        if run.outermost and "inputs" in event and not state_of(run).is_resuming:
-            self._choose_question(run, event["inputs"])
-            self._reader.defer(run, "on_chain_error", self._reader.whole_input, event["inputs"])
-        if graphs.is_raised_as(error, "GraphInterrupt"):
-            self._recorder.interrupt(run)
-        if only_steers:
-            self._recorder.end(run)
-        else:
-            self._recorder.fail(run, error)
-
     on_retriever_error = on_llm_error = on_tool_error = on_chain_error
 
-    @_start_edge(RunKind.RETRIEVER)
+    @start_edge(RunKind.RETRIEVER)
     def on_retriever_start(self, run: Run, _: Any, query: Any, __: _Values) -> None:
         self._reader.defer(run, "on_retriever_start", self._reader.query, query)
 
-    @_end_edge
+    @end_edge
     def on_retriever_end(self, run: Run, documents: Any, _: _Values) -> None:
         # Reading an iterator would consume the application's documents.
         if isinstance(documents, list | tuple):
             self._reader.defer(run, "on_retriever_end", self._reader.found, documents)
 
-    @_start_edge(RunKind.MODEL)
+    @start_edge(RunKind.MODEL)
     def on_chat_model_start(self, run: Run, _: Any, messages: list[Any], __: _Values) -> None:
         self._reader.defer(run, "on_llm_start", self._reader.prompt, messages)
 
     on_llm_start: Any = on_chat_model_start
 
-    @_end_edge
+    @end_edge
     def on_llm_end(self, run: Run, response: LLMResult, _: _Values) -> None:
         replies = [one for batch in response.generations for one in batch]
         self._recorder.defer(run, "on_llm_end", self._reader.reply, run, replies)
@@ -298,7 +251,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         if (run := self._recorder.get(key)) is not None:
             run.facts = {**run.facts, semconv.GEN_AI_REQUEST_STREAM: True}
 
-    @_start_edge(RunKind.TOOL)
+    @start_edge(RunKind.TOOL)
     def on_tool_start(self, run: Run, serialized: Any, input_str: Any, event: _Values) -> None:
         run.description = str((serialized or {}).get("description") or "")
         self._recorder.question(run, input_str if isinstance(input_str, str) else None)
@@ -306,7 +259,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
             given = event.get("inputs")
             self._reader.defer(run, "on_tool_start", self._reader.arguments, given, input_str)
 
-    @_end_edge
+    @end_edge
     def on_tool_end(self, run: Run, output: Any, _: _Values) -> None:
         self._reader.choose(run, "contexts", output)
         self._reader.defer(run, "on_tool_end", self._reader.result, output)

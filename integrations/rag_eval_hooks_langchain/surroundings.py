@@ -1,4 +1,4 @@
-"""Finds the current run, its handlers and its config, and registers handlers."""
+"""Finds the current run, its handlers and its config, and guards the methods of the handler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langchain_core.tracers.context import register_configure_hook
 from opentelemetry import trace
 from opentelemetry.trace import Span
 
-from rag_eval_hooks.capture import Run
+from rag_eval_hooks.capture import Run, RunKind
 from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
 from rag_eval_hooks.incidents import place_of_caller, warn_once
 
@@ -158,3 +158,45 @@ def _is_langfuse_current(root: Run) -> bool:
     scope = getattr(current, "instrumentation_scope", None)
     is_theirs = getattr(scope, "name", None) == "langfuse-sdk"
     return is_theirs and current is not trace.get_current_span(root.interaction.otel)
+
+
+def start_edge(kind: RunKind) -> Callable[[Callable[..., None]], Any]:
+    def edge(method: Callable[..., None]) -> Any:
+        @functools.wraps(method)
+        def starting(self: Any, serialized: Any, given: Any, **event: Any) -> None:
+            try:
+                recorder, run_id = self._recorder, event["run_id"]
+                run_id = getattr(run_id, "int", run_id)
+                parent_id = event.get("parent_run_id")
+                parent_id = getattr(parent_id, "int", parent_id)
+                recorder.unmatched.handlers[self.place] = True
+                if recorder.left_out and recorder.skips(run_id, parent_id, kind):
+                    return
+                run = self._start(kind, run_id, parent_id, serialized, event)
+                if run is not None:
+                    method(self, run, serialized, given, event)
+            except Exception as error:  # noqa: BLE001 - the host's edge
+                self._lose(method.__name__, error, event)
+
+        return starting
+
+    return edge
+
+
+def end_edge(method: Callable[..., None]) -> Any:
+    @functools.wraps(method)
+    def ending(self: Any, output: Any, **event: Any) -> None:
+        try:
+            if (run := self._ended(event)) is None:
+                return
+            try:
+                method(self, run, output, event)
+            except Exception:
+                self._recorder.lost(run.id)
+                raise
+            finally:
+                self._recorder.end(run)
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self._lose(method.__name__, error, event)
+
+    return ending

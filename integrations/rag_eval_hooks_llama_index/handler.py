@@ -106,7 +106,9 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         try:
             self._recorder.unmatched.handlers[self._place] = True
             call = SpanCall.of(id_, bound_args, instance, parent_id)
-            if self._recorder.left_out and self._skips(call):
+            # A stream may be nearer to the call than the parent.
+            may_skip = self._recorder.left_out and current_stream() is None
+            if may_skip and self._recorder.skips(id_, parent_id, call.role.kind):
                 return
             run = self._start(call, event.get("tags"))
             if run is not None and not (call.role is Role.PART and run.parent is not None):
@@ -114,11 +116,6 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report("capture enter", error)
             self._parents.lose(id_, parent_id)
-
-    def _skips(self, call: SpanCall) -> bool:
-        # A stream may be nearer to the call than the parent.
-        has_parent = call.parent_id is not None and current_stream() is None
-        return has_parent and self._recorder.skips(call.id, call.parent_id, call.role.kind)
 
     def _start(self, call: SpanCall, tags: Mapping[str, Any] | None) -> Run | None:
         recorder, kind, (parent, outer) = self._recorder, call.role.kind, self._parents.of(call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from rag_eval_hooks.capture.copied import Read, entries, named
@@ -14,6 +14,12 @@ from rag_eval_hooks.capture.records import Cut, Run
 from rag_eval_hooks.capture.snapshots import ATOMS, Copier, Form
 from rag_eval_hooks.incidents import Incidents, place_of_caller
 from rag_eval_hooks.sample import Context
+
+
+@cache
+def _forms_by(_: Callable[[type], Form | None]) -> dict[type, Form]:
+    # Applications may create a handler for each request, so all handlers share the forms.
+    return {}
 
 
 class BaseReader:
@@ -29,7 +35,6 @@ class BaseReader:
         self.options = options
         self.place = f"set at {place_of_caller()}" if options != CaptureOptions() else ""
         self._form_of = form_of
-        self._forms: dict[type, Form] = {}
         choices = {name: getattr(options, name) for name in ("question", "contexts", "answer")}
         self.functions = {name: one for name, one in choices.items() if callable(one)}
 
@@ -69,7 +74,7 @@ class BaseReader:
         copier = Copier(
             run.interaction.snapshots,
             self._form_of,
-            self._forms,
+            _forms_by(self._form_of),
             read and partial(self._converted, run, read),
             self._recorder.most_waiting,
         )
