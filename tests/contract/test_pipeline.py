@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -61,6 +62,7 @@ def test_background_and_inline_scores_are_the_same(make: Make) -> None:
     evals.flush(300)
     inline = evals.evaluate(subject)
     assert inline == memory.results[0].outcomes
+    assert 0 < memory.results[0].start <= (memory.results[0].end or 0) <= time.time_ns()
     assert asyncio.run(evals.aevaluate(subject)) == inline
 
 

@@ -29,6 +29,7 @@ def opened(*, enabled: bool = True, **config: Any) -> Iterator[World]:
         made.close()
         loop.close()
         asyncio.set_event_loop(None)
+    assert not enabled or not made.evals.recorder.locators
 
 
 @pytest.fixture
