@@ -210,11 +210,11 @@ def _check_fields(sample: Sample) -> None:
     if sample.question is None:
         raise wrong_type("question", "str", None, "Pass the user's question.")
     for name in _IDS:
-        if isinstance(value := getattr(sample, name), int | UUID):
+        if isinstance(value := getattr(sample, name), (int, UUID)):
             object.__setattr__(sample, name, str(value))
     _check_hex(sample)
     for name in (*_TEXTS, *_IDS, *_NAMES):
-        if not isinstance(value := getattr(sample, name), str | None):
+        if (value := getattr(sample, name)) is not None and not isinstance(value, str):
             check_type(name, value, str, "str")
     check_type("metadata", sample.metadata, Mapping, "a mapping")
     check_number("latency", sample.latency, "a number of seconds, 0 or more", least=0)

@@ -136,7 +136,8 @@ def outcome_of(
     if isinstance(result, NotScored):
         return result
     if isinstance(result, Score) and result.normalized is not None:
-        return replace(result, annotator=result.annotator or annotator)
+        is_named = result.annotator or annotator is None
+        return result if is_named else replace(result, annotator=annotator)
     fields = result if isinstance(result, Mapping) else {"score": result}
     value = fields.get("score", fields.get("value"))
     if value is None:
