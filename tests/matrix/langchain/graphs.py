@@ -23,7 +23,6 @@ KEYS = {kit.ASKED: str, kit.FOUND: list[Any], kit.SHOWN: str, kit.SAID: str, kit
 ADDED = {kit.FOUND: Annotated[list[Any], operator.add]}
 """Of a state into which parallel nodes write."""
 ONE = ("chat scripted",)
-RETRIEVAL = "retrieval InMemoryVectorStore"
 TypedState: Any = TypedDict
 
 
