@@ -177,9 +177,11 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
 
 
 def queries(interaction: Interaction) -> list[str]:
-    runs = (run for run in interaction.runs[1:] if run.kind is RunKind.RETRIEVER)
-    outer = (run for run in runs if not run.within(RunKind.RETRIEVER))
-    return list(dict.fromkeys(run.query for run in outer if run.query))[:_MAX_QUERIES]
+    found: dict[str, None] = {}
+    for run in interaction.runs[1:]:
+        if run.kind is RunKind.RETRIEVER and run.query and not run.within(RunKind.RETRIEVER):
+            found[run.query] = None
+    return list(found)[:_MAX_QUERIES]
 
 
 def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) -> list[str]:

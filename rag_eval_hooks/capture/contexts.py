@@ -68,8 +68,7 @@ def find_contexts(interaction: Interaction, answer: str | None) -> Found:
 
 
 def has_retrieved(interaction: Interaction, answer: str | None) -> bool:
-    known = interaction.retrieves
-    return _Search(interaction, answer or "").has_retrieved() if known is None else known
+    return _Search(interaction, answer or "").has_retrieved()
 
 
 class _Search:

@@ -30,6 +30,8 @@ _FEW = 16
 """Maximum number of texts to search for in a prompt before indexing the prompt."""
 _GAP = 200
 """Maximum number of characters between two passages that a prompt shows one after another."""
+_MIN_SPACES = 4
+"""Minimum number of spaces of a text to search for behind the previous passage."""
 _SHORT = 20_000
 """Maximum number of characters of a prompt to search without an index."""
 _KEY = 24
@@ -112,19 +114,20 @@ class _Prompt:
         self._text, self._index = text, index
         at = text.rfind(question) if question else -1
         self._asked, self._asked_end = (at, at + len(question)) if at >= 0 else (-1, -1)
-        # end of the passage that was found last, or None for a search of few passages
-        self.end: int | None = None
+        # end of the passage that was found last, or -1 in a search for few passages
+        self.end = -1
 
     def find(self, text: str) -> int:
         first, size = -1, len(text)
-        if self.end is not None:
+        is_next = self.end >= 0 and text.count(" ") >= _MIN_SPACES
+        if is_next:
             # Most prompts show the passages one after another.
             first = self._text.find(text, self.end, self.end + size + _GAP)
         if first < 0:
             first = self._index.find(text)
         if first < 0 or first + size > len(self._text):
             return -1
-        if self.end is not None:
+        if is_next:
             self.end = first + size
         if first >= self._asked_end:
             return first
@@ -153,7 +156,7 @@ class Prompts:
 
     def place(self, passages: Sequence[Passage]) -> Placed:
         for prompt in self._prompts:
-            prompt.end = 0 if len(passages) > _FEW else None
+            prompt.end = 0 if len(passages) > _FEW else -1
         placed = {p: place for p in passages if (place := self._whole(p)) is not None}
         self._add_parts(placed, passages)
         self._add_short(placed, passages)
