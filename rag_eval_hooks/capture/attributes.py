@@ -43,14 +43,13 @@ _SCALARS = (str, int, float, bool)
 
 
 def facts_of(values: Mapping[str, Any]) -> Facts:
-    plain = {key: one.value if isinstance(one, Enum) else one for key, one in values.items()}
-    return {key: one for key, one in plain.items() if _is_attribute(one)}
-
-
-def _is_attribute(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return bool(value) and all(isinstance(one, str) for one in value)
-    return isinstance(value, _SCALARS) and value != ""
+    facts = {}
+    for key, value in values.items():
+        value = value.value if isinstance(value, Enum) else value
+        is_texts = isinstance(value, tuple) and value and all(isinstance(v, str) for v in value)
+        if is_texts or (isinstance(value, _SCALARS) and value != ""):
+            facts[key] = value
+    return facts
 
 
 def request_facts(holders: Sequence[Any]) -> Facts:
