@@ -26,10 +26,8 @@ from rag_eval_hooks.capture.passages import (
 )
 from rag_eval_hooks.capture.provenance import Provenance
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
-from rag_eval_hooks.capture.text_forms import fold, width
+from rag_eval_hooks.capture.text_forms import fold, prose_around, width
 from rag_eval_hooks.sample import Context
-
-_MIN_PROSE = 40
 
 
 class ContextSource(StrEnum):
@@ -241,11 +239,7 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
     held = [d.folded for d in documents if d.is_distinctive and d.folded in p.folded]
     if not held or p.folded in held:
         return False
-    rest = p.folded
-    for text in sorted(held, key=len, reverse=True):
-        rest = rest.replace(text, "\0")
-    parts = [width(part.strip()) for part in rest.split("\0")]
-    return 2 * sum(part for part in parts if part >= _MIN_PROSE) >= min(map(width, held))
+    return 2 * prose_around(p.folded, held) >= min(map(width, held))
 
 
 def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:

@@ -16,7 +16,9 @@ from rag_eval_hooks.capture.text_forms import (
     content_words,
     fold,
     is_distinctive,
+    prose_around,
     runs_of,
+    width,
     words,
 )
 from rag_eval_hooks.text.folding import toml_of
@@ -107,9 +109,9 @@ class Provenance:
         if len(p.found.contexts) > 1:
             return False
         others = {one.folded for one in self._written if one.found is not p.found} - {p.folded}
-        lengths = [len(text) for text in others if text in p.folded]
-        # The remaining text may be retrieved, if it is at least as long as the shortest part.
-        return len(lengths) > 1 and len(p.folded) - sum(lengths) < min(lengths)
+        held = [text for text in others if text in p.folded]
+        # The remaining text may be retrieved, if it is at least as wide as the narrowest part.
+        return len(held) > 1 and prose_around(p.folded, held) < min(map(width, held))
 
     def _said_before(self, p: Passage, *, with_arguments: bool = True) -> Iterator[str]:
         run = p.found.run

@@ -13,6 +13,8 @@ from rag_eval_hooks.text.folding import FUNCTION_WORDS, SPACED, STOP_WORDS, is_c
 _DISTINCTIVE: Final = 20
 """Minimum width of a text that cannot be in a prompt by coincidence."""
 _ENOUGH: Final = 400
+_MIN_PROSE: Final = 40
+"""Minimum width of a text between two parts that is more than a heading of a part."""
 _RUN_WORDS: Final = 4
 _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
@@ -30,6 +32,7 @@ _ESCAPE = re.compile(
     r"\\\\*(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|([nrtfvb])"
     r"|(\r?\n[ \t]*)|(.)|$)"
 )
+_TAG = re.compile(r"<[^<>]*>")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _FIRST_WIDE = "\u3040"
 _WIDE = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
@@ -132,6 +135,14 @@ def width(text: str) -> int:
     if text.isascii():
         return len(text)
     return len(text) + sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+
+
+def prose_around(text: str, parts: Iterable[str]) -> int:
+    """Return the width of the prose around `parts`. Ignore tags and short texts."""
+    for part in sorted(parts, key=len, reverse=True):
+        text = text.replace(part, "\0")
+    widths = [width(_TAG.sub(" ", gap).strip()) for gap in text.split("\0")]
+    return sum(one for one in widths if one >= _MIN_PROSE)
 
 
 def contains_word(text: str, word: str) -> int:

@@ -195,6 +195,11 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
     "documents as JSON": (in_form(json.dumps), ANSWER, [TEXT, ODD]),
     "documents as YAML": (in_form(as_yaml), ANSWER, [TEXT, ODD]),
     "documents as HTML": (in_form(lambda t: html.escape("\n".join(t))), ANSWER, [TEXT, ODD]),
+    "documents in tags": (
+        in_form(lambda t: "".join(f'<{NAME} about="{PART}">{one}</{NAME}>' for one in t)),
+        ANSWER,
+        [TEXT, ODD],
+    ),
     "documents as Python writes them": (in_form(repr), ANSWER, [TEXT, ODD]),
     "one passage that is a whole message": (
         steps(put(kit.SHOWN, [TEXT]), tell(PART, kit.SHOWN)),
