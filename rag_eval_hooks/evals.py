@@ -211,8 +211,9 @@ class RagEval(OnePerProcess):
         """Evaluate a sample now, and return the outcomes by metric id.
 
         `evaluate` accepts the same samples as `submit`, and returns the same scores as a background
-        evaluation. `metrics` is one metric id, several ids, or None for all metrics. The call
-        ignores sampling, `stats` and sinks. The call blocks, so use `aevaluate` in async code.
+        evaluation. `metrics` is one metric id, several ids, or None for all metrics. Sampling
+        does not apply, `stats` does not count the call, and sinks do not receive the outcomes. The
+        call blocks, so use `aevaluate` in async code.
 
         Raises:
             InputError: The sample has a wrong type, or a field is unknown or invalid.

@@ -160,7 +160,7 @@ class ChunkRelevance:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Three questions that the answer answers. An answer without statements has no questions.
+    """Three questions that the judge derives from the answer, or none if the answer states nothing.
 
     `noncommittal` is True if the answer evades the question.
     """

@@ -1,4 +1,4 @@
-"""Finds the current run, its handlers and its config, and guards the methods of the handler."""
+"""Finds LangChain's current run, and keeps errors of the handler away from the application."""
 
 from __future__ import annotations
 

@@ -70,20 +70,20 @@ class TailSettings(BaseModel):
     """A tail rule raises metrics' rates after a low heuristic score or bad feedback.
 
     A rule has exactly one condition: `metric`, `dont_know`, `thumbs_down`, `feedback_below` or
-    `feedback_label`. `metric` needs `below`, `above` or both.
+    `feedback_label`. `metric` needs `below`, `above` or both, on the metric's own scale.
 
     Attributes:
         then: Suites or metric ids to evaluate when the condition holds.
         rate: Inclusion probability of these metrics, 0 to 1. A tail rule never lowers a rate.
         name: Shown in sampling reasons as `tail:<name>`. The default is the metric's id or the
             condition's name.
-        metric: Id of a metric that needs no network. The heuristic judge evaluates this metric for
-            every request.
-        below: The value is below this number on the metric's own scale.
-        above: The value is above this number on the metric's own scale.
+        metric: Id of a metric that the heuristic judge can compute. The judge computes this metric
+            for every successful request.
+        below: The condition holds if the metric's value is below this number.
+        above: The condition holds if the metric's value is above this number.
         dont_know: `true` matches answers that say "I don't know".
         thumbs_down: `true` matches feedback with a score below 0.5 or a label like `thumbs_down`.
-        feedback_below: The feedback has a score below this number.
+        feedback_below: The condition holds if the feedback's score is below this number.
         feedback_label: Regular expression to find in the feedback's label.
     """
 

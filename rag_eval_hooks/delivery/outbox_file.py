@@ -54,7 +54,7 @@ class Job:
 
 
 class RowChange(NamedTuple):
-    """The state of a job at the start of a transaction."""
+    """The row to write for a job. `of` copies the job's state at the start of a transaction."""
 
     job: Job
     consumers: str  # one name per line; if empty, the file deletes the row

@@ -113,7 +113,7 @@ def pause_after(failures: int) -> float:
 
 
 class Destination:
-    """The interface between a queue and its sink. The queue uses one thread to call the methods."""
+    """The interface between a queue and its sink. The queue calls all methods from one thread."""
 
     batch_size = 1
     retries = True

@@ -94,7 +94,7 @@ def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Fin
 
 
 def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return `NotScored` for each finding with more or fewer verdicts than items or chunks."""
+    """Return `NotScored` for each finding whose number of verdicts is wrong."""
     absent: dict[str, Any] = {}
     for kind, spec in SPECS.items():
         verdicts = getattr(findings, kind)

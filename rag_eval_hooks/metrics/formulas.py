@@ -60,10 +60,10 @@ def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence
 def supported_share(
     whose: Whose, scale: Scale, *, raw: bool = False, empty: float | None = None
 ) -> Scoring:
-    """Return a function that scores the share of decided claims that are supported.
+    """Return a function that scores the share of supported claims among the sure verdicts.
 
     A score's parts are the shares of contradicted, unstated and unsure claims. If `raw` is true,
-    the parts are in [0, 1] and include the supported share. A text without claims scores `empty`.
+    the parts are in [0, 1] and include the supported share. Without claims, the score is `empty`.
     """
     top = 1.0 if raw else scale.high
 

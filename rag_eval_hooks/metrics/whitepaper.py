@@ -80,9 +80,9 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> frozenset[Finding
 
 
 def _compared(sample: Sample, findings: Findings) -> Whose | None:
-    """Return whose claims count: "answer", or "reference" if the answer states nothing checkable.
+    """Return "answer" if the answer states anything checkable, else "reference".
 
-    If the reference is then missing, return None.
+    The metric counts the claims of this text. Return None if the required reference is missing.
     """
     if not made(findings.stance).answer:
         return "answer"

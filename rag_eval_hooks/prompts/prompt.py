@@ -190,7 +190,10 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return an object's end and text. A cut object has no end, and only complete elements."""
+    """Return an object's end and text.
+
+    If the reply is cut off, return None as the end, and a text with only the complete elements.
+    """
     open_marks: list[str] = []
     complete = "{}"
     for match in _STRUCTURE.finditer(text, start):

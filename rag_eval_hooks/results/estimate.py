@@ -5,9 +5,9 @@ probability. Its linearized variance follows Sarndal, Swensson and Wretman, Mode
 Sampling (1992), section 5.7. The variance treats a cluster, such as a session, as one unit and
 corrects residuals for leverage.
 
-The interval is Wilson's interval (1927) for a proportion with the same variance (Korn and Graubard,
-1998). If all values are 0 or 1, weights are equal and there are no clusters, the interval uses
-the normal distribution. Otherwise, the interval uses Student's t.
+The interval is Wilson's interval (1927) for a proportion that has the mean's variance (Korn and
+Graubard, 1998). The interval uses the normal distribution if all values are 0 or 1, all weights are
+equal, and there are no clusters. Otherwise, the interval uses Student's t.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def _places(source: Any) -> list[Any]:
 
 
 def _lines(place: Any) -> Iterator[Any]:
-    """Yield parsed lines, spool jobs as text, and a `ValueError` for an incomplete line."""
+    """Yield parsed lines, or spool jobs as text. Yield a `ValueError` for an incomplete line."""
     if not isinstance(place, Path):
         yield from map(json.loads, place[_LINE])
     elif place.name == NAME:

@@ -78,8 +78,8 @@ def comparison_as_markdown(comparison: Comparison, failures: Sequence[str] = ())
 def as_html(report: ResultReport) -> str:
     """Render a report as one HTML file.
 
-    The page has the question, scores and matching rules of every sample as plain data. Compressed
-    blocks hold all other fields. The page unpacks a block when a reader opens a sample.
+    The page has the question, scores and diagnoses of every sample as plain data. Compressed blocks
+    hold all other fields. The page unpacks a block when a reader opens a sample.
     """
     ranked = {id(row) for row in report.worst}
     rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]

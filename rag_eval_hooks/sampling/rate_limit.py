@@ -58,9 +58,9 @@ class AdmittedShare:
         self._owed = self._since = 0.0
 
     def count(self, *, admitted: bool) -> float | None:
-        """Return the fraction for an admitted request, in (0, 1], or None for a rejected request.
+        """Return the estimated fraction of admitted requests, or None for a rejected request.
 
-        If no request was rejected recently, the fraction is 1.
+        The fraction is in (0, 1]. If no request was rejected recently, the fraction is 1.
         """
         with self._lock:
             now = self._clock()

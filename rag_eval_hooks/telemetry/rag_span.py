@@ -36,7 +36,7 @@ class SpanHolder:
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:
-        """Delay the end of a span. After `close`, or if too many spans are held, end it now."""
+        """Delay the end of a span. End the span now if this holder is full or closed."""
         with self._lock:
             if held in self._held:
                 return

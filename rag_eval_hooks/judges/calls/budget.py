@@ -1,4 +1,4 @@
-"""Limits the number, tokens and cost of model calls. Each call first reserves an estimate."""
+"""Limits the number, tokens and cost of model calls. Reserves each call's estimated use."""
 
 from __future__ import annotations
 

@@ -213,7 +213,10 @@ def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def direct_relevance(question: str, answer: str) -> float:
-    """Return the fraction of the question's content words in the answer, in steps of 0.25."""
+    """Return the fraction of the question's content words that the answer contains.
+
+    The result is a multiple of 0.25. A short answer gets at least 0.5, and a vague answer gets 0.
+    """
     if indistinct(answer):
         return 0.0
     asked, said = frozenset(terms(question)), SplitText(answer)
