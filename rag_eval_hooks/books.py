@@ -33,15 +33,16 @@ class Stats:
             `offered`.
         scored: Requests with at least one score, except `partial` requests (see `failed`).
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
-        dropped: Requests that were not evaluated, by reason. `str(evals.explain(id)[0])` explains a
-            reason.
+        dropped: Requests that were not evaluated, by reason. `str(evals.explain(id)[0])` explains
+            the reason for a request's id.
         failed: Evaluated requests without a score, and `partial` requests, by cause. The key is the
-            first failed metric's cause. If none failed, it is why the first metric has no score. A
-            request is `partial` if the judge failed and only metrics without a judge have scores.
+            first failed metric's cause. If no metric failed, the key is the cause of the first
+            metric's missing score. A request is `partial` if the judge failed and only metrics
+            without a judge have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
-        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. This field
-            and all fields below are not part of the sum `offered`.
+        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. The sum
+            `offered` excludes this field and all fields below.
         recovered: Requests in `offered` that earlier processes left in the spool.
         undurable: Requests in `offered` that the spool could not store.
         without_retrieval: Requests in which a model answered but capture saw no retrieved text.
@@ -52,8 +53,8 @@ class Stats:
         failures: Missing scores by metric and failure cause, such as `ragas.faithfulness:
             judge_failed`.
         feedback: Calls of `RagEval.feedback` by result. `joined`: this process knows the request.
-            `passed_on`: sent to the other processes. `alone`: sinks got it without the request.
-            `unknown`, `invalid` or another reason: rejected.
+            `passed_on`: the feedback is in the spool for other processes. `alone`: sinks received
+            the feedback without its request. `unknown`, `invalid` or another reason: rejected.
     """
 
     offered: int = 0

@@ -17,7 +17,7 @@ _DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """Feedback on one answer. Raises `InputError` without a score, label and reference.
+    """Feedback on one answer. Raises `InputError` if score, label and reference are all None.
 
     Attributes:
         score: A number on the caller's own scale, such as 0 to 1 or 1 to 5, or None.

@@ -193,4 +193,4 @@ class Observer:
     def evaluated(self, request: Request, evaluation: Evaluation) -> None: ...
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Handle the outcome. If a signal handler raises in the call, `settle` calls this again."""
+        """Handle the outcome. If a signal handler raises in the call, `settle` repeats the call."""

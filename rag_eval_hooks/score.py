@@ -65,7 +65,8 @@ class Score:
         annotator_kind: `CODE` for formulas and the heuristic judge, `LLM` for a language model.
         annotator: The judge's kind and model, or None if the metric needs no judge.
         judged: Whether the value depends on a judge.
-        screening: Whether the judge is too weak for decisions, and only suggests samples to review.
+        screening: True if the judge is too weak for decisions. Use such a score only to choose
+            samples for review.
         version: Versions of the package and the prompts, such as `0.1.0` or `0.1.0+prompts.1`.
         usage: The metric's share of the sample's judge usage.
         probability: Inclusion probability of this metric, above 0 and at most 1, or None without
@@ -73,7 +74,7 @@ class Score:
         probability_estimated: Whether the probability includes the estimated effect of a rate limit
             or a full queue.
         reason: Sampling reason of the metric: `ratio`, `rule:<name>`, `tail:<name>`,
-            `feedback:<name>` or `reference`. Empty for inline calls.
+            `feedback:<name>` or `reference`. Empty for scores of `RagEval.evaluate`.
     """
 
     value: float

@@ -1,7 +1,7 @@
 """Names of the span attributes and values that we write.
 
 OpenTelemetry may still change its `gen_ai.*` names, so this module defines the names instead of
-importing OpenTelemetry's constants. Phoenix reads OpenInference's names.
+importing OpenTelemetry's constants. For Phoenix, we also write OpenInference's names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Test doubles for applications, without network access and models.
+"""Test doubles for an application's tests. The doubles use no network and no model.
 
 Example:
     ```python

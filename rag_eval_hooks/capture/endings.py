@@ -30,11 +30,11 @@ _MOST_ADDED = 0.2
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
 _NO_ANSWER = (
     "An interaction() block recorded no answer",
-    "Inside the block, call it.answer(text), or it.answer(None) if there is no answer",
+    "Inside the block, call `it.answer(text)`, or `it.answer(None)` if there is no answer",
 )
 _NO_CONTEXTS = (
     "An interaction() block recorded no contexts",
-    "Inside the block, call it.contexts(documents), or it.contexts([]) if retrieval found none",
+    "Inside the block, call `it.contexts(documents)`, or `it.contexts([])` without documents",
 )
 _UNRETRIEVED = (
     "A request was not evaluated, because capture saw an answer but no retrieved text. If a "

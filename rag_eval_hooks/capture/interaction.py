@@ -137,7 +137,7 @@ class ManualInteraction:
         if (run := self._opened("answer")) is not None:
             self._answers += 1
             if self._answers == _MANY_ANSWERS:
-                advice = "Only the last call counts. Join the parts of a stream and make one call"
+                advice = "Only the last call counts. Join a stream's parts, and call answer() once"
                 self._incidents.mistake("An interaction() block called answer() repeatedly", advice)
             self._recorder.answer(run, _unless_lost(run, "answer", lambda: _text("answer", text)))
 

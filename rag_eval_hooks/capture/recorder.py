@@ -144,7 +144,7 @@ class Recorder(RunTable, Notes):
         return self.start_child(run_id, kind, name, parent)
 
     def start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
-        """Start a run below the open run `parent`. Return None if the run is known."""
+        """Start a run below the open run `parent`. Return None if capture cannot record it."""
         if run_id in self._runs or run_id in self._ended or run_id in self._ended_before:
             return None
         interaction = parent.interaction

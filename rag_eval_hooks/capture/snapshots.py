@@ -44,7 +44,7 @@ ATOMS = frozenset((str, bool, datetime, NoneType, *_IMMUTABLE))
 
 
 class Opaque:
-    """Placeholder for an unread object. `str` and `repr` of the placeholder raise `TypeError`."""
+    """Replaces an object that capture did not read. `str` and `repr` raise `TypeError`."""
 
     def __repr__(self) -> str:
         raise TypeError("Capture did not read this object, so the object has no text.")

@@ -1,6 +1,6 @@
 """Fixed limits on memory and time.
 
-Constructors read the limits, so that tests can set smaller values.
+No module copies a limit at import, so tests can set smaller values.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class RagEvalConfig(BaseModel):
     judge_headers: SecretByName = setting({}, "HTTP headers of judge calls. Never printed.")
     judge_timeout: Seconds = setting(30.0, "Timeout of one judge call, in seconds.")
     judge_concurrency: Count = setting(
-        16, "Maximum number of concurrent samples, and of concurrent judge calls."
+        16, "Maximum number of samples in evaluation, and maximum number of judge calls in flight."
     )
     judge_prices: Path = setting(
         None, "TOML file with token prices, which override built-in prices."
@@ -141,8 +141,8 @@ class RagEvalConfig(BaseModel):
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check)] = setting(
         "auto",
         "Model for embeddings. `sentence-transformers`: all-MiniLM-L6-v2. `auto`: for `openai` and "
-        "`openai-decisions` judges, `text-embedding-3-small` at the judge's endpoint. For "
-        "other judges, none.",
+        "`openai-decisions` judges, `text-embedding-3-small` at the judge's endpoint. With "
+        "other judges, `auto` sets no embedder.",
         EMBEDDERS.wanted,
     )
     token_scorer: Annotated[str, AfterValidator(TOKEN_SCORERS.check)] = setting(

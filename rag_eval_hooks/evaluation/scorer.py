@@ -219,7 +219,10 @@ def _warnings(
         return told
     seen = {*metric.needs}.union(*(SPECS[kind].shows for kind in read & SPECS.keys()))
     names = [field.value for field in Field if field in seen & cut]
-    return [*told, *(f"incomplete {name}: a limit or a lost event removed text" for name in names)]
+    return [
+        *told,
+        *(f"incomplete {name}: a limit cut text, or capture lost an event" for name in names),
+    ]
 
 
 def _outcome(metric: Metric, result: object) -> Outcome:

@@ -98,7 +98,7 @@ class Worker:
         """Reserve a slot for a job of `size` characters. O(1), never waits.
 
         Returns:
-            None if a slot is reserved. Otherwise, why not: `shutdown`, `queue_full`, `no_thread`.
+            None if a slot is reserved, else the obstacle: `shutdown`, `queue_full` or `no_thread`.
             After None, the caller must call `put` or `release`.
         """
         if self._thread is None and not (self._closed or self._start()):

@@ -106,7 +106,7 @@ class Cascade:
         return replace(joined, **found, by=by)
 
     def expected_calls(self, _wanted: frozenset[Finding]) -> int:
-        """Return 0, because the number of unsure verdicts is unknown in advance."""
+        """Return 0, because the number of calls depends on the first judge's verdicts."""
         return 0
 
     async def warm_up(self) -> None:

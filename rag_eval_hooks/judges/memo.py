@@ -36,7 +36,7 @@ class Memo:
 
     Several judges may share a memo, and several processes may share a folder. Replies contain
     claims of the samples. Protect the folder like the samples. A corrupt, locked, full or hanging
-    disk never makes the judge fail. After five consecutive failures, the memo stores nothing.
+    disk never makes the judge fail. After five consecutive failures, the memo ignores the disk.
 
     Args:
         path: Folder for replies on disk. The memo creates a missing folder. None keeps the replies

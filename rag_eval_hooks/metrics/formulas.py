@@ -94,7 +94,7 @@ def supported_share(
 def chunk_precision(
     relevance: Sequence[ChunkRelevance], formula: Formula, scale: Scale, empty: float | None = None
 ) -> Outcome:
-    """Apply `formula` to chunks with a sure verdict. Without chunks, the value is `empty`."""
+    """Apply `formula` to chunks with a sure verdict. If there is no chunk, the value is `empty`."""
     rows = [
         {
             "chunk": number,

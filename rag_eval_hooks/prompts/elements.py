@@ -207,7 +207,7 @@ class SupportElement(AgreementElement):
         supporting = frozenset(self.chunks)
         together = self.together and not supporting
         if (self.verdict == "supported") != (together or bool(supporting)):
-            raise ReplyError("only a supported claim needs `chunks` or `together`")
+            raise ReplyError("a supported claim, and no other, needs `chunks` or `together`")
         quoted = view.quoted(self.quote)
         if supporting and quoted and not quoted & supporting:
             raise ReplyError("none of the listed chunks contains the quote")

@@ -31,7 +31,7 @@ class PromptKind(StrEnum):
 
 
 class Unit(StrEnum):
-    """Scope of one element of a reply."""
+    """Part of the input that one element of a reply is about."""
 
     WHOLE = "whole"
     SENTENCE = "sentence"

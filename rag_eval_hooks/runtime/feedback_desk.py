@@ -46,8 +46,9 @@ class _Item:
 class FeedbackDesk(Observer):
     """Adds a request's ids to feedback, and runs the metrics that the feedback triggers.
 
-    Feedback on another process's request goes through the spool. Without a spool, or if no process
-    claims the feedback within a minute, sinks receive the feedback with the passed id only.
+    If this process does not know the request, the desk passes the feedback to other processes
+    through the spool. If no process claims the feedback within a minute, sinks receive the feedback
+    with only the id passed to `feedback`. Without a spool, sinks receive this feedback at once.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:

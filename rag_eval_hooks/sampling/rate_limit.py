@@ -46,9 +46,9 @@ class RateLimit:
 class AdmittedShare:
     """Estimates the fraction of requests that a limit or a full queue admits. Thread-safe.
 
-    Each admitted request represents itself, and a tenth of the rejected requests that no earlier
-    request represents. If it represents n rejected requests, its fraction is 1 / (1 + n). The
-    inverse fractions therefore add up to about the number of all requests. In simulations with
+    Each admitted request represents itself and a tenth of the rejected requests that have no
+    representative yet. A request that represents n rejected requests has the fraction 1 / (1 + n).
+    The inverse fractions therefore add up to about the number of all requests. In simulations with
     bursty load, a one-minute moving average had four times the error.
     """
 

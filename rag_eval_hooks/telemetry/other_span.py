@@ -62,7 +62,7 @@ class OtherSpan:
                 self._links.append(context)
 
     def keep(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return the additions to the finished span, or None if the span is held until `end`."""
+        """Return the additions to the finished span, or None if its export waits for `end`."""
         with self._lock:
             if self._done:
                 return self._attributes, self._links
@@ -126,7 +126,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return the additions to a finished span, or None if the span is held."""
+        """Return the additions to a finished span, or None if its export waits for scores."""
         key = _key(span.get_span_context())
         with self._lock:
             other, processors = self._spans.pop(key, (None, 0))

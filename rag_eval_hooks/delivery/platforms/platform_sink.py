@@ -91,7 +91,7 @@ class PlatformSink(Destination):
         )
 
     def call(self, method: str, path: str, **request: Any) -> Any:
-        """Return the response's JSON, or None without a body. Thread-safe."""
+        """Return the response's JSON, or None if the response is empty. Thread-safe."""
         import httpx
 
         client = self._client()

@@ -99,7 +99,7 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Reserve a sample's calls, or raise `BudgetError`. Release unused calls at the end."""
+        """Reserve a sample's calls, or raise `BudgetError`. On exit, release unused calls."""
         each = Spend.of(self._prices[False], input_tokens, _REPLY_TOKENS)
         hold = await self._reserved(Spend().plus(each, calls))
         try:

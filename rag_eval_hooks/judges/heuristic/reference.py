@@ -1,4 +1,4 @@
-"""Splits texts into claims, compares answer and reference, and rates directness, by rules."""
+"""Splits texts into claims, compares answer and reference, and rates direct relevance."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdic
     if not novel:
         return Verdict(False, "the claim contains no content word")
     if denied := _denied(claim, text, question):
-        return Verdict(False, f"exactly one of the claim and the compared text negates {denied}")
+        return Verdict(
+            False, f"either the claim or the compared text negates {denied}, but not both"
+        )
     stated = text.sentences[0].terms
     is_bare = len(text.sentences) == 1 and 0 < len(stated) <= _BARE
     if is_bare and (stated - question or stated) <= claim.terms:
