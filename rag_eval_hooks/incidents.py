@@ -87,7 +87,7 @@ class Incidents:
             _warn(f"{_ended(kind)} {told}" if told else kind)
 
     def mistake(self, kind: str, advice: str = "") -> None:
-        """Count a wrong call by the application. For the first call, log the advice and place."""
+        """Count a wrong call by the application. Log advice and place once per kind."""
         called = f"Called at {place}" if (place := place_of_caller()) else ""
         self.count(kind, detail=" ".join(filter(None, (advice and _ended(advice), called))))
 
@@ -229,7 +229,7 @@ def place_in_application(error: BaseException) -> str:
 
 
 def place_of_caller() -> str:
-    """Return file and line of the application's call, or an empty string on our threads."""
+    """Return `file:line` of the application's innermost frame, or "" if no such frame exists."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
         if not (_is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):

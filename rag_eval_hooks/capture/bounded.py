@@ -110,7 +110,7 @@ class RunTable:
         self._remember_all([run_id])
 
     def _remember_all(self, run_ids: Sequence[Hashable], root_id: Hashable = None) -> None:
-        """Move runs to the finished runs, so that its late events start no new request."""
+        """Move runs to the finished runs, so that their late events start no new request."""
         ended, runs = self._ended, self._runs
         for run_id in run_ids:
             ended[run_id] = run_id == root_id

@@ -159,7 +159,7 @@ class ManualCalls:
         return {one: texts for one, texts in self._retrievals.items() if one in chosen}
 
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
-        """Report complete requests. With `at_once`, do not wait for further calls."""
+        """Report complete requests. With `at_once`, do not wait after the last call."""
         with self._lock:
             over = [one for one in self._requests if one.is_over(opened, at_once=at_once)]
             self._requests = [one for one in self._requests if one not in over]

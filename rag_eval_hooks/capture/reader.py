@@ -82,7 +82,7 @@ class BaseReader:
         return Cut(value, copier, run) if copier.is_cut else copy
 
     def choose(self, run: Run, name: str, value: Any) -> None:
-        """Call the function of option `name`, unless the function has already returned a text."""
+        """Call the function in option `name`, unless its last call for this run returned a text."""
         choice = self.functions.get(name)
         if choice is None or isinstance(run.chosen.get(name), str):
             return

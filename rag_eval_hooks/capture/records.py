@@ -186,7 +186,7 @@ def status_after(error: type[BaseException]) -> Status:
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Interaction:
-    """One request, with its root run and the runs inside."""
+    """One request, with its root run and all runs below the root."""
 
     otel: OtelContext
     metadata: dict[str, Any] = field(default_factory=dict)

@@ -78,7 +78,7 @@ class Outbox:
         self._consumers[name] = capacity, take
 
     def recover(self) -> None:
-        """Start the thread if other processes left a file."""
+        """Start the outbox's thread if the file exists. Dead processes may have left jobs."""
         if self._file is not None and self._file.exists:
             self._poll_at = time.monotonic() + _FIRST_POLL_S
             self.start()

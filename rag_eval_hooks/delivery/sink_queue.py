@@ -151,7 +151,7 @@ class SinkQueue:
             self.check()
 
     def begin_close(self, timeout: float) -> None:
-        """Reject new results. Retry each waiting result once, all within `timeout` seconds."""
+        """Reject new results. Make one last attempt per queued result, within `timeout` seconds."""
         with self._lock:
             if self._closing is not None:
                 return

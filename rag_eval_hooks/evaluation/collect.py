@@ -201,7 +201,7 @@ class FindingsCollector:
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
-        """Reserve all calls of the sample at once. Without all calls, the sample gets no score."""
+        """Reserve budget for all judge calls of the sample, or raise `BudgetError`."""
         budget = call_context().budget
         if budget is None:
             return nullcontext()

@@ -71,8 +71,8 @@ class Scorer:
     ) -> Outcomes:
         """Return outcomes by metric id. Metrics outside `chosen` have the outcome `sampled_out`.
 
-        If the user configured no metrics (`only_fed`), omit metrics that lack an input. If the
-        caller named metrics, `whole` is true, and the result includes these metrics.
+        With `only_fed`, omit metrics that lack an input, because the user configured no metrics.
+        With `whole`, omit no metric, because the caller named the metrics.
         """
         absent = missing_inputs(self.metrics, sample)
         if chosen is not None:
