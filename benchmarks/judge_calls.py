@@ -161,7 +161,7 @@ def main() -> None:
     for stagger in (True, False):
         share = cached(stagger, min(given.samples, 10))
         how = "staggered" if stagger else "all at once"
-        print(f"contexts served by a prompt cache, ten metrics, {how}: {share:.0%}")
+        print(f"context text that a prompt cache served, ten metrics, calls {how}: {share:.0%}")
     written(by_judge(min(given.samples, 10), given.speed), None)
 
 

@@ -80,7 +80,7 @@ class Decision:
 
     @cached_property
     def top(self) -> Share:
-        """The highest share, which is the sample's share."""
+        """The highest share of any metric. This share decides whether the request is sampled."""
         return highest(self.shares)
 
     @cached_property

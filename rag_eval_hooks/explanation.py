@@ -96,7 +96,7 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
     """Return an explanation as lines of text, or None if the explanation is empty.
 
     Failed verdicts come first. `[...]` replaces text beyond `limit` characters. If `content` is
-    False, the result is the JSON of `explain`.
+    False, return JSON without texts, as `explain` does.
     """
     if not content:
         return explain(explanation, limit, content=False)

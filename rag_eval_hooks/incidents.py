@@ -239,7 +239,7 @@ def place_of_caller() -> str:
 
 def place_of(function: Callable[..., Any]) -> str:
     code = getattr(inspect.unwrap(function), "__code__", None)
-    return f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""
+    return f" The function is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""
 
 
 def _is_our_frame(frame: FrameType) -> bool:

@@ -51,7 +51,7 @@ def deepeval() -> Variant:
 
     def clear() -> None:
         if not testing.test_dict:
-            raise RuntimeError("The other library recorded no trace of the request.")
+            raise RuntimeError("DeepEval recorded no trace of the request.")
         testing.test_dict = None
 
     return Variant([load("deepeval.integrations.langchain").CallbackHandler()], clear=clear)
@@ -65,7 +65,7 @@ def variant(peer: str, tracing: Tracing) -> Variant:
 
     def clear() -> None:
         if not tracing.exporter.get_finished_spans():
-            raise RuntimeError("The other library recorded no span of the request.")
+            raise RuntimeError(f"{peer} recorded no span of the request.")
         tracing.exporter.clear()
 
     return replace(made, clear=clear)
@@ -76,7 +76,7 @@ def compared(peer: str, rounds: int) -> dict[str, Any]:
 
     def unseen() -> None:
         if tracing.exporter.get_finished_spans():
-            raise RuntimeError("The other library recorded a request without its handler.")
+            raise RuntimeError(f"{peer} recorded a request without its handler.")
 
     plain = {PLAIN: Variant(clear=unseen)}
     variants = {**both(handler), peer: variant(peer, tracing), **plain}

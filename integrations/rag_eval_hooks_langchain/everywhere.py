@@ -41,9 +41,9 @@ _replaced: list[tuple[type, str, Any]] = []
 def enable(evals: RagEval, **options: Unpack[CaptureKeywords]) -> RagEvalCallbackHandler:
     """Capture every run of the process without passing a handler.
 
-    LangChain reports no callback for a direct search of a vector store. `enable` therefore also
-    wraps the search methods of vector stores, until `disable`. A run with several handlers of
-    `evals` is captured only once. A second call of `enable` replaces the first handler.
+    A direct search of a vector store calls no LangChain callback. `enable` therefore also wraps the
+    search methods of vector stores. `disable` restores these methods. A run with several handlers
+    of `evals` is captured only once. A second call of `enable` replaces the first handler.
 
     Args:
         evals: The evaluator that receives the requests.

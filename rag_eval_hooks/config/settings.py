@@ -290,6 +290,6 @@ class RagEvalConfig(BaseModel):
 
 
 def refuse_change(name: str) -> None:
-    """Raise `InputError` if the name is a setting."""
+    """Raise `InputError` if an assignment to this attribute would change a setting."""
     if name in RagEvalConfig.model_fields:
         raise InputError(f"The setting {name} cannot be changed later. Write: RagEval({name}=...).")

@@ -92,7 +92,8 @@ def _runnable(pipeline: Any, evals: RagEval) -> Ask:
 def _input_names(pipeline: Any) -> list[str]:
     """Return the keys that a runnable requires in its input.
 
-    Before Python 3.12, a graph with a `typing.TypedDict` state has no schema.
+    Before Python 3.12, a graph with a `typing.TypedDict` state cannot build its input schema. For
+    this graph, return the keys of the state.
     """
     try:
         schema = pipeline.get_input_jsonschema()

@@ -88,7 +88,7 @@ class JsonlSink:
 
 
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
-    """Return the JSON object of one line. Only a complete line has the last key, `result_id`."""
+    """Return the JSON object of one line. The last key, `result_id`, marks a complete line."""
     sample = evaluation.sample.to_dict()
     sample.pop("ended_at", None)
     results = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}

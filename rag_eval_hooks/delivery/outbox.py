@@ -44,7 +44,7 @@ _NO_SINK: Final = "spool: results are lost, because their sink is not configured
 
 
 class Outbox:
-    """A process's jobs, with an optional SQLite file. Thread-safe.
+    """Keeps a process's jobs in memory and, if `path` is set, in a SQLite file. Thread-safe.
 
     Args:
         path: Folder of the file, or None to keep jobs only in memory.

@@ -133,7 +133,7 @@ class Sources:
         return [(source, own) for source, own in makers if source is not None and own]
 
     async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
-        """Load the local models that the findings need. The next call reports a failed load."""
+        """Load the local models that findings need. The next judge call reports a failed load."""
         for source, _ in self.of(wanted):
             if (load := getattr(source, "warm_up", None)) is not None:
                 try:

@@ -115,7 +115,7 @@ class Scorer:
         return outcome
 
     def _note_none(self, metric: AskedMetric, outcome: Outcome) -> None:
-        """Report a metric whose function returned None for each of the first samples."""
+        """Report a metric whose function returned None for the first `_MANY_NONES` samples."""
         if isinstance(outcome, Score) or not outcome.detail.startswith(RETURNED_NOTHING):
             self._nones[metric.id] = _MANY_NONES
         elif self._nones[metric.id] < _MANY_NONES:

@@ -90,7 +90,7 @@ class Prices:
             if price is None and (self._models or self._base_url):
                 level = logging.WARNING if self._models else logging.INFO
                 told = (
-                    "The price of model %s is unknown, so its calls have no cost. Set judge_prices."
+                    "The price of model %s is unknown, so scores report no cost. Set judge_prices."
                 )
                 _logger.log(level, told, model)
         return self._priced[model]

@@ -109,7 +109,7 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
 def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
     """Return hints about missing contexts and a missing answer, by field.
 
-    Each hint is about a field that a metric needs or that a metadata key resembles.
+    Omit a field that no metric needs, unless the metadata has a similar key.
     """
     if sample.contexts is not None and sample.answer is not None:
         return {}

@@ -111,10 +111,10 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 
 
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
-    """Return the source of a wrong claim, or None if the reference supports the claim.
+    """Classify a wrong claim as `unsupported`, or by its chunks as `relevant` or `irrelevant`.
 
-    If no chunk alone supports the claim, but several together do, the judge does not name these
-    chunks. The source is then `relevant` if any chunk of the sample is relevant.
+    Return None if the reference supports the claim. If only several chunks together support the
+    claim, the judge names no chunk. The result is then `relevant` if any chunk is relevant.
     """
     if agreement.sure and agreement.holds:
         return None

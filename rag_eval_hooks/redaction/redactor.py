@@ -143,7 +143,7 @@ class Session:
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
-        """Redact texts and keys in any value. An unchanged number stays a number."""
+        """Redact the texts and keys in a value. A number becomes a text if redaction changes it."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):

@@ -137,10 +137,11 @@ def diagnose(
     cuts: Mapping[str, Cuts] | None = None,
     rules: Iterable[ScoreRule] | None = None,
 ) -> list[Diagnosis]:
-    """Return the matching rules: faults before good signs, then by descending share.
+    """Return the matching rules: faults, minor faults, then good signs, each by descending share.
 
-    No good signs appear for scores of a screening judge, or if over a tenth of the samples have an
-    undefined score. `cuts` maps a metric id to its bounds. The default bounds are `CUTS`.
+    Omit good signs if any score comes from a screening judge. Also omit good signs if over a tenth
+    of the samples have an undefined score. `cuts` maps a metric id to the bounds of its low and
+    high scores, by default `CUTS`.
     """
     known = list(rows)
     levels = [_levels(row, cuts or {}) for row in known]

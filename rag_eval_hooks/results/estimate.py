@@ -137,9 +137,9 @@ def mean_of(
 def rare_variance(weights: Sequence[float]) -> float:
     """Return the variance to add for rare strata, or 0 if no stratum is rare.
 
-    Samples with equal inclusion probabilities form a stratum. A stratum is rare if it has few
-    samples, and these samples represent much traffic. The values of few samples may be equal by
-    chance. The formula therefore adds half a success and half a failure (Agresti and Coull, 1998).
+    Samples with equal inclusion probabilities form a stratum. A stratum is rare if its few samples
+    represent much traffic. By chance, all samples of a rare stratum may have the same value. The
+    formula therefore adds half a success and half a failure (Agresti and Coull, 1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}

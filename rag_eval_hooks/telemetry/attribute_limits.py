@@ -66,7 +66,7 @@ def complete(span: Span, attributes: Attributes, links: Sequence[SpanContext] = 
 
 
 class ValueLimit:
-    """Limits an attribute of a metric to 50 values. Further values become `other`."""
+    """Limits each attribute of OpenTelemetry metrics to 50 values. Others become `other`."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {}

@@ -46,10 +46,10 @@ class Thresholds:
         return distance if scale.higher_is_better else -distance
 
     def judged(self, evaluation: Evaluation) -> Evaluation:
-        """Return the evaluation with its verdicts.
+        """Compare scores with thresholds, and return the evaluation with `verdicts` and `passed`.
 
-        `passed` is False if any score misses a threshold. Otherwise, `passed` is None if a metric
-        with a threshold failed or is undecided, or if no metric with a threshold has a score.
+        `passed` is False if any score misses its threshold. Otherwise, `passed` is None if a metric
+        with a threshold failed or is undecided. `passed` is also None without any verdict.
         """
         if not self._limits:
             return evaluation

@@ -81,9 +81,9 @@ def is_small(item: Item) -> bool:
 
 
 def starts(kinds: Iterable[str]) -> list[str]:
-    """Return texts that occur in the joined words of each sentence with these kinds.
+    """Return the first three letters of each word in `kinds`, for a quick search in sentences.
 
-    A stem keeps the first three letters of its word. "will" may come from "won't".
+    Omit "will", "can" and "not", because a sentence may contain a contraction such as "won't".
     """
     words = [kind for kind in kinds if len(kind) > 2 and kind.isalpha()]
     return [word[:3] for word in words if word not in _WHOLE.values()]
