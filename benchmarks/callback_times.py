@@ -1,4 +1,4 @@
-"""Measure the slowest callback for unusual payloads, and all callbacks of sampled-out requests.
+"""Measure the slowest callback for unusual payloads.
 
     python -m benchmarks.callback_times
 
@@ -28,7 +28,6 @@ EVENTS = (
 DICE = random.Random(3)
 WORDS = [f"word{number}" for number in range(4000)]
 MODEL = FakeListChatModel(responses=["It leaves at 07:40 from the north quay."])
-REQUESTS = 300
 
 
 def passage(words: int) -> str:
@@ -54,7 +53,7 @@ def found(payload: Any, asked: Any) -> dict[str, Any]:
     return {"found": payload, "question": asked}
 
 
-def callbacks(chain: Any, requests: int, **settings: Any) -> list[tuple[float, str]]:
+def callbacks(chain: Any) -> list[tuple[float, str]]:
     times: list[tuple[float, str]] = []
 
     def measured(name: str, call: Callable[..., None]) -> Callable[..., None]:
@@ -65,11 +64,11 @@ def callbacks(chain: Any, requests: int, **settings: Any) -> list[tuple[float, s
 
         return handle
 
-    with RagEval(sample_rate=0.0, sinks=[], **settings) as evals:
+    with RagEval(sample_rate=0.0, sinks=[]) as evals:
         handler = RagEvalCallbackHandler(evals)
         for name in EVENTS:
             setattr(handler, name, measured(name, getattr(handler, name)))
-        for number in range(requests):
+        for number in range(3):
             chain.invoke(f"question {number}?", {"callbacks": [handler]})
     return times
 
@@ -79,13 +78,8 @@ def main() -> None:
         payload = make()
         find = RunnableLambda[Any, Any](partial(found, payload))
         answer = RunnableLambda[Any, Any](lambda _: MODEL.invoke("question"))
-        longest, event = max(callbacks(find | RunnablePassthrough() | answer, 3))
+        longest, event = max(callbacks(find | RunnablePassthrough() | answer))
         print(f"{title:24} {longest:7.2f} ms  {event}")
-    for spans, where in (("auto", "end"), ("sampled", "start")):
-        plain: Any = RunnablePassthrough[Any]() | RunnablePassthrough() | MODEL
-        times = callbacks(plain, REQUESTS, spans=spans)
-        cost = sum(spent for spent, _ in times) / REQUESTS * 1e3
-        print(f"request of 4 runs, sampled out at its {where}: {cost:.0f} us")
 
 
 if __name__ == "__main__":

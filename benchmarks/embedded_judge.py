@@ -119,13 +119,10 @@ def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
                 risks.append((-outcome.risk, right))
             if isinstance(outcome, Score):
                 scored.append((outcome.value, right))
-    flagged = sum(value < 1 for value, _ in scored)
     wrong = sum((value < 1) == right for value, right in scored)
-    true = sum(not right for _, right in scored)
-    some = max(len(scored), 1)
     figures = {"AUROC": auroc(scored), "undefined": 1 - len(scored) / count}
-    figures |= {"flagged": flagged / some, "true": true / some, "sure and wrong": wrong / count}
-    figures |= {"risk AUROC": auroc(risks), "word overlap AUROC": auroc(overlap)}
+    figures |= {"wrong": wrong / count, "risk AUROC": auroc(risks)}
+    figures |= {"word overlap AUROC": auroc(overlap)}
     told = ", ".join(f"{of} {figure:.3f}" for of, figure in figures.items())
     print(f"{name}: ragas.faithfulness {told} ({count})")
 
@@ -151,17 +148,13 @@ def report_tfidf(rows: Sequence[Row], name: str) -> None:
 async def report_relevance(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
     for name, with_reference in (("hotpot", False), ("hotpot", True), ("clapnq", False)):
         rated: list[tuple[float, bool]] = []
-        right = {True: [0, 0], False: [0, 0]}
         for row in (row for row in rows if row["id"].startswith(name)):
             given = row if with_reference else {**row, "reference": None}
             found = await find(judge, given, Finding.RELEVANCE)
             for chunk, label in zip(found, row["labels"]["context_relevant"], strict=True):
                 rated.append((chunk.rating, bool(label)))
-                right[bool(label)][0] += chunk.useful == bool(label)
-                right[bool(label)][1] += 1
-        balanced = statistics.fmean(hit / max(of, 1) for hit, of in right.values())
         text = "question and reference" if with_reference else "question"
-        print(f"relevance, {name} by {text}: AUROC {auroc(rated):.3f}, balanced {balanced:.3f}")
+        print(f"relevance, {name} by {text}: AUROC {auroc(rated):.3f}")
 
 
 async def report_classes(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
@@ -224,7 +217,8 @@ def main() -> None:
         names = ("ragtruth_qa.jsonl", "ragtruth_qa_train_rest.jsonl", "halueval_qa.jsonl")
         files = [given.data / name for name in names if (given.data / name).is_file()]
     for path in files:
-        report_seen(judge, read(path, given.limit), path.stem)
+        report_seen(judge, rows := read(path, given.limit), path.stem)
+        report_tfidf(rows, path.stem)
 
 
 if __name__ == "__main__":

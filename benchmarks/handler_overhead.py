@@ -3,8 +3,8 @@
     python -m benchmarks.handler_overhead [--rounds 200] [--shape NAME] [--json FILE]
 
 The requests are a chain that rewrites the question, an agent, and a graph. Each request retrieves
-five contexts of 1 kB. The variants are no handler, an empty handler, our handler, and
-OpenInference. `benchmarks.added_cpu` describes the method.
+five contexts of 1 kB. The variants are no handler, an empty handler, a handler that only writes a
+span per run, our handler, and OpenInference. `benchmarks.added_cpu` describes the method.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough, RunnableSequence
 from langchain_core.tools import create_retriever_tool
+from opentelemetry.trace import Span, set_span_in_context
 
-from benchmarks.added_cpu import CALL_GATE, STREAM_GATE, Variant, both, compared, overhead_parser
+from benchmarks.added_cpu import EMPTY, SPANS, Tracing, Variant, both, compared, overhead_parser
 from rag_eval_hooks import RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
@@ -67,6 +68,24 @@ class Model(BaseChatModel):
 
 class Empty(BaseCallbackHandler):
     run_inline = True
+
+
+class Spans(Empty):
+    def __init__(self) -> None:
+        self.tracing = Tracing()
+        self._tracer = self.tracing.provider.get_tracer("bench")
+        self._open: dict[Any, Span] = {}
+
+    def _start(self, *_: Any, run_id: Any, parent_run_id: Any = None, **__: Any) -> None:
+        parent = self._open.get(parent_run_id)
+        context = None if parent is None else set_span_in_context(parent)
+        self._open[run_id] = self._tracer.start_span("run", context)
+
+    def _end(self, *_: Any, run_id: Any, **__: Any) -> None:
+        self._open.pop(run_id).end()
+
+    on_chain_start = on_chat_model_start = on_retriever_start = on_tool_start = _start
+    on_chain_end = on_llm_end = on_retriever_end = on_tool_end = _end
 
 
 def build_chain() -> Runnable[Any, str]:
@@ -168,23 +187,22 @@ def astream(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
 
 
 LOOP = asyncio.new_event_loop()
-WAYS = (
-    *(("invoke", invoke, CALL_GATE), ("ainvoke", ainvoke, CALL_GATE)),
-    ("astream 300", astream, STREAM_GATE),
-)
+WAYS = (("invoke", invoke), ("ainvoke", ainvoke), ("astream 300", astream))
 
 
 def main() -> None:
     parser = overhead_parser(__doc__)
     parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all")
     options = parser.parse_args()
-    variants = {"empty handler": Variant([Empty()]), **both(handler)}
+    spans = Spans()
+    only_spans = Variant([spans], clear=spans.tracing.exporter.clear)
+    variants = {EMPTY: Variant([Empty()]), SPANS: only_spans, **both(handler)}
     requests = []
     for name in SHAPES if options.shape == "all" else (options.shape,):
         build, inputs = SHAPES[name]
         chain = build()
-        for title, way, gate in WAYS:
-            requests.append((f"{name}, {title}", functools.partial(way, chain, inputs), gate))
+        for title, way in WAYS:
+            requests.append((f"{name}, {title}", functools.partial(way, chain, inputs)))
     compared("langchain", requests, variants, options.rounds, options.json)
 
 

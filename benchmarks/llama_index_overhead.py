@@ -13,7 +13,7 @@ from typing import Any
 from llama_index.core import Document, MockEmbedding, VectorStoreIndex, set_global_tokenizer
 from llama_index.core.llms import MockLLM
 
-from benchmarks.added_cpu import CALL_GATE, STREAM_GATE, Request, both, compared, overhead_parser
+from benchmarks.added_cpu import Request, both, compared, overhead_parser
 from rag_eval_hooks_llama_index import enable
 
 QUESTION = "At what time does the ferry to Skarn leave the quay?"
@@ -36,9 +36,9 @@ def main() -> None:
     options = overhead_parser(__doc__).parse_args()
     called, streamed = engine(), engine(streaming=True)
     requests: list[Request] = [
-        ("query", lambda _: called.query(QUESTION), CALL_GATE),
-        ("aquery", lambda _: LOOP.run_until_complete(called.aquery(QUESTION)), CALL_GATE),
-        ("stream 300", lambda _: list(streamed.query(QUESTION).response_gen), STREAM_GATE),
+        ("query", lambda _: called.query(QUESTION)),
+        ("aquery", lambda _: LOOP.run_until_complete(called.aquery(QUESTION))),
+        ("stream 300", lambda _: list(streamed.query(QUESTION).response_gen)),
     ]
     compared("llama_index", requests, both(enable=enable), options.rounds, options.json)
 

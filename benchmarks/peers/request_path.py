@@ -81,12 +81,13 @@ def compared(peer: str, rounds: int) -> dict[str, Any]:
     plain = {PLAIN: Variant(clear=unseen)}
     variants = {**both(handler), peer: variant(peer, tracing), **plain}
     request = functools.partial(invoke, build_chain(), QUESTION)
-    row = measure(request, variants, rounds)
-    costs = [
-        {"name": n, "added_ms": cost.process, "share": row.share(n), "wall_ms": cost.wall}
-        for n, cost in row.added.items()
+    costs = measure(request, variants, rounds)
+    plain_ms = costs.pop(PLAIN).process
+    rows = [
+        {"name": n, "added_ms": one.process, "share": one.process / plain_ms, "wall_ms": one.wall}
+        for n, one in costs.items()
     ]
-    return {"peer": peer, "rounds": rounds, "plain_ms": row.plain.process, "rows": costs}
+    return {"peer": peer, "rounds": rounds, "plain_ms": plain_ms, "rows": rows}
 
 
 def main() -> None:
