@@ -7,12 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rag_eval_hooks.capture.documents import texts_in
 from rag_eval_hooks.capture.passages import Prompts, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.text_forms import (
-    contains_word,
-    fold,
-    is_distinctive,
-    is_distinctive_text,
-)
+from rag_eval_hooks.capture.text_forms import can_answer, contains_word, fold, is_distinctive
 
 _PREFIX = 160
 """A prompt quotes an output if the prompt contains this many leading characters of the output."""
@@ -231,6 +226,7 @@ def _said(interaction: Interaction) -> str | None:
     said = said or [(c, text) for c, text in pairs if (c.text or "").rstrip().endswith(text)]
     if len(said) > 1:
         said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
+        said = [(c, text) for c, text in said if can_answer(text)] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
     answer = said[0][1] if said else None
     # If the root returns the reply with and without its label, use the text without the label.
@@ -253,7 +249,7 @@ def _may_answer(run: Run, gave: Sequence[Run], interaction: Interaction) -> bool
         return True
     prompt = fold(" ".join(run.prompt))
     if any(is_distinctive(said) and said in prompt for said in before):
-        return is_distinctive_text(run.text or "")
+        return can_answer(run.text or "")
     return not interaction.lists or _is_grounded(run, interaction, interaction.models)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from rag_eval_hooks.capture.bounded import remember
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
-from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
+from rag_eval_hooks.capture.text_forms import can_answer, fold, is_distinctive
 
 _MOST = 1000  # waiting retrievals, and waiting requests
 _MOST_CHARS = 10_000_000
@@ -109,7 +109,7 @@ class _OpenRequest:
         for place, call in reversed(list(enumerate(self.calls))):
             prompt = _prompt(call)
             checks = any(is_distinctive(text) and text in prompt for text in said[:place])
-            if said[place] and (is_distinctive_text(_answer(call)) or not checks):
+            if said[place] and (can_answer(_answer(call)) or not checks):
                 return call
         return self.calls[-1]
 

@@ -130,6 +130,13 @@ def is_distinctive_text(text: str) -> bool:
     return is_distinctive(fold(text[:_ENOUGH])) or is_distinctive(fold(text[_ENOUGH:]))
 
 
+def can_answer(text: str) -> bool:
+    """Return False for a label, JSON or a list of questions, which checks and helpers return."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    asks = all(line.rstrip().endswith(("?", "\uff1f", "\u061f")) for line in lines)
+    return is_distinctive_text(text) and not asks and text.lstrip()[0] not in "{["
+
+
 def width(text: str) -> int:
     """Return the length of a text. A wide character counts as two."""
     if text.isascii():

@@ -129,6 +129,13 @@ def feedback(state: Any) -> dict[str, Any]:
     return {kit.SHOWN: f"Your reply was: {state[kit.SHOWN]}\n\nMake it shorter, please."}
 
 
+def checked(state: Any) -> dict[str, Any]:
+    return {kit.SHOWN: kit.message_text(says(VERDICT).invoke(f"{TEXT}\n{state[kit.SAID]}"))}
+
+
+VERDICT = DRAWN.chance.choice([NAME, json.dumps({NAME: OTHER}), f"{QUESTION}\n{QUESTION}"])
+
+
 NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     "a booking": agentic(BOOK, said=f"Room {NUMBER} is yours."),
     "a clock and a sum": agentic(CLOCK, SUM, said=f"It is 14:30 and {NUMBER}."),
@@ -201,6 +208,11 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         [TEXT, ODD],
     ),
     "documents as Python writes them": (in_form(repr), ANSWER, [TEXT, ODD]),
+    "a check after the answer": (
+        steps(put(kit.FOUND, documents(TEXT)), tell(PART, kit.FOUND), checked),
+        PART,
+        [TEXT],
+    ),
     "one passage that is a whole message": (
         steps(put(kit.SHOWN, [TEXT]), tell(PART, kit.SHOWN)),
         PART,
