@@ -230,11 +230,14 @@ def _said(interaction: Interaction) -> str | None:
         said = [(c, text) for c, text in said if text in interaction.written] or said
     answer = said[0][1] if said else None
     # If the root returns the reply with and without its label, use the text without the label.
-    return next((text for text in texts if answer and _is_labeled(text, answer)), answer)
+    return next((text for text in texts if answer and _is_labeled(text, answer, calls)), answer)
 
 
-def _is_labeled(text: str, reply: str) -> bool:
+def _is_labeled(text: str, reply: str, calls: Sequence[Run]) -> bool:
     before, found, after = reply.rpartition(text)
+    # In a report, the text before the last section contains other replies.
+    if any(can_answer(call.text or "") and holds_reply(before, call) for call in calls):
+        return False
     return bool(found) and not after.strip() and before.rstrip(" *_").endswith(_LABEL_ENDS)
 
 

@@ -133,6 +133,11 @@ def checked(state: Any) -> dict[str, Any]:
     return {kit.SHOWN: kit.message_text(says(VERDICT).invoke(f"{TEXT}\n{state[kit.SAID]}"))}
 
 
+def report(state: Any) -> dict[str, Any]:
+    own = kit.message_text(says(PART).invoke(f"{TEXT}\n{state[kit.ASKED]}"))
+    return {kit.SAID: f"{own}\n\n{state[kit.SHOWN]}"}
+
+
 VERDICT = DRAWN.chance.choice([NAME, json.dumps({NAME: OTHER}), f"{QUESTION}\n{QUESTION}"])
 
 
@@ -211,6 +216,11 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
     "a check after the answer": (
         steps(put(kit.FOUND, documents(TEXT)), tell(PART, kit.FOUND), checked),
         PART,
+        [TEXT],
+    ),
+    "a report of two replies": (
+        steps(put(kit.FOUND, documents(TEXT)), drafting, report),
+        f"{PART}\n\n{OTHER}",
         [TEXT],
     ),
     "one passage that is a whole message": (
