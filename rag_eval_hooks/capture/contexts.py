@@ -219,7 +219,9 @@ class _Search:
         if self._interaction.left_out or not all(p.is_distinctive for p in passages):
             return False
         seen = any(p.folded in text for p in passages for text in self._calls.others)
-        return seen and not prompts.show_run_of(passages)
+        # Short or parsed replies may have carried facts from the texts to the answer.
+        is_used = bool(self._texts.used(passages, ()))
+        return seen and not is_used and not prompts.show_run_of(passages)
 
     def _last_list(self, prompts: Prompts) -> tuple[Context, ...] | None:
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS]

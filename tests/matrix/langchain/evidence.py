@@ -138,6 +138,11 @@ def report(state: Any) -> dict[str, Any]:
     return {kit.SAID: f"{own}\n\n{state[kit.SHOWN]}"}
 
 
+def counted(state: Any) -> dict[str, Any]:
+    reply = kit.message_text(says(json.dumps({NAME: NUMBER})).invoke(f"{TEXT}\n{state[kit.ASKED]}"))
+    return {kit.SHOWN: str(json.loads(reply)[NAME])}
+
+
 VERDICT = DRAWN.chance.choice([NAME, json.dumps({NAME: OTHER}), f"{QUESTION}\n{QUESTION}"])
 
 
@@ -221,6 +226,11 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
     "a report of two replies": (
         steps(put(kit.FOUND, documents(TEXT)), drafting, report),
         f"{PART}\n\n{OTHER}",
+        [TEXT],
+    ),
+    "a number parsed from a reply": (
+        steps(put(kit.FOUND, documents(TEXT)), counted, tell(PART, kit.SHOWN)),
+        PART,
         [TEXT],
     ),
     "one passage that is a whole message": (
