@@ -28,8 +28,11 @@ NAME, NUMBER = DRAWN.name(), DRAWN.chance.randint(1000, 9999)
 TEXT, OTHER, THIRD = DRAWN.passages(3)
 QUESTION, ANSWER = DRAWN.question(), DRAWN.sentence()
 SUBJECT = DRAWN.sentence(6)
+WIDER = f"{OTHER} {TEXT} {THIRD}"
 PART = TEXT[: len(TEXT) // 2]
 """An answer that is taken from the first text."""
+VERDICT = DRAWN.chance.choice([NAME, json.dumps({NAME: OTHER}), f"{QUESTION}\n{QUESTION}"])
+ODD = f'{OTHER}\n"{THIRD}" & <{NAME}>\tü 水'
 
 Tool = tuple[str, str, Callable[[str], Any]]
 
@@ -65,6 +68,10 @@ def steps(*nodes: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
 
 def put(key: str, value: Any) -> Callable[[Any], dict[str, Any]]:
     return lambda state: {key: value}
+
+
+def found(*nodes: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
+    return steps(put(kit.FOUND, documents(TEXT)), *nodes)
 
 
 def tell(said: str, *keys: str) -> Callable[[Any], dict[str, Any]]:
@@ -105,11 +112,8 @@ DESK: Tool = (f"{NAME}_desk", "", lambda q: TEXT)
 
 def expert(joins: Callable[[str], str]) -> Tool:
     """A tool whose text is what a model in it said, with something around."""
-    return (
-        "ask_expert",
-        "Asks the expert.",
-        lambda q: joins(kit.message_text(says(OTHER).invoke(q))),
-    )
+    reply = says(OTHER)
+    return "ask_expert", "Asks the expert.", lambda q: joins(kit.message_text(reply.invoke(q)))
 
 
 def rules_beside(state: Any) -> dict[str, Any]:
@@ -119,10 +123,6 @@ def rules_beside(state: Any) -> dict[str, Any]:
 def planned(state: Any) -> dict[str, Any]:
     plan = kit.message_text(says(f"{TEXT}\n{OTHER}").invoke(f"Plan: {state[kit.ASKED]}"))
     return {kit.SHOWN: plan.splitlines()}
-
-
-def summed(state: Any) -> dict[str, Any]:
-    return {kit.SHOWN: kit.message_text(says(THIRD).invoke(f"Sum up: {OTHER}"))}
 
 
 def feedback(state: Any) -> dict[str, Any]:
@@ -143,9 +143,6 @@ def counted(state: Any) -> dict[str, Any]:
     return {kit.SHOWN: str(json.loads(reply)[NAME])}
 
 
-VERDICT = DRAWN.chance.choice([NAME, json.dumps({NAME: OTHER}), f"{QUESTION}\n{QUESTION}"])
-
-
 NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     "a booking": agentic(BOOK, said=f"Room {NUMBER} is yours."),
     "a clock and a sum": agentic(CLOCK, SUM, said=f"It is 14:30 and {NUMBER}."),
@@ -161,14 +158,9 @@ NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     "a persona": steps(put(kit.SHOWN, OTHER), tell(ANSWER, kit.SHOWN)),
     "a profile": steps(put(kit.FOUND, {"name": NAME, "about": OTHER}), tell(ANSWER, kit.FOUND)),
     "lines of a plan": steps(planned, tell(ANSWER, kit.SHOWN)),
-    "a summary by a model": steps(summed, tell(ANSWER, kit.SHOWN)),
     "a draft and feedback": steps(drafting, feedback, tell(OTHER[:-1], kit.SHOWN)),
     "a draft that is translated": steps(drafting, tell(ANSWER, kit.SHOWN)),
 }
-
-
-def stitched(state: Any) -> dict[str, Any]:
-    return {kit.SHOWN: f"{OTHER} {state[kit.FOUND][0].page_content} {THIRD}"}
 
 
 def in_form(write: Callable[[list[str]], str]) -> Callable[[], Any]:
@@ -179,9 +171,6 @@ def in_form(write: Callable[[list[str]], str]) -> Callable[[], Any]:
     return lambda: inputs | template | says(ANSWER) | StrOutputParser()
 
 
-ODD = f'{OTHER}\n"{THIRD}" & <{NAME}>\tü 水'
-
-
 def as_yaml(texts: Sequence[str]) -> str:
     written = [json.dumps(text)[1:-1].replace(" ", " \\\n    ", 1) for text in texts]
     return "\n".join(f'- "{text}"' for text in written)
@@ -190,11 +179,7 @@ def as_yaml(texts: Sequence[str]) -> str:
 RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
     "a search and a booking": (agentic(SEARCH, BOOK, said=PART), PART, [TEXT]),
     "a search and the time": (agentic(CLOCK, SEARCH, said=PART), PART, [TEXT]),
-    "an empty search, then a successful search": (
-        agentic(NOTHING, SEARCH, said=PART),
-        PART,
-        [TEXT],
-    ),
+    "an empty search, then a search": (agentic(NOTHING, SEARCH, said=PART), PART, [TEXT]),
     "a tool of unknown kind that is used": (agentic(DESK, said=PART), PART, [TEXT]),
     "a search that returns a short answer": (
         agentic(
@@ -203,11 +188,7 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         str(NUMBER),
         [f"{SUBJECT} {NUMBER} {NAME}"],
     ),
-    "a stitched passage": (
-        steps(put(kit.FOUND, documents(TEXT)), stitched, tell(ANSWER, kit.SHOWN)),
-        ANSWER,
-        [f"{OTHER} {TEXT} {THIRD}"],
-    ),
+    "a stitched passage": (found(put(kit.SHOWN, WIDER), tell(ANSWER, kit.SHOWN)), ANSWER, [WIDER]),
     "an empty retrieval next to rules": (steps(rules_beside, tell(ANSWER, kit.SHOWN)), ANSWER, []),
     "documents as JSON": (in_form(json.dumps), ANSWER, [TEXT, ODD]),
     "documents as YAML": (in_form(as_yaml), ANSWER, [TEXT, ODD]),
@@ -218,26 +199,10 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         [TEXT, ODD],
     ),
     "documents as Python writes them": (in_form(repr), ANSWER, [TEXT, ODD]),
-    "a check after the answer": (
-        steps(put(kit.FOUND, documents(TEXT)), tell(PART, kit.FOUND), checked),
-        PART,
-        [TEXT],
-    ),
-    "a report of two replies": (
-        steps(put(kit.FOUND, documents(TEXT)), drafting, report),
-        f"{PART}\n\n{OTHER}",
-        [TEXT],
-    ),
-    "a number parsed from a reply": (
-        steps(put(kit.FOUND, documents(TEXT)), counted, tell(PART, kit.SHOWN)),
-        PART,
-        [TEXT],
-    ),
-    "one passage that is a whole message": (
-        steps(put(kit.SHOWN, [TEXT]), tell(PART, kit.SHOWN)),
-        PART,
-        [TEXT],
-    ),
+    "a check after the answer": (found(tell(PART, kit.FOUND), checked), PART, [TEXT]),
+    "a report of two replies": (found(drafting, report), f"{PART}\n\n{OTHER}", [TEXT]),
+    "a number parsed from a reply": (found(counted, tell(PART, kit.SHOWN)), PART, [TEXT]),
+    "a passage as a message": (steps(put(kit.SHOWN, [TEXT]), tell(PART, kit.SHOWN)), PART, [TEXT]),
 }
 
 
@@ -248,7 +213,7 @@ def beside(one: StepText, said: str) -> Callable[[], Any]:
         prompt = f"{kit.joined(state[kit.FOUND])}\n\n{one.written}\n-- {state[kit.ASKED]}"
         return {kit.SAID: kit.message_text(says(said).invoke(prompt))}
 
-    return steps(put(kit.FOUND, documents(TEXT)), put(kit.SHOWN, one.value), tell_both)
+    return found(put(kit.SHOWN, one.value), tell_both)
 
 
 for _form in DRAWN.chance.sample(list(FORMS), 4):
