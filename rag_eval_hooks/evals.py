@@ -60,15 +60,15 @@ class RagEval(OnePerProcess):
     Args:
         metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`. To
             exclude metrics, write `-` before a suite or metric id.
-        judge: A judge's name, a `Judge`, or a function for `CallableJudge`. docs/judges.md lists
-            all names.
+        judge: A judge's name, a `Judge`, or a function that `CallableJudge` accepts.
+            docs/judges.md lists all names.
         sample_rate: Fraction of requests to evaluate, 0 to 1.
         sinks: Additional destinations of evaluations: names such as `jsonl:<path>`, `Sink` objects,
             and functions that take `(evaluation)` or `(sample, outcomes)`.
         config: Further settings. Keywords override these settings.
         embedder: Name that the setting `embedder` accepts, or an `Embedder`.
         token_scorer: Name that the setting `token_scorer` accepts, or a `TokenScorer`.
-        run_on: `thread`, `celery`, or a Celery application.
+        run_on: Where to evaluate: `thread`, `celery`, or a Celery application.
         redact: Names that the setting `redact` accepts, redaction rules, and functions
             `(text) -> text` or `(field, text) -> text`.
         tracer_provider: OpenTelemetry's tracer provider. None means the global provider.
@@ -184,9 +184,9 @@ class RagEval(OnePerProcess):
     ) -> bool:
         """Record feedback on an answer, from a user or the application. Never blocks or raises.
 
-        Sinks receive the feedback, and the answer's trace shows the feedback. If a tail rule
-        matches the feedback, an evaluation may start. If the feedback has a reference, the
-        evaluator runs the metrics that need a reference.
+        Sinks receive the feedback, and the answer's trace shows the feedback. A tail
+        rule on feedback can start an evaluation. If the feedback adds a missing reference, the
+        evaluator runs the sampled metrics that need a reference.
 
         The id is a trace id, a sample id, or the framework's root run id. If a trace has several
         answers, the feedback goes to the latest answer. Returns True if the feedback is queued.
@@ -266,11 +266,11 @@ class RagEval(OnePerProcess):
         return self._pipeline.spooled()
 
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
-        """Explain the outcome of recent requests. `str(explanation)` is one line.
+        """Explain the outcome of each request with this id. `str(explanation)` is one line.
 
-        The id is any id that `feedback` accepts. The evaluator remembers the last 10,000 requests
-        with retrieved text, and the last 10,000 without retrieved text. The result has at most
-        eight explanations.
+        `explain` accepts the same ids as `feedback`. The evaluator remembers the last 10,000
+        requests with retrieved text, and the last 10,000 without retrieved text. If more than eight
+        requests have the id, `explain` returns the last eight explanations.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 

@@ -114,7 +114,7 @@ class Incidents:
 
 
 def _warn(message: str) -> None:
-    _logger.warning("%s stats() counts repetitions, which are not logged.", _ended(message))
+    _logger.warning("%s The log shows this once. stats() counts every case.", _ended(message))
 
 
 def _ended(text: str) -> str:

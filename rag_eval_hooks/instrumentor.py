@@ -100,8 +100,9 @@ def finish_at_sigterm(evals: RagEval) -> bool:
     """Finish evaluations and flush the global providers before SIGTERM ends the process.
 
     After a graceful shutdown, uvicorn raises SIGTERM again, and the process ends without exit
-    hooks. The evaluator and each provider get `exit_timeout` seconds. Return False if the
-    application handles SIGTERM, or if the caller is not on the main thread.
+    hooks. The evaluator gets `exit_timeout` seconds. Evaluator and providers together get twice
+    this time. If the application handles SIGTERM, or the caller is not on the main thread, return
+    False and do nothing.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:

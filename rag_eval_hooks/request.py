@@ -183,9 +183,9 @@ class Request:
 class Observer:
     """Base class of objects that follow every request.
 
-    For each request, the pipeline calls `accepted`, `evaluated` and `settled`, in this order. A
-    rejected request gets only `settled`. `accepted` runs on the application's thread. `evaluated`
-    runs on the worker's thread. `settled` runs on either thread. No method may block.
+    For each request, the pipeline calls `accepted`, `evaluated` and `settled`, in this order. For a
+    rejected request, the pipeline calls only `settled`. `evaluated` runs on the worker's thread.
+    `accepted` and `settled` run on the application's or a background thread. No method may block.
     """
 
     def accepted(self, request: Request) -> None: ...

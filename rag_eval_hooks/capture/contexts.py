@@ -2,9 +2,11 @@
 
 Candidates have four ranks: documents, texts of tools, texts of steps, and texts of earlier turns.
 Texts that a model or the user wrote are not candidates. Capture searches the answering calls'
-prompts for each rank's candidates, up to the first rank with a match. The matches are the contexts,
-in prompt order. Capture adds lower-ranked candidates whose facts the answer uses. Without a match,
-capture uses recorded documents, the answer's sources or the last step's documents.
+prompts for candidates of one rank after another, until a rank has a match. The matches are the
+contexts, in prompt order. Capture adds lower-ranked candidates whose facts the answer uses.
+
+If no rank has a match, capture uses the documents that the application recorded. Otherwise capture
+uses the answer's sources, or else the last step's documents.
 """
 
 from __future__ import annotations

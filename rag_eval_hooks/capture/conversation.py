@@ -63,7 +63,7 @@ class Suspensions:
             self._report(interaction)
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue the only matching interrupted request. Return False if none or several match."""
+        """Continue the interrupted request that fits. Return False if none or several fit."""
         fitting = self._fitting(conversation, fits)
         if len(fitting) != 1 or not self._remove(fitting[0]):
             return False

@@ -51,8 +51,9 @@ def documents_in(
 ) -> Lists:
     """Return the lists of documents in a value, in order.
 
-    Skip documents that the input `given` already contains. A list under a key in `keys` counts
-    even if it is empty, or contains texts or mappings. With `artifacts`, search tool artifacts.
+    Skip documents that the input `given` already contains. A list under a key in `keys` may be
+    empty, or contain texts or mappings instead of documents. With `artifacts`, also search the
+    artifacts of tool messages.
     """
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LIST_LEVELS))
 

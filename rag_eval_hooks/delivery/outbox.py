@@ -84,7 +84,7 @@ class Outbox:
             self.start()
 
     def start(self) -> bool:
-        """Return False if the system cannot start a thread."""
+        """Start the outbox's thread. Return False if the system cannot start a thread."""
         return self._file is None or self._is_closing or self._loop.start()
 
     def put(self, job: Job) -> Future[bool]:
@@ -280,7 +280,7 @@ class Outbox:
         except FILE_ERRORS as error:
             self._failed(file, error)
             return
-        self._incidents.count(_NO_SINK, lost, detail="Configure the sink again")
+        self._incidents.count(_NO_SINK, lost, detail="Configure the removed sink again")
         for job in claimed:
             self._stored.add(job)
             name = next(name for name in self._consumers if name in job.consumers)

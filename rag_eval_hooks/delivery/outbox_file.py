@@ -94,9 +94,10 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Sequence[RowChange]) -> list[int | None]:
-        """Write changes. Return each job's row number, or None for a job without a row.
+        """Write changes to the file. Return each job's row number.
 
-        For a job that another process has claimed, return `LOST` instead.
+        The number is None if the job is finished or does not fit into the file. The number is
+        `LOST` if another process has claimed the job.
         """
         with self._transaction() as db:
             return [self._write(db, change) for change in changes]

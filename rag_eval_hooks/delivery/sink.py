@@ -35,8 +35,8 @@ class Sink(Protocol):
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
         """Store or send one evaluation.
 
-        The sink's thread awaits a returned awaitable. The thread's event loop does not run between
-        calls.
+        The sink's thread awaits a returned awaitable. The thread's event loop runs only during
+        calls, so a background task pauses between calls.
         """
         ...
 

@@ -45,7 +45,7 @@ class Cascade:
         first: A fast, cheap judge, or a name that the setting `judge` accepts.
         second: A better judge, or the name of a judge. Its verdict replaces the first verdict.
         floor: Probability in [0, 1] of asking the second judge about a sure verdict. A hash of
-            question and item decides, so each run chooses the same verdicts.
+            the question and the judged text decides, so each run chooses the same verdicts.
     """
 
     annotator_kind = AnnotatorKind.LLM

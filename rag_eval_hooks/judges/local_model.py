@@ -124,8 +124,8 @@ class LocalModel(Generic[I, R]):
     """Loads a model on first use, and runs one batch at a time.
 
     Items that arrive during a batch form the next batch, without duplicates. If loading fails,
-    every later call fails immediately with the same message. A child process restarts after a
-    crash, and exits with this process.
+    every later call fails immediately with the same message. If the model runs in a
+    child process, the child restarts after a crash and exits with this process.
     """
 
     def __init__(

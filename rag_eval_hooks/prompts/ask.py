@@ -55,10 +55,11 @@ class Reading(NamedTuple):
 class Ask:
     """A question to the judge about one finding of one sample.
 
-    A prompt may ask about any subset of the finding's items. Each item has a key. Keys of sentences
-    and chunks are numbers from 1. `a1` is the answer's first claim, `r1` the reference's first
-    claim, and `e1` the first entity. The key of a whole text is its field name, such as `answer`. A
-    list or a rating is one item. A rating by two templates is two items, each in a separate prompt.
+    A finding covers items, such as claims or chunks. A prompt may ask about some of the items. Each
+    item has a key. Keys of sentences and chunks are numbers from 1. `a1` is the answer's first
+    claim, `r1` the reference's first claim, and `e1` the first entity. The key of a whole text is
+    its field name, such as `answer`. A list or a rating is one item. `accuracy_ratings` has two
+    items, because two separate prompts ask for a rating.
 
     The prompt contains only the chunks numbered in `shown`. None means all chunks.
     """

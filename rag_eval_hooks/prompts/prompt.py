@@ -56,7 +56,7 @@ class Prompt:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """JSON values that determine the reply. Sealing the prompt would change these values."""
+        """JSON values that determine the reply. Use the prompt before it is sealed."""
         return (self.version, self.name, self.system, self.user, self.example)
 
     @property

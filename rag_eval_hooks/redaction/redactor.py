@@ -112,7 +112,7 @@ class Session:
             self._counts[kind] = max(self._counts[kind], int(number))
 
     def text(self, field: str, text: str) -> str:
-        """Return a text with placeholders such as `<EMAIL_1>`, or raise `RedactionError`."""
+        """Replace values by placeholders such as `<EMAIL_1>`, or raise `RedactionError`."""
         try:
             redacted = self._by_rules(text)
             for function in self._functions:

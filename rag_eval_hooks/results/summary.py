@@ -69,7 +69,7 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultGroup:
-    """Samples with the same value of the grouping key. `key` is None if samples have no value."""
+    """Samples with the same value of the grouping key. `key` is the value, or None without one."""
 
     key: str | None
     rows: Sequence[Evaluation] = field(repr=False)

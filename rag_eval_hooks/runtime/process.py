@@ -82,7 +82,10 @@ class Processor:
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
-        """Evaluate feedback's metrics as a new request. Return None if that request is rejected."""
+        """Evaluate the metrics that feedback selected, as a new request.
+
+        Return None if the request ends without an evaluation, for example by the rate limit.
+        """
         request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
         request.is_final = request.by_feedback = True
         if (refused := self._pipeline.admit(request, decision)) is not None:

@@ -200,7 +200,7 @@ def budget_of(
     def price(model: str, *, is_paid: bool) -> Price:
         costs = is_paid and any(name.startswith("cost") for name in limits)
         if (found := prices_of(config).of(model) if costs else _FREE) is None:
-            wants = f"without a cost limit, because the price of {model} is unknown; set "
+            wants = f"without a cost limit, because the price of {model} is unknown. Set "
             raise ConfigError("budget", limits, f"{wants}judge_prices or install the extra openai")
         return found
 

@@ -92,7 +92,10 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
-    """Judge whether a text states a claim, or whether the claim has all words of a short text."""
+    """Judge whether a text states a claim.
+
+    A short text also agrees if the claim has all words of the text that the question lacks.
+    """
     if not text.sentences:
         return Verdict(False, "the compared text is empty")
     novel = claim.terms - question or claim.terms
