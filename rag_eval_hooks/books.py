@@ -77,7 +77,7 @@ class Stats:
 class Books(Observer):
     """Counts requests by outcome, and remembers recent requests for `explain`. Thread-safe.
 
-    The lock is a plain `Lock`, because `with` releases it even if a signal handler raises.
+    A signal handler may raise at any moment. `with` still releases a plain `Lock`.
     """
 
     def __init__(self, explained: int = 10_000) -> None:

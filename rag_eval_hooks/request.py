@@ -28,7 +28,7 @@ PARTIAL: Final = "partial"
 
 
 class EndableSpan(Protocol):
-    """Our span, or a substitute for another instrumentor's span."""
+    """Wraps our RAG span, or another instrumentor's span."""
 
     def is_recording(self) -> bool: ...
 

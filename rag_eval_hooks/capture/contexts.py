@@ -181,7 +181,7 @@ class _Search:
         return [*self._texts.step_texts(Origin.EARLIER), *conversation]
 
     def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
-        """Add the answer's sources that are short, or that only prompts of other calls show."""
+        """Add the answer's missing sources that are short, or in prompts of other model calls."""
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
         if not sources:
             return seen

@@ -44,8 +44,8 @@ class Recorder(RunTable, Notes):
     """Follows runs by id. Reports each root run once, after the root finishes.
 
     Event methods are O(1) and lock-free, and any thread may call them. Events of one run must
-    arrive in order. `on_end` receives each finished root before its events are read. `ended.decide`
-    then reads the events and returns whether the root is a request. If a request waits for a stream
+    arrive in order. The recorder passes each finished root to `on_end`. `ended.decide` then reads
+    the root's events and returns whether the root is a request. If a request waits for a stream
     or a later run, the recorder calls `on_wait`. Another thread must then call `sweep` regularly.
     """
 

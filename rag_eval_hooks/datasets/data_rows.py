@@ -58,7 +58,7 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
     Args:
         path: A `.jsonl`, `.csv` or `.parquet` file, optionally compressed by gzip, or a folder from
             `Dataset.save_to_disk`.
-        mapped: Column name for each field whose column `COLUMNS` does not list.
+        mapped: Column name by field. These names have precedence over `COLUMNS`.
 
     Raises:
         ConfigError: The file is unreadable, a line is longer than `MAX_LINE_CHARS`, or the first

@@ -161,7 +161,7 @@ class Worker:
     def _call(
         self, function: Callable[[], Awaitable[R]], on_done: Callable[[], object]
     ) -> Future[R]:
-        """Queue a call and return its future. Callers must not use the future before `on_done`."""
+        """Queue a call and return its future. Callers must wait for `on_done` to use the future."""
         call = _InlineCall(function)
         call.future.add_done_callback(lambda _: on_done())
         with self._lock:

@@ -162,7 +162,8 @@ def _requests(answers: Answers) -> list[tuple[str, ...]]:
 def _literal(ask: Ask) -> dict[str, Verdict]:
     """Return verdicts for entities that a chunk contains as whole words, ignoring case and accents.
 
-    A word ends at white space, or at punctuation before it: "36.5" and "1,036" do not contain "36".
+    Only white space, with or without punctuation before the white space, ends a word. So "36.5" and
+    "1,036" do not contain "36".
     """
     chunks = [fold(context.text) for context in ask.sample.contexts or ()]
     names = {key: fold(entity) for key, entity in ask.items().items()}

@@ -158,7 +158,8 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
     """Return the JSON objects in a reply, and whether the last object is truncated.
 
     The parser ignores thoughts, prose and code fences. A truncated object keeps its complete
-    elements. If a nested object's first key equals `name`, the parser raises `ReplyError`.
+    elements. `name` is the first key of the expected object. If a nested object also starts with
+    this key, the parser raises `ReplyError`.
     """
     text = _without_thoughts(text)
     objects: list[dict[str, Any]] = []

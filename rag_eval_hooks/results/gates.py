@@ -90,9 +90,9 @@ def failed_conditions(
     """Return the reasons to fail a build. A metric without a score is also a reason.
 
     Holm's method tests all conditions together. A condition describes a bad mean. If no true mean
-    is bad, the build fails with a probability of at most `alpha`. With only one condition, the
-    build fails only if the entire 95 % interval meets the condition. Conditions in `by_point` test
-    only the mean, without its interval.
+    is bad, the build fails with a probability of at most `alpha`. With only one condition
+    and the default `alpha`, the entire 95 % interval must meet the condition. Conditions in
+    `by_point` test only the mean, without its interval.
 
     Raises:
         ConfigError: A condition names a metric without results.

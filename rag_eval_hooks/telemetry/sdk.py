@@ -74,6 +74,6 @@ def _url(endpoint: str | None, signal: str) -> str | None:
 
 def _accept(response: Any, *_: Any, **__: Any) -> Any:
     if response.status_code in _NOT_TAKEN:
-        _logger.debug("%s rejects this signal (HTTP %d).", response.url, response.status_code)
+        _logger.debug("%s rejects exported data (HTTP %d).", response.url, response.status_code)
         response.status_code = 200
     return response

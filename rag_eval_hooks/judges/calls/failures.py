@@ -84,7 +84,7 @@ def outcome_of(error: BaseException) -> CallOutcome | None:
 
 
 def answers(error: BaseException) -> bool | None:
-    """Return whether the judge replied, even with a rejection. None means unknown."""
+    """Return whether the judge replied. A rejection is a reply. None means unknown."""
     outcome = outcome_of(error)
     if outcome is CallOutcome.ERROR and isinstance(error, _ABOUT_THE_REQUEST):
         return None if status_of(error) is None else False

@@ -46,7 +46,7 @@ DENIAL: Final = "!"
 
 
 def _items_by_word(lexicon: Lexicon) -> dict[str, str]:
-    """Return the items of special words. A free word has an empty item."""
+    """Return items by word. An empty item means that the judge ignores the word."""
     kept = lexicon.limiting | lexicon.conditions | lexicon.weak
     items = dict.fromkeys(lexicon.free, "") | {word: word for word in kept}
     items |= dict.fromkeys(lexicon.denials | LEXICONS[""].denials, DENIAL)
@@ -240,7 +240,7 @@ class Chunks(tuple[SplitText, ...]):
 
 
 class Closest(NamedTuple):
-    """The sentence that shares the most terms with a claim, or None if no sentence shares any."""
+    """The sentence with the most terms of a claim. None means that no sentence has a term."""
 
     score: float
     sentence: Sentence | None
