@@ -147,10 +147,10 @@ class RagEval(OnePerProcess):
         ```
 
         Framework calls that run inside the block and use our handler become part of the request.
-        Without a call of `it.contexts` or `it.answer`, these calls supply the contexts or the
-        answer. If the block raises, the request's status is `error` or `cancelled`, and the
-        exception propagates. No new request starts if the block runs inside a framework's run, or
-        inside a block with the same question.
+        If the block sets no contexts or no answer, these calls supply the missing part. If the
+        block raises, the request's status is `error` or `cancelled`, and the exception propagates.
+        No new request starts if the block runs inside a framework's run, or inside a block with
+        the same question.
 
         `metadata` accepts `session_id`, `user_id`, `question_id`, `reference` and any other keys.
         `name` is the workflow's name on the span. Other keywords are mistakes and have no effect.

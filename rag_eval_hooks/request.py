@@ -105,7 +105,7 @@ class Ending:
 class Request:
     """One captured request or submitted sample.
 
-    After queueing, only the worker's thread changes the request.
+    Once the request is in the queue, only the evaluator thread changes the request.
     """
 
     key: str

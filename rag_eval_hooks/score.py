@@ -163,7 +163,7 @@ Outcomes: TypeAlias = Mapping[str, Outcome]
 
 
 class Unavailable(Exception):
-    """A metric read a missing finding. `outcome` becomes the metric's outcome."""
+    """A finding that a metric needs is missing. `outcome` becomes the metric's outcome."""
 
     def __init__(self, outcome: NotScored) -> None:
         super().__init__(outcome.detail)

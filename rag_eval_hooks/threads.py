@@ -137,7 +137,7 @@ class DaemonExecutor:
         return await asyncio.wrap_future(self.submit(copy_context().run, call))
 
     def release(self) -> None:
-        """End the threads after all queued calls. A later call starts new threads."""
+        """End the threads when all queued calls have run. A later call starts new threads."""
         with self._lock:
             crew, self._crew = self._crew, None
             if crew is not None:

@@ -54,8 +54,8 @@ def merged(
 ) -> tuple[dict[str, Any], Origins]:
     """Return the values and the sources of all settings.
 
-    Arguments override `RAG_EVAL_*` variables, which override the file. The variables of other
-    software override only defaults.
+    Arguments override `RAG_EVAL_*` variables, which override the file. Variables that other
+    software also reads, such as `OPENAI_API_KEY`, override only defaults.
 
     Raises:
         ConfigError: The file cannot be read, or a variable names no setting.

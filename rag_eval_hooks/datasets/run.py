@@ -32,8 +32,8 @@ class DatasetRun(JsonlSink):
     """The results file of a data set, and the counts of a run.
 
     The run skips rows that are in the file, except rows with a failed metric. If a pipeline answers
-    (`is_asked`), the run also retries rows without an answer. The run replaces the file atomically.
-    If the process is killed, the old file remains.
+    the questions (`is_asked`), the run also retries rows without an answer. The run first removes
+    the results of these rows from the file. If the process is killed then, the old file remains.
     """
 
     def __init__(self, path: Path, *, is_asked: bool = False) -> None:

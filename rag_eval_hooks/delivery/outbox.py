@@ -101,8 +101,8 @@ class Outbox:
     ) -> Future[bool]:
         """Finish the job for `consumer`. The sinks in `then` become the job's next consumers.
 
-        One transaction writes consumers, count and payload. If another process has claimed the job,
-        the future's result is False.
+        One transaction writes the consumers and the payload of `encode`, and adds 1 to the outcome
+        `count`. If another process has claimed the job, the future's result is False.
         """
         with self._lock:
             job.consumers = {*then, *job.consumers} - {consumer}

@@ -122,8 +122,8 @@ class Worker:
     def put(self, job: Work, *, reserved: bool = True) -> str | None:
         """Queue a job. Return None, or `shutdown` if the worker has stopped.
 
-        Pass `reserved=False` for a job that an earlier call has already accepted. The worker queues
-        this job even if the queue is full or closed.
+        Call `reserve` before `put`. If you have accepted a job earlier without a slot, pass
+        `reserved=False`. The worker then queues the job even if the queue is full or closed.
         """
         with self._lock:
             self._reserved -= reserved

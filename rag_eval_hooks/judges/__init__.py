@@ -27,9 +27,9 @@ class Judge(Protocol):
     Scores with different values of `version` are not comparable.
 
     Two flags are optional. `screening = True` marks a judge that only suggests samples to review.
-    `one_call = True` marks a judge that finds claims and entities without a model call. For
-    this judge, the first call of `make` asks only for claims and entities. The second call asks
-    for all other findings.
+    `one_call = True` marks a judge that finds claims and entities without a model call. The
+    evaluator's first call of `make` then requests only claims and entities. The second call
+    requests all other findings.
     """
 
     @property

@@ -26,9 +26,9 @@ _UNDEFINED: Final = 0.999
 def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluation]:
     """Return the results that have a score or a risk, worst first.
 
-    By default, samples rank by faithfulness, then by risk, then by the mean of all scores. If
-    faithfulness is undecided, the sample ranks by risk. A sample with undecided faithfulness and
-    without a risk ranks just before samples with a perfect score.
+    The score of `metric` (default: faithfulness) decides the rank. Equal scores rank by the score's
+    risk, then by the mean of all scores. If the metric has no score, 1 - risk replaces the score.
+    A sample without score and risk ranks just before samples with a perfect score.
     """
     rows = checked_rows(rows)
     known = {name: None for row in rows for name in row.outcomes}

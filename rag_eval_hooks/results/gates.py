@@ -64,7 +64,7 @@ class FailCondition:
         """Parse a condition such as `ragas.faithfulness<0.8`.
 
         Raises:
-            ConfigError: The text is not a condition, or would fail a build with a good mean.
+            ConfigError: The text is not a condition, or a good mean would fail the build.
         """
         match = _CONDITION.fullmatch(text)
         if match is None:

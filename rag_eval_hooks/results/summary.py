@@ -195,10 +195,10 @@ def in_sample(scored: Sequence[D | None]) -> list[D | None]:
 def mean_over(
     scored: Sequence[tuple[Evaluation, Evaluation | Score]], values: Sequence[float]
 ) -> Estimate | None:
-    """Return the mean over the random sample, or None without values.
+    """Return the mean of the values that `in_sample` keeps, or None if there are none.
 
     Weights are inverse inclusion probabilities. Sessions are clusters. `scored` has one pair for
-    each value. The second item of a pair has the inclusion probability.
+    each value: the evaluation, and the object with the inclusion probability.
     """
     used = [(*one, value) for one, value in zip(in_sample(scored), values, strict=True) if one]
     weights, rows = [weight_of(one) for _, one, _ in used], [row for row, _, _ in used]

@@ -18,7 +18,7 @@ class LangfuseSink(PlatformSink):
     """Sends scores to Langfuse, with the ids of the trace and the RAG span.
 
     A score's id depends only on its span, metric and judge. A repeated score therefore replaces the
-    earlier score. Langfuse accepts a score before its span.
+    earlier score. Langfuse accepts a score that arrives before its span.
 
     Args:
         url: URL of Langfuse, such as `https://cloud.langfuse.com`.

@@ -117,7 +117,7 @@ class Meter:
         id: object = None,
         prices: Prices | None = None,
     ) -> None:
-        """Record the usage that a reply reports. A token count that is no integer counts as 0."""
+        """Record the usage that a reply reports. A non-integer token count counts as 0."""
         call = self.record
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
         if prices is not None and used.input_tokens:

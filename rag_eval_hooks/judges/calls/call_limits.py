@@ -95,7 +95,9 @@ class Breaker:
             elif self._open_until is not None or self._failures < MAX_FAILURES:
                 return
             else:
-                _logger.warning("Many judge calls failed. Calls fail until a test call succeeds.")
+                _logger.warning(
+                    "Many judge calls failed. New calls fail at once until a test call succeeds."
+                )
             self._open_until = self._clock() + self._pause
 
 
