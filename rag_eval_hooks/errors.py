@@ -254,4 +254,4 @@ class JudgeUnavailable(JudgeError):
 
 
 class RedactionError(RagEvalError):
-    """Redaction failed, so the sample is not evaluated. The message contains no text."""
+    """Redaction failed, so the text is not used. The message does not quote the text."""

@@ -291,7 +291,7 @@ class RagEval(OnePerProcess):
 
     @usage("evals.shutdown(timeout=5), in seconds")
     def shutdown(self, timeout: float | None = 5.0) -> bool:
-        """Finish pending samples within `timeout` seconds, then close. Runs at exit, too.
+        """Finish pending samples within `timeout` seconds, then close. An exit hook does the same.
 
         Unfinished samples stay in the spool. Without a spool, unfinished samples are dropped with
         the reason `shutdown`. Later samples are dropped, too. Finally, the call flushes the

@@ -80,7 +80,7 @@ def _is_of_the_application(record: logging.LogRecord) -> bool:
 
 
 def check_encoding(response: Any) -> None:
-    """Reject a reply whose content encoding allows a decoded size without a limit.
+    """Reject a reply whose content encoding could hide a huge decoded body.
 
     Raises:
         ReplyTooLongError: The reply has two encodings, or an encoding outside `ENCODINGS`.

@@ -186,7 +186,7 @@ class RagEvalConfig(BaseModel):
         "Limits on calls, tokens and cost of judge and embedder, per UTC hour or day. Calls above "
         "`calls_per_second` wait. Processes share a budget if their tables have the same `path`.",
         "a table with numbers of 0 or more for {calls,tokens,cost}_per_{hour,day} and "
-        "calls_per_second, and with a file path for path",
+        "calls_per_second, and an optional `path` of a budget file",
     )
     sample_timeout: Seconds = setting(120.0, "Total time for one sample's judge calls, in seconds.")
     queue_size: Count = setting(1000, "Maximum queued samples. Further samples are dropped.")

@@ -76,7 +76,7 @@ def _from_texts(sample: Sample) -> dict[str, Any]:
 
 
 def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """If there are no items or no chunks, return the finding without a judge call."""
+    """Return the finding if it has no items or chunks to judge. Otherwise return no finding."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])

@@ -29,8 +29,8 @@ _OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
     """Return the significant drops of normalized means that exceed `margin`.
 
-    Holm's method tests all differences together. If no mean changed, at most one build in twenty
-    fails.
+    Holm's method tests all differences together. If no true mean changed, chance alone fails at
+    most one build in twenty.
     """
     tests = [
         (-one.gain / one.deviation, one.freedom, one) for one in comparison.changes if one.deviation

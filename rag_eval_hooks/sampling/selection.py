@@ -139,7 +139,7 @@ class Selection:
 
 
 def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
-    """Add each metric's inclusion probability and sampling reason to the outcome."""
+    """Add each metric's inclusion probability and sampling reason to its outcome."""
     estimated = decision.admission is not None
     admitted, shares = decision.admitted_share, decision.shares
     return {

@@ -212,10 +212,10 @@ class EventEmitter:
 
 
 class FeedbackSpanSink:
-    """Records feedback as a span and a log event, if the request's RAG span was recorded.
+    """Records feedback as a span `evaluation user_feedback` and a log event.
 
-    The span `evaluation user_feedback` starts a separate trace, because the RAG span has ended.
-    Span and event omit the feedback's reference, because the reference is the application's text.
+    The span starts a separate trace, and needs a recorded RAG span. For feedback with only a trace
+    id, the sink writes only the log event. Neither contains the feedback's reference answer.
     """
 
     def __init__(self, tracer: TracerProvider | None, logger: _logs.LoggerProvider | None) -> None:

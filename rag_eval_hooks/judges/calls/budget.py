@@ -165,7 +165,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Amount reserved for a sample or for one call in flight. Call `settle` or `fail` only once."""
+    """Amount reserved for a sample or one call. Call either `settle` or `fail`, and only once."""
 
     budget: Budget = field(repr=False)
     periods: _Periods
