@@ -141,7 +141,7 @@ class Books(Observer):
             return tuple(one for one, ids in self._entries.values() if name in ids)[-_PER_ID:]
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait for all requests accepted before this call. Return False on timeout."""
+        """Wait until all requests accepted before this call have ended. Return False on timeout."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         last = self._numbered
         while True:

@@ -211,10 +211,9 @@ def argument_error(
 
 
 def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
-    """Append an example call to Python's error about a call's arguments.
+    """Append an example call to the error that a method raises for wrong arguments.
 
-    If `raises` is False, the wrapper reports the error to the object's `incidents` and returns
-    False.
+    If `raises` is False, the method reports the error to `self.incidents` and returns False.
     """
 
     def wrapped(method: F) -> F:

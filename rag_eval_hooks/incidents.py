@@ -76,10 +76,10 @@ class Incidents:
                 _logger.debug("%s raised", origin, exc_info=error)
 
     def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
-        """Count a failure without an exception. Log the first failure of each kind.
+        """Count a failure that raised no exception. Log the first failure of each kind.
 
-        `kind` names the component and the failure. The log line appends `detail`. Neither text may
-        quote a request.
+        `kind` names the component and the failure. The log line ends with `detail`. Neither text
+        may quote a request.
         """
         if times and self._is_first(kind, times):
             # Capitalize the first word, unless the word is a value such as `judge_failed`.

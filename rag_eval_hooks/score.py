@@ -114,7 +114,7 @@ class Score:
 class NotScored:
     """A missing score and its cause. Averages ignore missing scores.
 
-    The fields of `Score` that describe a value are None or empty.
+    The fields of `Score` that describe a value are None, False or empty here.
 
     Attributes:
         detail: One sentence that explains the cause, without texts of the sample.

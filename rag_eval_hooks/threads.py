@@ -38,7 +38,7 @@ def at_fork(
 ) -> None:
     """Call an object's bound methods at every fork while the object exists.
 
-    Before the fork, the hooks of newer objects run first. Does nothing without `os.fork`.
+    Before the fork, the methods of newer objects run first. Does nothing without `os.fork`.
     """
     for methods, method in ((_BEFORE, before), (_IN_PARENT, in_parent), (_IN_CHILD, in_child)):
         if isinstance(method, MethodType):

@@ -228,7 +228,7 @@ def interaction_of(sample: Sample) -> Interaction:
 class SampleTexts:
     """Builds the values of a sample's fields, and records the names of cut fields.
 
-    Redaction reads `MARGIN` characters beyond the limit, to recognize secrets that the limit cuts.
+    Redaction reads `MARGIN` characters beyond `limit`, to recognize a secret that `limit` cuts.
     """
 
     def __init__(self, limit: int, session: Session, *, redacts: bool) -> None:

@@ -174,7 +174,7 @@ class ManualCalls:
 
 
 def _giver(givers: Sequence[Interaction], call: Interaction, prompt: str) -> Interaction | None:
-    """Return which retrieval of a document most likely served the call, or None if unsure."""
+    """Return the retrieval that most likely gave the call a document, or None if unsure."""
     queries = {one: fold(one.root.query or "") for one in givers}
     ranks = {
         one: (bool(query) and query in prompt, _nearness(call, one), one.root.end or 0)

@@ -76,9 +76,9 @@ Placed: TypeAlias = dict[Passage, Location]
 
 
 class _Index:
-    """Finds texts in one pass over a prompt. The prompt may be the start of `text`.
+    """Finds texts in a prompt. Shorter prompts that `text` starts with share the index.
 
-    Each occurrence of a long text contains a key, because the keys' starts are close together.
+    An index key starts at every `_STEP` characters, so a long text in the prompt contains a key.
     """
 
     def __init__(self, text: str) -> None:

@@ -36,7 +36,7 @@ def work(arguments: argparse.Namespace) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser. The parsed arguments have the subcommand's function as `run`."""
+    """Return the parser. In the parsed arguments, `run` names the subcommand's function."""
     parser = argparse.ArgumentParser(
         prog="rag-eval-hooks", description="Live quality evaluation for RAG pipelines."
     )

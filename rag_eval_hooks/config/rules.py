@@ -119,7 +119,7 @@ _Limit: TypeAlias = Annotated[Number, Field(ge=0)]
 
 
 class Budgets(TypedDict, total=False):
-    """Limits on judge calls. Processes with the same file `path` share the limits."""
+    """Limits on judge calls. Processes share the limits if their `path` is the same."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 

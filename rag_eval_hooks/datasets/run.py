@@ -110,7 +110,7 @@ class DatasetRun(JsonlSink):
 
 
 def _has_failed(row: Evaluation) -> bool:
-    """Return whether a retry may give a score. A retry cannot change an undecided score."""
+    """Return whether a failure caused a missing score, so that a retry may give the score."""
     outcomes = row.outcomes.values()
     return any(isinstance(one, NotScored) and one.cause.is_failure for one in outcomes)
 

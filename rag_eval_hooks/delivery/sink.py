@@ -77,7 +77,7 @@ class SendError(Exception):
 
 
 class RetryLater(SendError):
-    """The platform cannot accept results now. `wait`: seconds that the platform asks for."""
+    """The platform cannot accept results now. `wait`: requested delay in seconds."""
 
     is_outage = True
 

@@ -179,7 +179,7 @@ class Worker:
         self._closed = True
 
     def stop(self, timeout: float) -> None:
-        """Cancel running jobs, end waiting jobs without processing, and wait for the thread."""
+        """Cancel running jobs, end queued jobs with an error, and wait for the thread."""
         with self._lock:
             self._closed = self._stopping = True
             left = list(self._queue)

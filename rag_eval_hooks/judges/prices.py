@@ -58,7 +58,7 @@ class Prices:
         table: A mapping with `currency` (default USD) and `models`. `models` maps a model's name or
             a pattern (`*`, `?`, `[...]`) to `input` and `output`, the prices per million
             tokens. An exact name has priority over the first matching pattern.
-        base_url: Base URL of the models' endpoint, to look up prices in `genai-prices`. None
+        base_url: Base URL of the models' endpoint. `genai-prices` uses the URL to find prices. None
             disables this lookup.
 
     Raises:

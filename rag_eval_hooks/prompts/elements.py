@@ -130,7 +130,7 @@ class ReplyElement(BaseModel):
     )
 
     def content(self, _view: View) -> Any:
-        """Return the finding that the element states. The default is the element's last field."""
+        """Return the element's finding, by default the value of the element's last field."""
         return getattr(self, list(type(self).model_fields)[-1])
 
     @staticmethod

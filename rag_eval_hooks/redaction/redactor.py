@@ -135,7 +135,7 @@ class Session:
         return self.text(field, text)[:-MARGIN]
 
     def identity(self, field: str, text: str | None, *, is_cut: bool = False) -> str | None:
-        """Return a hashed id, or a redacted id if the settings have no key for ids."""
+        """Return a hashed id, or a redacted id if the settings contain no hash key."""
         if text is None:
             return None
         if self._ids_key is None:

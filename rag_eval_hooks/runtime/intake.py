@@ -117,7 +117,7 @@ class Intake:
         return is_accepted
 
     def drain(self) -> None:
-        """Submit all waiting requests. Wait for other threads' submissions, unless a rule hangs."""
+        """Submit all waiting requests. Wait for other threads' submissions until a deadline."""
         while self._submit_next():
             pass
         me = threading.get_ident()

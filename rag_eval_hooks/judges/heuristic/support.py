@@ -141,7 +141,7 @@ def _aligned(
 
 def _refutation(found: Alignment, lacking: _Lacking) -> str:
     if found.denied and not found.others:
-        return "exactly one of the claim and the chunk has a negation"
+        return "either the claim or the chunk has a negation, but not both"
     said, stated = found.others[0]
     if found.denied or len(found.others) > 1 or said not in lacking.differing:
         return ""
