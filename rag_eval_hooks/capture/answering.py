@@ -226,7 +226,7 @@ def _said(interaction: Interaction) -> str | None:
     said = said or [(c, text) for c, text in pairs if (c.text or "").rstrip().endswith(text)]
     if len(said) > 1:
         said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
-        said = [(c, text) for c, text in said if can_answer(text)] or said
+        said = [(c, text) for c, text in said if can_answer(c.text or "")] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
     answer = said[0][1] if said else None
     # If the root returns the reply with and without its label, use the text without the label.
