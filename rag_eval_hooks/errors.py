@@ -132,7 +132,7 @@ def way_to_text(value: object, verb: str = "Pass") -> str:
 
 
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
-    """Return the error for a wrong type. `InputError.stated` does not contain the value."""
+    """Return the error for a wrong type. `InputError.stated`, for logs, omits the value."""
     if inspect.isawaitable(value):
         advice = "Await it first."
     kind = "str" if isinstance(value, str) else kind_of(value)
@@ -200,7 +200,7 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 def argument_error(
     error: TypeError, method: Callable[..., Any], owner: object, advice: str = ""
 ) -> InputError | None:
-    """Convert the error of a call with wrong arguments. Return None for errors inside `method`."""
+    """Return an `InputError` for a call with wrong arguments, or None for an error in `method`."""
     if error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return None
     name = type(owner).__name__ if method.__name__ == "__init__" else method.__name__

@@ -84,7 +84,10 @@ class AnsweringCalls:
         return sorted(places, key=places.__getitem__)
 
     def _place(self, said: str, call: Run, reader: Run) -> int:
-        """Return where `reader`'s prompt contains `said`, an output of `call`, or -1 if absent."""
+        """Return the position at which `reader`'s prompt quotes `said`, an output of `call`.
+
+        Return -1 if the prompt does not quote `said`.
+        """
         prompt = self._prompts[reader]
         if is_distinctive(said):
             said = said[:_PREFIX]
@@ -180,7 +183,7 @@ def queries(interaction: Interaction) -> list[str]:
 
 
 def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Return the texts that occur in queries. If no text does, return the texts in prompts."""
+    """Return the texts that retrievers' queries contain, else the texts that prompts contain."""
     prompts = ["\n".join(run.prompt) for run in interaction.runs if run.prompt]
     for places in (asked, prompts):
         folded = list(map(fold, places))

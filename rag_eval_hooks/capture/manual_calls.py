@@ -130,7 +130,7 @@ class ManualCalls:
             remember(self._retrievals, call, texts, _MOST)
 
     def add(self, call: Interaction) -> bool:
-        """Add a model call. Return whether the call joined or started a waiting request."""
+        """Add a model call. Return True if the call joined an open request or started a request."""
         if not (self._retrievals and (prompt := _prompt(call))):
             return False
         with self._lock:

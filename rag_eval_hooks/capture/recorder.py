@@ -114,8 +114,8 @@ class Recorder(RunTable, Notes):
         """Start a run. If the parent is unknown and no open run surrounds the caller, start a root.
 
         With `apart`, a run is also a root if only blocks of the manual API surround the caller.
-        Only roots use metadata or tags. Return None if the run has already started, is sampled
-        out, or belongs to a finished request.
+        A run below a root ignores `metadata` and `tags`. Return None if the run has already
+        started, is sampled out, or belongs to a finished request.
         """
         if self.skips(run_id, parent_id, kind) or run_id in self._runs:
             return None

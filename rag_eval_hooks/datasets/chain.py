@@ -50,8 +50,8 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
     """Yield a function that asks a pipeline a question. Framework handlers capture the run.
 
     A LangChain runnable receives the question, or the input that its schema requires. A LlamaIndex
-    engine receives a query. Any other object must be callable with the question. For these
-    objects, capture covers every imported framework. Capture stops after the `with` block.
+    engine receives a query. Any other object must be callable with the question. For a callable,
+    capture covers every imported framework. Capture stops after the `with` block.
 
     Raises:
         ConfigError: The object is neither a pipeline nor callable.

@@ -79,7 +79,7 @@ class DatasetRun(JsonlSink):
 
     @property
     def unscored(self) -> dict[str, str]:
-        """Why a metric has no score in any row, by metric id."""
+        """Metrics that have no score in any row. Each metric id maps to the reason."""
         return {metric: reason for metric, reason in self._reasons.items() if reason}
 
     @property

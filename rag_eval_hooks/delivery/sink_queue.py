@@ -295,7 +295,7 @@ class SinkQueue:
 
     def _note_slow(self) -> None:
         told = f"{self._origin}: a call took more than {self._timeout:g} s"
-        advice = f"Further results wait for it. Let the sink return sooner.{self.sink.place}"
+        advice = f"Further results wait for this call. Let the sink return sooner.{self.sink.place}"
         self._incidents.count(told, detail=advice)
 
     def _queue(self, one: _Delivery, due: float) -> None:

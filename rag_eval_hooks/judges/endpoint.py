@@ -34,8 +34,8 @@ _FIRST_FAILURE: Final = 300
 class ClientOptions(CallLimits):
     """URL, credentials and call limits of an endpoint. The repr shows no secret.
 
-    `base_url` is OpenAI's by default. Other endpoints need no `api_key`. `headers` may contain a
-    gateway's key.
+    `base_url` is OpenAI's by default. `api_key` is optional if `base_url` or `headers` is set.
+    `headers` may contain a gateway's key.
 
     Raises:
         ConfigError: A value is invalid.

@@ -151,7 +151,7 @@ class Ask:
         return Reading(values, ("the reply was cut off",) if cut else listed, cut)
 
     def content(self, values: Mapping[str, Any]) -> Any:
-        """Build the finding. An item without a value is unsure."""
+        """Build the finding. If the reply has no verdict for an item, the verdict is unsure."""
         spec = self.spec
         if spec.unit is Unit.TEMPLATE:
             return tuple(map(values.get, TEMPLATES))

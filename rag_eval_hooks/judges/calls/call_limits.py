@@ -102,7 +102,7 @@ class Breaker:
 
 
 class Gate:
-    """Limits concurrency in one event loop. Any thread may read the breaker."""
+    """Limits concurrent calls in one event loop. Rejects calls while the breaker is open."""
 
     def __init__(self, limits: CallLimits) -> None:
         self.breaker = Breaker()

@@ -108,7 +108,7 @@ def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdic
     stated = text.sentences[0].terms
     is_bare = len(text.sentences) == 1 and 0 < len(stated) <= _BARE
     if is_bare and (stated - question or stated) <= claim.terms:
-        return Verdict(True, "the claim contains the words of the short compared text")
+        return Verdict(True, "the compared text is short, and the claim contains its key words")
     if differing := _differs(claim, text, question):
         return Verdict(False, differing)
     near = closest(novel, text)
