@@ -44,7 +44,7 @@ _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
 
 
 class SpoiledGroupError(ReplyError):
-    """One wrong element invalidates a list, because the model may have renumbered the list."""
+    """An element of a list is wrong. The model may have confused the other elements, too."""
 
 
 def number_of(value: Any) -> Any:

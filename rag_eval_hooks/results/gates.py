@@ -41,7 +41,7 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
 def _shown(tests: Sequence[tuple[float, float, T]], alpha: float) -> Iterator[T]:
     """Yield the hypotheses that Holm's method (1979) confirms, strongest first.
 
-    A test consists of a distance in standard errors, degrees of freedom, and the hypothesis.
+    A test has three parts: distance in standard errors, degrees of freedom, hypothesis.
     """
     ranked = sorted(tests, key=lambda test: -test[0])
     for rank, (statistic, freedom, hypothesis) in enumerate(ranked):

@@ -112,7 +112,7 @@ class OtherSpans:
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
         """Add an open span that will receive scores.
 
-        When the span ends, `waits` returns whether scores are still expected.
+        When the span ends, this class calls `waits`, which returns whether scores are expected.
         """
         other = OtherSpan(span, waits, self, processed=self.processors > 0)
         if self.processors:

@@ -93,7 +93,7 @@ class Meter:
 
     @asynccontextmanager
     async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """Count the `with` block as one attempt. A timeout charges the estimate to the budget."""
+        """Count the `with` block as one attempt. A timeout charges the estimated cost."""
         await self.send()
         try:
             async with asyncio.timeout(timeout):
