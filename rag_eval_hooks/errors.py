@@ -68,8 +68,8 @@ class ConfigError(RagEvalError, ValueError):
 
     Attributes:
         field: Name of the setting, as in `RagEvalConfig` or the constructor.
-        got: The rejected value, with `**********` for credentials and query parameters in URLs. The
-            caller masks other secrets.
+        got: The rejected value. In URLs, `**********` replaces credentials and query parameters.
+            The caller masks other secrets.
         wants: Description of the accepted values.
     """
 

@@ -112,7 +112,7 @@ class EvalStatus(StrEnum):
 
 
 def eval_key(metric_id: str, field: str) -> str:
-    """Return the attribute key for a field of a result. The key of a suite's total omits the metric's name."""
+    """Return the attribute key for a result's field. The key of a suite's total names no metric."""
     return f"rag.eval.{_COMPOSITES.get(metric_id, metric_id)}.{field}"
 
 

@@ -34,7 +34,7 @@ _NO_ANSWER = (
 )
 _NO_CONTEXTS = (
     "An interaction() block recorded no contexts",
-    "Inside the block, call `it.contexts(documents)`, or `it.contexts([])` without documents",
+    "Inside the block, call `it.contexts(documents)`. If there are none, call `it.contexts([])`",
 )
 _UNRETRIEVED = (
     "A request was not evaluated, because capture saw an answer but no retrieved text. If a "

@@ -127,7 +127,7 @@ def sure_ones(
 def require_sure(
     sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Return a warning if the judge is unsure about items. Raise `Unavailable` if over a third are unsure."""
+    """Return a warning about unsure verdicts. Raise `Unavailable` if over a third are unsure."""
     unsure = f"{len(sure) - sum(sure)} of {len(sure)}"
     if 3 * sum(sure) < 2 * len(sure):
         known = next((reason for reason in reasons if reason in _DETAILS), "")
