@@ -87,7 +87,7 @@ MISTAKES: dict[str, str] = {
     "it = evals.interaction(SECRET); it.answer(SECRET)": "Write: `with evals.interaction(",
     "with evals.interaction(SECRET) as it: it.contexts([])\nit.answer(SECRET)": "after the with",
     "with evals.interaction(SECRET) as it: it.contexts([SECRET])": "call `it.answer(text)`, or",
-    "with evals.interaction(SECRET) as it: it.answer(SECRET)": "call `it.contexts(documents)`, or",
+    "with evals.interaction(SECRET) as it: it.answer(SECRET)": "If there are none, call `it",
     "with evals.interaction(SECRET, contxts=SECRET): pass": "did you mean 'contexts'?",
     "with evals.interaction(SECRET, session_id=SECRET): pass": "Pass metadata={'session_id': ...}",
     "with evals.interaction(SECRET) as it: it.contexts()": "If retrieval found none, pass []",
