@@ -155,7 +155,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     def _ended(self, event: _Values, error: BaseException | None = None) -> Run | None:
         recorder = self._recorder
-        key = getattr(event["run_id"], "int", event["run_id"])
+        key = key_of(event["run_id"])
         if recorder.left_out and recorder.leave(key, error):
             return None
         if (run := recorder.get(key)) is None:
@@ -239,7 +239,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         self._recorder.defer(run, "on_llm_end", self._reader.reply, run, replies)
 
     def on_llm_new_token(self, *_: Any, run_id: Any, **__: Any) -> None:
-        if (key := getattr(run_id, "int", run_id)) != self._streaming:
+        if (key := key_of(run_id)) != self._streaming:
             self._note_stream(key)
 
     on_stream_event = on_llm_new_token

@@ -165,10 +165,8 @@ def start_edge(kind: RunKind) -> Callable[[Callable[..., None]], Any]:
         @functools.wraps(method)
         def starting(self: Any, serialized: Any, given: Any, **event: Any) -> None:
             try:
-                recorder, run_id = self._recorder, event["run_id"]
-                run_id = getattr(run_id, "int", run_id)
-                parent_id = event.get("parent_run_id")
-                parent_id = getattr(parent_id, "int", parent_id)
+                recorder, run_id = self._recorder, key_of(event["run_id"])
+                parent_id = key_of(event.get("parent_run_id"))
                 recorder.unmatched.handlers[self.place] = True
                 if recorder.left_out and recorder.skips(run_id, parent_id, kind):
                     return

@@ -45,9 +45,9 @@ def form_of(kind: type) -> Form | None:
 
 
 def _document(copier: Copier, document: Any, depth: int) -> Any:
-    text, made = document.page_content, copier.snapshots.made.get(id(document))
-    if made is not None and made[1].text is text:
-        return made[1]
+    text, last = document.page_content, copier.known(document)
+    if last is not None and last.text is text:
+        return last
     metadata = document.metadata if isinstance(document.metadata, dict) else {}
     size = dict.__len__(metadata)
     most = copier.room(min(size, _MAX_METADATA), depth)
@@ -59,11 +59,11 @@ def _document(copier: Copier, document: Any, depth: int) -> Any:
 def _message(copier: Copier, message: Any, depth: int) -> Any:
     # Pydantic looks up missing fields slowly.
     held = message.__dict__
-    content, made = held.get("content", ""), copier.snapshots.made.get(id(message))
-    if made is None or made[1].content is not content:
+    content, last = held.get("content", ""), copier.known(message)
+    if last is None or last.content is not content:
         content = copier.of(content, depth - 1)
-    if made is not None and made[1].content is content:
-        return made[1]
+    if last is not None and last.content is content:
+        return last
     copier.room(0, depth)
     kind = held.get("type", "").removesuffix("MessageChunk").lower()
     role = str(held.get("role") or _ROLES.get(kind, kind))

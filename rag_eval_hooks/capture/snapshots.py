@@ -160,8 +160,8 @@ class Copier:
         most = self.room(size, depth, value)
         if size and not most:
             return _OPAQUE
-        key, made = id(value), self.snapshots.made
-        last, taken = made[key][1] if key in made else None, self.taken.get(key)
+        key, last = id(value), self.known(value)
+        taken = self.taken.get(key)
         is_known = last is not None and taken is None and most == size
         if is_known and type(value) is kind and _are_same(last, value):
             # Only atoms are their own copies. All entries are atoms, so the old copy is complete.

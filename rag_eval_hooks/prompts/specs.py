@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import StrEnum
-from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
+from pydantic.dataclasses import dataclass
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import elements
@@ -51,7 +52,7 @@ class Unit(StrEnum):
 @dataclass(frozen=True, kw_only=True)
 class Spec:
     call: PromptKind
-    element: Any
+    element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
     shows: tuple[Field, ...]
     """Fields that the judge may see. The last field is `text`."""
     optional: frozenset[Field] = frozenset()
@@ -63,19 +64,6 @@ class Spec:
     """Question to a decision model about one item. The default is the instruction."""
     levels: tuple[float, ...] = ()
     """Possible ratings, lowest first."""
-
-    @classmethod
-    def of(cls, row: dict[str, Any]) -> Spec:
-        parsers: dict[str, Callable[[Any], Any]] = {
-            "call": PromptKind,
-            "element": partial(getattr, elements),
-            "shows": lambda names: tuple(map(Field, names)),
-            "optional": lambda names: frozenset(map(Field, names)),
-            "unit": Unit,
-            "about": Finding,
-            "levels": tuple,
-        }
-        return cls(**row | {name: parsers[name](row[name]) for name in parsers.keys() & row})
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -96,7 +84,7 @@ class Spec:
 
 
 SPECS: Final[Mapping[Finding, Spec]] = {
-    Finding(name): Spec.of(row) for name, row in WORDING["findings"].items()
+    Finding(name): Spec(**row) for name, row in WORDING["findings"].items()
 }
 """Definitions in the order of the calls. Calls with short replies fill the prompt cache first."""
 

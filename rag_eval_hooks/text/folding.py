@@ -31,16 +31,22 @@ class LazyPatterns(dict[str, re.Pattern[str]]):
         return pattern
 
 
-def compiled(given: Mapping[str, str | list[str]]) -> LazyPatterns:
+def compiled(
+    given: Mapping[str, str | list[str]],
+    parts: Mapping[str, str] | None = None,
+    flags: int = re.IGNORECASE,
+) -> LazyPatterns:
+    """Insert parts for `<name>`. Without `parts`, the texts that others insert are the parts."""
     texts = {name: "|".join(one) if isinstance(one, list) else one for name, one in given.items()}
-    parts = {part for text in texts.values() for part in _PART.findall(text)}
+    inserted = {name for text in texts.values() for name in _PART.findall(text)}
+    left_out, known = (inserted, texts) if parts is None else (set[str](), parts)
 
     def whole(text: str) -> str:
-        replaced = _PART.sub(lambda part: texts[part[1]], text)
+        replaced = _PART.sub(lambda part: known[part[1]], text)
         return text if replaced == text else whole(replaced)
 
-    named = {name: whole(text) for name, text in texts.items() if name not in parts}
-    return LazyPatterns(named, re.IGNORECASE)
+    named = {name: whole(text) for name, text in texts.items() if name not in left_out}
+    return LazyPatterns(named, flags)
 
 
 _PIECE: Final = 1_000  # number of start positions that each call of `re` tries
