@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import hmac
 import importlib
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.config.settings import REDACTIONS, RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
@@ -25,18 +23,15 @@ from rag_eval_hooks.redaction.redactor import (
 
 __all__ = ["MARGIN", "Match", "RedactSpec", "Redactor", "Rule", "Session", "choose_redactor"]
 
-RedactSpec: TypeAlias = (
-    "str | Rule | Callable[..., str] | Iterable[str | Rule | Callable[..., str]]"
-)
+RedactSpec: TypeAlias = "str | Rule | RedactFunction | Iterable[str | Rule | RedactFunction]"
 _ALL: Final = ("key", "email", "iban", "card", "phone")
-"""Rules that `all` selects. It omits `ip`, which also matches versions, and the slow `presidio`."""
+"""Rules that `all` selects. It omits `presidio`, which is slow."""
 _FINDERS: Final = {
     "key": "keys:keys",
     "email": "addresses:emails",
     "iban": "issued_numbers:ibans",
     "card": "issued_numbers:cards",
-    "phone": "issued_numbers:Phones",
-    "ip": "addresses:ip_addresses",
+    "phone": "issued_numbers:phones",
     "presidio": "presidio:Presidio",
 }
 """Rules by name, in order of precedence."""
@@ -49,13 +44,7 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
     finders += [_finder(name, config) for name in _FINDERS if name in names]
     functions = [_function(each) for each in chosen if not isinstance(each, str | Rule)]
     key = config.redact_ids_key
-    ids_key = b"" if key is None else key.get_secret_value().encode()
-    # All processes share the qualified names of objects.
-    objects = [getattr(each, "__qualname__", type(each).__qualname__) for each in chosen]
-    settings = [sorted(names), sorted(config.redact_regions), objects]
-    # The digest depends on the key. With a plain hash, others could guess the key.
-    mark = hmac.new(ids_key, repr(settings).encode(), "sha256").hexdigest()[:16]
-    return Redactor(finders, functions, ids_key or None, mark)
+    return Redactor(finders, functions, None if key is None else key.get_secret_value().encode())
 
 
 def _as_list(redact: RedactSpec) -> list[Any]:
@@ -75,23 +64,21 @@ def _expanded(name: str) -> tuple[str, ...]:
 def _finder(name: str, config: RagEvalConfig) -> Finder:
     # Import on demand, because some modules need an extra, and all compile long expressions.
     module, _, attribute = _FINDERS[name].partition(":")
-    found = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
-    arguments = {"phone": (config.redact_regions,), "presidio": ()}
-    return cast(Finder, found(*arguments[name]).matches if name in arguments else found)
+    found: Any = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
+    if name == "phone":
+        found = found(config.redact_regions)
+    finder: Finder = found().matches if name == "presidio" else found
+    return finder
 
 
 def _function(given: Any) -> RedactFunction:
-    """Return a function of field and text, even if the given function takes only the text."""
     if isinstance(given, type) or not callable(given):
         raise ConfigError("redact", given, REDACTIONS)
-    only_text = functools.wraps(given)(lambda _field, text: given(text))
-    try:
-        signature = inspect.signature(given)
-    except (TypeError, ValueError):  # Some built-in functions have no signature.
-        return only_text
-    for arguments, function in ((("text",), only_text), (("field", "text"), given)):
-        with contextlib.suppress(TypeError):
-            signature.bind(*arguments)
-            return function
-    wants = "a function of a text, or of a field's name and a text"
-    raise ConfigError("redact", given, f"{wants}.{place_of(given)}")
+    with suppress(ValueError):  # Some built-in functions have no signature.
+        try:
+            inspect.signature(given).bind("text")
+        except TypeError:
+            wants = f"a function of a text.{place_of(given)}"
+            raise ConfigError("redact", given, wants) from None
+    function: RedactFunction = given
+    return function

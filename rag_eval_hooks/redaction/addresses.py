@@ -1,15 +1,13 @@
-"""Finds e-mail addresses in any script, and IP addresses."""
+"""Finds e-mail addresses in any script."""
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-from rag_eval_hooks.redaction.expressions import expressions
-from rag_eval_hooks.redaction.redactor import Match
+from rag_eval_hooks.redaction.redactor import Match, expressions
 
 # Vowel signs inside words of Indian languages, which `\w` does not match.
 _MARKS: Final = "".join(
@@ -64,19 +62,3 @@ def _domain_end(text: str, start: int) -> int | None:
             return None if _FORMS["remote_path"].match(text, end) else end
         end -= len(text[start:end].split(".")[-1]) + 1
     return None
-
-
-def ip_addresses(text: str) -> Iterator[Match]:
-    for name in ("ipv4", "ipv6"):
-        for found in _FORMS[name].finditer(text):
-            before = text[max(0, found.start() - 12) : found.start()]
-            if _is_address(found[0]) and not _FORMS["version_before"].search(before):
-                yield Match(found.start(), found.end(), "IP", found[0].lower())
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from rag_eval_hooks.errors import missing_extra
-from rag_eval_hooks.redaction.expressions import expressions
-from rag_eval_hooks.redaction.redactor import Match
+from rag_eval_hooks.redaction.redactor import Finder, Match, expressions
 
 try:
     from phonenumbers import PhoneNumberFormat, PhoneNumberMatcher, format_number
@@ -54,24 +54,23 @@ def _of_its_length(written: str) -> str:
     return written[: ends[length - 1]] if length <= len(ends) else ""
 
 
-class Phones:
-    def __init__(self, regions: Sequence[str] = ()) -> None:
-        self._regions = tuple(regions)
-        # Lazy loading takes a lock, and a forked child could inherit the held lock.
-        PhoneMetadata.load_all()
+def phones(regions: Sequence[str]) -> Finder:
+    # Lazy loading takes a lock, and a forked child could inherit the held lock.
+    PhoneMetadata.load_all()
+    return partial(_phones, regions)
 
-    def matches(self, text: str) -> Iterator[Match]:
-        known: dict[str, list[Match]] = {}
-        for form, regions in (("world", ("ZZ",)), ("national", self._regions)):
-            for found in _FORMS[form].finditer(text) if regions else ():
-                written, shift = found[0], found.start()
-                if written not in known and len(known) < _MAX_LOOKUPS:
-                    known[written] = _looked_up(written, regions)
-                elif written not in known:
-                    value = re.sub(r"\D", "", written)
-                    yield Match(shift, found.end(), "PHONE", value)
-                for match in known.get(written, ()):
-                    yield Match(match.start + shift, match.end + shift, "PHONE", match.value)
+
+def _phones(regions: Sequence[str], text: str) -> Iterator[Match]:
+    known: dict[str, list[Match]] = {}
+    for form, countries in (("world", ("ZZ",)), ("national", regions)):
+        for found in _FORMS[form].finditer(text) if countries else ():
+            written, shift = found[0], found.start()
+            if written not in known and len(known) < _MAX_LOOKUPS:
+                known[written] = _looked_up(written, countries)
+            elif written not in known:
+                yield Match(shift, found.end(), "PHONE", re.sub(r"\D", "", written))
+            for match in known.get(written, ()):
+                yield Match(match.start + shift, match.end + shift, "PHONE", match.value)
 
 
 def _looked_up(written: str, regions: Sequence[str]) -> list[Match]:

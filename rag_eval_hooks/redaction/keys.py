@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rag_eval_hooks.redaction.expressions import expressions
-from rag_eval_hooks.redaction.redactor import Match
+from rag_eval_hooks.redaction.redactor import Match, expressions
 from rag_eval_hooks.text.folding import toml_of
 
 
@@ -21,11 +20,11 @@ _FORMS: Final = expressions("keys", makers="|".join(_DATA["makers"].values()), *
 
 
 def keys(text: str) -> Iterator[Match]:
-    yield from (Match(m.start(), m.end(), "KEY") for m in _FORMS["by_maker"].finditer(text))
+    for name in ("by_maker", "private"):
+        yield from (Match(*m.span(), "KEY") for m in _FORMS[name].finditer(text))
     yield from (
         Match(*m.span(), "KEY") for m in _FORMS["prefixed"].finditer(text) if _is_random(m[1])
     )
-    yield from _private_keys(text)
     yield from (_first_group(m) for m in _FORMS["password_in_url"].finditer(text))
     yield from (_first_group(m) for m in _FORMS["in_query"].finditer(text) if _turns(m[1]) >= 2)
     for found in _FORMS["bearer"].finditer(text):
@@ -46,18 +45,6 @@ def _named(text: str) -> Iterator[Match]:
             yield _first_group(found)
         # After a harmless value, search again inside the value, which may name or contain a secret.
         found = _FORMS["named"].search(text, found.end() if is_secret else found.start(1))
-
-
-def _private_keys(text: str) -> Iterator[Match]:
-    start = None
-    for mark in _FORMS["private"].finditer(text):
-        if mark[1] == "BEGIN":
-            start = mark.start() if start is None else start
-        elif start is not None:
-            yield Match(start, mark.end(), "KEY")
-            start = None
-    if start is not None:
-        yield Match(start, len(text), "KEY")
 
 
 def _is_random(text: str) -> bool:

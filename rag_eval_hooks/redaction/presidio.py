@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.redaction.redactor import Match
 
-_MODEL = "en_core_web_lg"
+_MODEL: Final = "en_core_web_lg"
+_DEFAULTS: Final[dict[str, Any]] = {
+    "language": "en",
+    "entities": ["PERSON", "EMAIL_ADDRESS", "PHONE_NUMBER", "CREDIT_CARD"],
+    "score_threshold": 0.5,
+}
 
 
 class Presidio:
@@ -19,35 +24,19 @@ class Presidio:
 
     Args:
         analyzer: An `AnalyzerEngine`. The default engine needs its spaCy model on disk.
-        language: Language code of the texts.
-        entities: Names of Presidio's entities.
-        threshold: Minimum confidence, 0 to 1.
+        **options: Arguments of `analyze`, such as `language`, `entities` or `score_threshold`.
 
     Raises:
         ConfigError: No analyzer is given, and the default model is not on disk.
         ImportError: `presidio-analyzer` or spaCy is not installed.
     """
 
-    def __init__(
-        self,
-        analyzer: Any = None,
-        *,
-        language: str = "en",
-        entities: Sequence[str] = ("PERSON", "EMAIL_ADDRESS", "PHONE_NUMBER", "CREDIT_CARD"),
-        threshold: float = 0.5,
-    ) -> None:
+    def __init__(self, analyzer: Any = None, **options: Any) -> None:
         self._analyzer = _default_analyzer() if analyzer is None else analyzer
-        self._language = language
-        self._entities = list(entities)
-        self._threshold = threshold
+        self._options = _DEFAULTS | options
 
     def matches(self, text: str) -> Iterator[Match]:
-        for found in self._analyzer.analyze(
-            text=text,
-            language=self._language,
-            entities=self._entities,
-            score_threshold=self._threshold,
-        ):
+        for found in self._analyzer.analyze(text=text, **self._options):
             yield Match(found.start, found.end, str(found.entity_type))
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hmac
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.errors import InputError, RedactionError, wrong_type
+from rag_eval_hooks.errors import RedactionError, wrong_type
 from rag_eval_hooks.incidents import in_words, place_of
 from rag_eval_hooks.sample import Context, Sample
+from rag_eval_hooks.text.folding import LazyPatterns, compiled, toml_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,12 @@ class Rule(Protocol):
 Finder: TypeAlias = Callable[[str], Iterable[Match]]
 
 
+def expressions(section: str, **parts: str) -> LazyPatterns:
+    """Return the regular expressions of a section of `expressions.toml`."""
+    table = toml_of("expressions.toml", __package__ or "")
+    return compiled(table[section], table["parts"] | parts, flags=0)
+
+
 def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
     """Return the non-empty matches in text order, each with its `value` set.
 
@@ -47,17 +54,13 @@ def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
     for rank, match in sorted(ranked, key=lambda each: (each[1].start, each[0])):
         if merged and match.start < merged[-1][1].end:
             other = merged.pop()
-            rank, match = _union(*sorted((other, (rank, match)), key=lambda each: each[0]))
+            start, end = other[1].start, max(other[1].end, match.end)
+            rank, match = min(other, (rank, match), key=itemgetter(0))
+            if (start, end) != (match.start, match.end):
+                match = Match(start, end, match.kind)
         if match.start < match.end:
             merged.append((rank, match))
     return [replace(m, value=m.value or text[m.start : m.end]) for _, m in merged]
-
-
-def _union(first: tuple[int, Match], second: tuple[int, Match]) -> tuple[int, Match]:
-    (rank, winner), (_, other) = first, second
-    start, end = min(winner.start, other.start), max(winner.end, other.end)
-    value = winner.value if (start, end) == (winner.start, winner.end) else ""
-    return rank, Match(start, end, winner.kind, value)
 
 
 MARGIN: Final = 400
@@ -67,8 +70,7 @@ No rule recognizes a value that the cut splits. Addresses, numbers and tokens ar
 margin. A private key may be longer, but its first line identifies the key.
 """
 
-RedactFunction: TypeAlias = Callable[[str, str], str]
-"""Maps a field's name, such as `contexts[0].text`, and its text to the redacted text."""
+RedactFunction: TypeAlias = Callable[[str], str]
 Attribute: TypeAlias = "str | int | float | bool"
 
 
@@ -81,7 +83,6 @@ class CutText(str):
 Content: TypeAlias = "Attribute | Mapping[str, Any] | list[Any]"
 """Value of a span attribute. After redaction, mappings and lists become JSON."""
 
-_PLACEHOLDER: Final = re.compile(r"<([A-Z_]{1,60})_(\d{1,9})>")
 _CONVERSATION: Final = (
     semconv.GEN_AI_SYSTEM_INSTRUCTIONS,
     semconv.GEN_AI_INPUT_MESSAGES,
@@ -97,29 +98,17 @@ _IDS: Final = (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_
 class Session:
     """Redacts the texts of one sample and of its spans. Not thread-safe."""
 
-    def __init__(
-        self,
-        rules: Sequence[Finder],
-        functions: Sequence[RedactFunction],
-        ids_key: bytes | None,
-        redacted: str = "",
-    ) -> None:
-        self._rules, self._functions, self._ids_key = rules, functions, ids_key
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
         self._placeholders: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
-        # New placeholders get higher numbers than the existing placeholders.
-        for kind, number in _PLACEHOLDER.findall(redacted):
-            self._counts[kind] = max(self._counts[kind], int(number))
 
     def text(self, field: str, text: str) -> str:
         """Replace values by placeholders such as `<EMAIL_1>`, or raise `RedactionError`."""
         try:
             redacted = self._by_rules(text)
-            for function in self._functions:
-                before, redacted = redacted, function(field, redacted)
-                if redacted == field != before:
-                    told = "A redaction function returned the field's name instead of the text."
-                    raise InputError(f"{told} Write: (field, text) -> text.{place_of(function)}")
+            for function in self._redactor.functions:
+                redacted = function(redacted)
                 if not isinstance(redacted, str):
                     advice = f"Return the text.{place_of(function)}"
                     raise wrong_type("The result of a redaction function", "str", redacted, advice)
@@ -138,9 +127,11 @@ class Session:
         """Return a hashed id, or a redacted id if the settings contain no hash key."""
         if text is None:
             return None
-        if self._ids_key is None:
+        if self._redactor.ids_key is None:
             return self.cut_text(field, text) if is_cut else self.text(field, text)
-        return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
+        return hmac.new(
+            self._redactor.ids_key, text.encode("utf-8", "replace"), "sha256"
+        ).hexdigest()[:16]
 
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
         """Redact the texts and keys in a value. A number becomes a text if redaction changes it."""
@@ -182,7 +173,7 @@ class Session:
         return {k: v if k in STRUCTURE else inner[k](key, v) for k, v in value.items()}
 
     def _by_rules(self, text: str) -> str:
-        matches = merge_matches(text, [tuple(rule(text)) for rule in self._rules])
+        matches = merge_matches(text, [tuple(rule(text)) for rule in self._redactor.rules])
         parts, end = [], 0
         for match in matches:
             parts += [text[end : match.start], self._placeholder(match.kind, match.value)]
@@ -196,27 +187,20 @@ class Session:
         return self._placeholders[kind, value]
 
 
+@dataclass(frozen=True, slots=True)
 class Redactor:
-    """Redacts samples by rules in order of precedence, then by functions. Also hashes ids.
+    """Redacts samples by rules in order of precedence, then by functions. Also hashes ids."""
 
-    The attribute `mark` is a digest of the redaction settings.
-    """
+    rules: Sequence[Finder] = ()
+    functions: Sequence[RedactFunction] = ()
+    ids_key: bytes | None = None
 
-    def __init__(
-        self,
-        rules: Sequence[Finder] = (),
-        functions: Sequence[RedactFunction] = (),
-        ids_key: bytes | None = None,
-        mark: str = "",
-    ) -> None:
-        self.mark = mark
-        self.rules = tuple(rules)
-        self._functions = tuple(functions)
-        self._ids_key = ids_key
-        self.active = bool(rules or functions or ids_key)
+    @property
+    def active(self) -> bool:
+        return bool(self.rules or self.functions or self.ids_key)
 
-    def session(self, redacted: str = "") -> Session:
-        return Session(self.rules, self._functions, self._ids_key, redacted)
+    def session(self) -> Session:
+        return Session(self)
 
     def holds(self, text: str) -> bool:
         """Return True if redaction would change the text or fail."""
@@ -242,10 +226,6 @@ class Redactor:
             session_id=by.identity("session_id", sample.session_id),
             user_id=by.identity("user_id", sample.user_id),
         )
-
-    def again(self, sample: Sample) -> Sample:
-        """Redact a sample that was redacted with other settings. Existing placeholders stay."""
-        return self.sample(sample, self.session(str(sample.to_dict())))
 
 
 def _context(by: Session, field: str, context: Context) -> Context:
