@@ -9,7 +9,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, Final
 
-from rag_eval_hooks.errors import InputError, check_type, holds, wrong_type
+from rag_eval_hooks.errors import InputError, check_type, wrong_type
 
 READABLE_MAPPING: Final = (dict, MappingProxyType)
 
@@ -19,12 +19,6 @@ _TEXT_KEYS: Final = ("text", "page_content", "content")
 _SCALARS: Final = (str, int, float)
 _PLAIN: Final = frozenset((*_SCALARS, bool))
 _PAIR: Final = 2
-_DOCUMENTS: Final = {
-    "invoke": "retriever.invoke(question)",
-    "retrieve": "retriever.retrieve(question)",
-    "source_nodes": "response.source_nodes",
-    "iloc": "table['text'].tolist()",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +138,6 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def way_to_documents(value: Any) -> str:
-    return next((way for name, way in _DOCUMENTS.items() if holds(value, name)), "")
-
-
 def refusal(value: Any) -> InputError:
     advice, shown = "", ""
     if isinstance(value, Mapping):
@@ -155,7 +145,5 @@ def refusal(value: Any) -> InputError:
         shown = f"The keys are: {', '.join(map(str, value)) or 'none'}."
     elif isinstance(value, list | tuple):
         advice = "Pass one flat list of documents or (document, score) pairs."
-    elif way := way_to_documents(value):
-        advice = f"Pass its documents: {way}."
     stated = wrong_type("contexts", "texts or objects with a text", value, advice).stated
     return InputError(stated, shown)

@@ -5,23 +5,17 @@ A captured request never raises these errors.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from numbers import Real
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar
 
 E = TypeVar("E", bound=StrEnum)
-F = TypeVar("F", bound=Callable[..., Any])
 
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
-_TEXTS: Final = (
-    "choices[0].message.content", "message.content", "output_text", "content", "text",
-    "page_content", "answer", "output", "result", "response",
-)  # fmt: skip
 
 
 def masked(text: str) -> str:
@@ -41,14 +35,6 @@ def kind_of(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return value if isinstance(value, str) else type(value).__name__
-
-
-class Misplaced:
-    def __init__(self, advice: str) -> None:
-        self._advice = advice
-
-    def __get__(self, _: object, owner: type) -> Any:
-        raise AttributeError(f"{owner.__name__} {self._advice}") from None
 
 
 class OnePerProcess:
@@ -90,9 +76,7 @@ class ConfigError(RagEvalError, ValueError):
         """Return the error for an unknown name. `listed` says where the valid names are listed."""
         names = sorted(known)
         wants = f"a name listed by {listed}" if listed else f"one of {', '.join(names)}"
-        near = nearest(got, names)
-        told = f"{field} is {masked(repr(got))}; did you mean {near!r}? It must be {wants}."
-        return cls(field, got, wants, told=told if near else "")
+        return cls(field, got, wants + suggestion(got, names))
 
 
 class InputError(RagEvalError, TypeError, ValueError):
@@ -107,30 +91,6 @@ class InputError(RagEvalError, TypeError, ValueError):
         self.stated = stated
 
 
-class NoOutcome(KeyError):
-    __str__ = Exception.__str__
-
-    def __init__(self, name: object, told: str) -> None:
-        super().__init__(told)
-        self.name = name
-
-
-def holds(value: object, name: str) -> bool:
-    """Return True if an object has an attribute, without reading the attribute.
-
-    Reading could run code, such as a property that loads a response's body.
-    """
-    return inspect.getattr_static(value, name, None) is not None
-
-
-def way_to_text(value: object, verb: str = "Pass") -> str:
-    if isinstance(value, Mapping):
-        paths = (f"[{key!r}]" for key in _TEXTS if key in value)
-    else:
-        paths = (f".{path}" for path in _TEXTS if holds(value, re.split(r"\W", path)[0]))
-    return next((f"{verb} its text: `{path}`." for path in paths), "")
-
-
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
     """Return the error for a wrong type. `InputError.stated`, for logs, omits the value."""
     if inspect.isawaitable(value):
@@ -143,8 +103,7 @@ def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> Input
 def check_type(name: str, value: object, kinds: Any, wanted: str) -> None:
     """Raise `InputError` unless the argument is None or an instance of `kinds`."""
     if value is not None and not isinstance(value, kinds):
-        advice = way_to_text(value) if kinds is str else ""
-        raise wrong_type(name, wanted, value, advice)
+        raise wrong_type(name, wanted, value)
 
 
 def check_number(
@@ -182,9 +141,13 @@ def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
 
 def unknown(what: str, name: object, known: Sequence[str]) -> str:
     written = str(name)[:40]
-    near = nearest(written, known)
-    advice = f"did you mean {near!r}?" if near else f"known names: {', '.join(known) or 'none'}."
-    return f"{what} {written!r}; {advice}"
+    names = f"; known names: {', '.join(known) or 'none'}."
+    return f"{what} {written!r}{suggestion(written, known) or names}"
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    near = nearest(name, known)
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
@@ -195,45 +158,6 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
     ends = {one.rpartition(".")[2]: one for one in reversed(names)}
     last = difflib.get_close_matches(name.rpartition(".")[2], list(ends), n=1, cutoff=0.72)
     return whole[0] if whole else ends[last[0]] if last else None
-
-
-def argument_error(
-    error: TypeError, method: Callable[..., Any], owner: object, advice: str = ""
-) -> InputError | None:
-    """Return an `InputError` for a call with wrong arguments, or None for an error in `method`."""
-    if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-        return None
-    name = type(owner).__name__ if method.__name__ == "__init__" else method.__name__
-    told = str(error).replace(method.__qualname__, name)
-    # An unexpected keyword may come from a request, so logs must not contain the name.
-    told, keyword, shown = told.partition(" unexpected keyword argument")
-    return InputError(f"{told}{keyword}.{advice}", keyword and f"It is{shown}.")
-
-
-def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
-    """Append an example call to the error that a method raises for wrong arguments.
-
-    If `raises` is False, the method reports the error to `self.incidents` and returns False.
-    """
-
-    def wrapped(method: F) -> F:
-        @functools.wraps(method)
-        def called(self: Any, /, *args: Any, **given: Any) -> Any:
-            try:
-                return method(self, *args, **given)
-            except TypeError as error:
-                if (wrong := argument_error(error, method, self, f" Write: {example}.")) is None:
-                    raise
-            # Raise outside the `except` block, because the first traceback keeps the arguments
-            # alive.
-            if raises:
-                raise wrong
-            self.incidents.report(method.__name__, wrong)
-            return False
-
-        return cast("F", called)
-
-    return wrapped
 
 
 class JudgeError(RagEvalError):

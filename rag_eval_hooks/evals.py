@@ -7,6 +7,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from opentelemetry._logs import LoggerProvider
@@ -14,17 +15,16 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.books import Stats
-from rag_eval_hooks.config.settings import RagEvalConfig, refuse_change
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import (
     ConfigError,
     InputError,
-    Misplaced,
     OnePerProcess,
     check_number,
     check_type,
     kind_of,
-    usage,
 )
+from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks.sample import Sample, sample_of
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
@@ -80,12 +80,6 @@ class RagEval(OnePerProcess):
         ImportError: The judge or embedder needs an extra that is not installed.
     """
 
-    # LangChain and LlamaIndex read these attributes of a callback first.
-    run_inline = raise_error = ignore_chain = start_trace = event_starts_to_ignore = Misplaced(
-        "is not a callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)], or "
-        "rag_eval_hooks_llama_index.enable(evals)"
-    )
-
     def __init__(
         self,
         metrics: MetricSpec | Iterable[MetricSpec] | None = None,
@@ -113,7 +107,8 @@ class RagEval(OnePerProcess):
         settings = settings_of(config, models, run_on, {**given, **rate})
         providers = tracer_provider, meter_provider, logger_provider
         parts = self._parts = parts_of(settings, models, metrics, sinks, run_on, redact, providers)
-        self.config, self.incidents = parts.config, parts.incidents
+        self.config = parts.config
+        self.incidents = self._incidents = parts.incidents
         self._pipeline = Pipeline(parts)
         self.recorder = self._pipeline.recorder
         self.instrumentors = self._pipeline.instrumentors
@@ -121,14 +116,14 @@ class RagEval(OnePerProcess):
         weakref.finalize(self, close_abandoned, self._pipeline).atexit = False
 
     def __setattr__(self, name: str, value: object) -> None:
-        refuse_change(name)
+        if name in RagEvalConfig.model_fields:
+            raise InputError(f"The setting {name} cannot change. Write: RagEval({name}=...).")
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         judge = self._parts.judges[0].name
         return f"<RagEval judge={judge!r} sample_rate={self.config.sample_rate:g}>"
 
-    @usage("with evals.interaction(question) as it: it.contexts(documents); it.answer(text)")
     def interaction(
         self,
         question: str,
@@ -160,7 +155,7 @@ class RagEval(OnePerProcess):
         about: dict[str, Any] = {"metadata": metadata, "tags": tags, "name": name}
         return ManualInteraction(self.recorder, self.incidents, question, **about, keywords=unknown)
 
-    @usage("evals.submit(question=..., contexts=[...], answer=...)", raises=False)
+    @partial(host_edge, failed=False)
     def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:
         """Queue a sample for background evaluation. Never blocks or raises.
 
@@ -173,7 +168,7 @@ class RagEval(OnePerProcess):
         """
         return self._pipeline.intake.submit(sample, fields)
 
-    @usage("evals.feedback(trace_id, score=1, label='thumbs_up', reference='...')", raises=False)
+    @partial(host_edge, failed=False)
     def feedback(
         self,
         trace_id_or_sample_id: str | uuid.UUID,
@@ -200,7 +195,6 @@ class RagEval(OnePerProcess):
             trace_id_or_sample_id, score=score, label=label, reference=reference
         )
 
-    @usage("evals.evaluate(question=..., contexts=[...], answer=...)")
     def evaluate(
         self,
         sample: Sample | Mapping[str, Any] | None = None,
@@ -221,7 +215,6 @@ class RagEval(OnePerProcess):
             RuntimeError: The evaluator was shut down.
             RedactionError: Redaction of the sample failed.
         """
-        self.incidents.blocks_loop("evaluate()", "evals.aevaluate(...)")
         chosen, own = self._asked("evaluate", metrics, sample, fields)
         return self._pipeline.evaluate(self._pipeline.assembler.own(own), chosen)
 
@@ -274,7 +267,6 @@ class RagEval(OnePerProcess):
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
-    @usage("evals.flush(timeout=5), in seconds")
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all accepted requests are evaluated and delivered.
 
@@ -286,10 +278,8 @@ class RagEval(OnePerProcess):
         """
         from rag_eval_hooks.runtime.lifecycle import flush
 
-        self.incidents.blocks_loop("flush()", "asyncio.to_thread(evals.flush)")
         return self._finish("flush()", flush, timeout, least=0.0)
 
-    @usage("evals.shutdown(timeout=5), in seconds")
     def shutdown(self, timeout: float | None = 5.0) -> bool:
         """Finish pending samples within `timeout` seconds, then close. An exit hook does the same.
 

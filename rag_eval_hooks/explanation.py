@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.errors import NoOutcome, unknown
 from rag_eval_hooks.score import Outcome, Score
 
 _Items: TypeAlias = Sequence[Mapping[str, Any]]
@@ -186,9 +185,6 @@ def _fit(text: str, limit: int) -> str:
 
 
 class OutcomeTable(dict[str, Outcome]):
-    def __missing__(self, name: object) -> Outcome:
-        raise NoOutcome(name, unknown("There is no outcome of metric", name, list(self)))
-
     def __repr__(self) -> str:
         return "\n".join(text for text, _ in outcome_lines(self)) or "{}"
 

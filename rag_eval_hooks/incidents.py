@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import functools
 import inspect
 import logging
-import os
 import re
 import signal
 import sys
@@ -19,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import CodeType, FrameType
 from typing import Any, Final, TypeVar, cast
 
-from rag_eval_hooks.errors import InputError, NoOutcome, RedactionError, argument_error, nearest
+from rag_eval_hooks.errors import InputError, RedactionError
 from rag_eval_hooks.own_requests import is_work_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,21 +25,6 @@ T = TypeVar("T")
 _logger = logging.getLogger("rag_eval_hooks")
 _USERS: Final = ("metric ", "sink ")
 _STDLIB: Final = sysconfig.get_path("stdlib")
-_SAFE_MESSAGE: Final = re.compile(
-    r"'\w+' object (is not \w+|does not support [\w ]+)"
-    r"|object of type '\w+' has no len\(\)"
-    r"|\w+ indices must be integers(?: or slices)?, not '?\w+'?"
-    r"|unsupported operand type\(s\) for \S+ '\w+' and '\w+'"
-    r"|'\S+' not supported between instances of '\w+' and '\w+'"
-    r"|sequence item \d+: expected str instance, \w+ found"
-    r"|argument of type '\w+' is not (iterable|a container or iterable)"
-    r"|[\w.<>]+\(\) (takes [\w ]+ but \d+ w\w+ given|missing [\w ]+: [\w', ]+)"
-    r"|division by zero|(list|tuple|string) index out of range"
-    r"|could not convert string to float|(not enough|too many) values to unpack"
-    r"|SQLite objects created in a thread can only be used in that same thread"
-    r"|no running event loop|asyncio\.run\(\) cannot be called from a running event loop"
-)
-"""Python's messages that contain no values, only types and names from the code."""
 
 
 class Incidents:
@@ -96,13 +78,6 @@ class Incidents:
             self.mistake(f"{call} inside a sink or metric would wait forever", "remove the call")
         return is_inside
 
-    def blocks_loop(self, call: str, instead: str) -> None:
-        with contextlib.suppress(RuntimeError):
-            asyncio.get_running_loop()
-            # Blocking the loop of a notebook is harmless.
-            if not is_work_of(self) and "ipykernel" not in sys.modules:
-                self.mistake(f"{call} blocks the running event loop", f"write: await {instead}")
-
     def _is_first(self, kind: str, times: int = 1) -> bool:
         with self._lock:
             self._counts[kind] += times
@@ -136,9 +111,9 @@ def _story(error: BaseException) -> str:
     if stated := stated_in(error).rstrip("."):
         return f"{stated}, at {place}" if place else stated + called
     if place:
-        return f"{named(error)} raised at {place}"
+        return f"{type(error).__name__} raised at {place}"
     last = [f" at {frame.f_code.co_filename}:{line}" for frame, line in _frames(error)[-1:]]
-    return f"{named(error)} raised{''.join(last)}{called}"
+    return f"{type(error).__name__} raised{''.join(last)}{called}"
 
 
 def _is_from_signal_handler(error: BaseException) -> bool:
@@ -173,47 +148,8 @@ def stated_in(error: BaseException) -> str:
 
 def in_words(who: str, error: BaseException) -> str:
     place = place_in_application(error)
-    told = stated_in(error).rstrip(".") or f"{who} raised {named(error)}"
+    told = stated_in(error).rstrip(".") or f"{who} raised {type(error).__name__}"
     return f"{told} at {place}" if place else told
-
-
-def named(error: BaseException) -> str:
-    """Describe an exception without quoting a request."""
-    told = ""
-    # `_safe_message` runs methods of the application's objects, which may raise.
-    with contextlib.suppress(Exception):
-        told = _safe_message(error)
-    return f"{type(error).__name__} {told}".rstrip()
-
-
-def _safe_message(error: BaseException) -> str:
-    if isinstance(error, KeyError | AttributeError | NameError):
-        return _safe_name(error)
-    if isinstance(error, OSError) and isinstance(error.errno, int):
-        return f"({os.strerror(error.errno)})"
-    reply: Any = getattr(error, "response", error)
-    status = getattr(reply, "status_code", getattr(reply, "code", None))
-    if status in range(400, 600):
-        return f"(HTTP {status})"
-    found = _SAFE_MESSAGE.match(str(error))
-    return f"({found[0]})" if found else ""
-
-
-def _safe_name(error: KeyError | AttributeError | NameError) -> str:
-    name = getattr(error, "name", error.args[0] if error.args else None)
-    codes = [frame.f_code for frame, _ in _frames(error) if not _is_our_frame(frame)]
-    # A computed name may be a text of the application.
-    if not isinstance(name, str) or not any(
-        name in (*code.co_names, *code.co_consts) for code in codes[-1:]
-    ):
-        return ""
-    if isinstance(error, NoOutcome):
-        return f"({error})"
-    if not isinstance(error, AttributeError):
-        return repr(name)
-    near = nearest(name, [one for one in dir(error.obj) if one[0] != "_"])
-    kind = type(error.obj).__name__
-    return f"{name!r} (did you mean {near!r}?)" if near else f"{name!r} of {kind}"
 
 
 def place_in_application(error: BaseException) -> str:
@@ -250,17 +186,27 @@ def _is_stdlib(file: str) -> bool:
     return file.startswith((_STDLIB, "<frozen")) and "-packages" not in file
 
 
-def host_edge(method: F) -> F:
+def host_edge(method: F, failed: object = None) -> F:
+    """Report a method's exceptions, because none may reach the host. Then return `failed`."""
+
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - a callback must not raise into the framework
-            wrong = argument_error(error, method, self) if isinstance(error, TypeError) else None
-            self._incidents.report(f"capture {method.__name__}", wrong or error)
-            return None
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self._incidents.report(f"capture {method.__name__}", _without_keyword(error))
+            return failed
 
     return cast("F", guarded)
+
+
+def _without_keyword(error: Exception) -> Exception:
+    """Keep Python's message about a wrong call, without a keyword that a request may contain."""
+    trace = error.__traceback__
+    if not isinstance(error, TypeError) or trace is None or trace.tb_next is not None:
+        return error
+    told, keyword, name = str(error).partition(" unexpected keyword argument")
+    return InputError(f"{told}{keyword}.", keyword and f"It is{name}.")
 
 
 class ExitError(Exception):

@@ -9,23 +9,11 @@ from functools import cached_property
 from typing import Final
 
 from rag_eval_hooks.calls import CallLog
-from rag_eval_hooks.errors import NoOutcome, unknown
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
 
 _OF_JUDGE: Final = frozenset({Cause.JUDGE_FAILED, Cause.JUDGE_UNAVAILABLE, Cause.TIMEOUT})
-
-
-class _Scores(dict[str, Score]):
-    def __init__(self, outcomes: Outcomes) -> None:
-        super().__init__({k: v for k, v in outcomes.items() if isinstance(v, Score)})
-        self.outcomes = outcomes
-
-    def __missing__(self, name: str) -> Score:
-        if isinstance(absent := self.outcomes.get(name), NotScored):
-            raise NoOutcome(name, f"{name!r} has no score: {absent.line}")
-        raise NoOutcome(name, unknown("There is no score of metric", name, list(self.outcomes)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +60,7 @@ class Evaluation:
     @cached_property
     def scores(self) -> Mapping[str, Score]:
         """Scores by metric id, without missing scores."""
-        return _Scores(self.outcomes)
+        return {k: v for k, v in self.outcomes.items() if isinstance(v, Score)}
 
     @cached_property
     def unscored(self) -> Mapping[str, NotScored]:

@@ -18,8 +18,8 @@ from rag_eval_hooks.capture import CaptureOptions, Origin, Run, RunKind
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.options import CaptureKeywords
 from rag_eval_hooks.capture.records import whole
-from rag_eval_hooks.context import refusal, way_to_documents
-from rag_eval_hooks.errors import Misplaced, OnePerProcess, usage
+from rag_eval_hooks.context import refusal
+from rag_eval_hooks.errors import OnePerProcess
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.own_requests import is_suppressed
@@ -62,10 +62,6 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         ConfigError: An argument is invalid.
     """
 
-    start_trace = event_starts_to_ignore = Misplaced(
-        "is for LangChain. For LlamaIndex, write: rag_eval_hooks_llama_index.enable(evals)"
-    )
-    copy = Misplaced('is not a list. Write: config={"callbacks": [handler]}')
     ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = NotIgnored()
     # key of the model run whose token arrived last
     _streaming: Hashable = None
@@ -77,7 +73,6 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         made: Self = super().__new__(graphs.with_graph_events(kind))
         return made
 
-    @usage("RagEvalCallbackHandler(evals), with metrics, judge and sinks in RagEval(...)")
     def __init__(self, evals: RagEval, **options: Unpack[CaptureKeywords]) -> None:
         # Keep a reference, because a garbage-collected evaluator is closed.
         self.evals = checked(evals)
@@ -285,7 +280,7 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     def _record(self, run: Run, documents: Any) -> None:
         contexts = contexts_in(whole(self._reader.copy(run, documents)))
-        if contexts is None or way_to_documents(documents):
+        if contexts is None or hasattr(type(documents), "invoke"):  # a retriever, not its documents
             several = isinstance(documents, list | tuple) and documents
             raise refusal(documents[0] if several else documents)
         self._recorder.defer(run, "record", self._recorder.documents, run, contexts, Origin.STATED)

@@ -35,7 +35,7 @@ from rag_eval_hooks.config.sources import (
     is_shared,
     merged,
 )
-from rag_eval_hooks.errors import InputError, masked
+from rag_eval_hooks.errors import masked
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, SINK_KEYS, SINKS, TOKEN_SCORERS
 
 REDACTIONS = (
@@ -263,10 +263,6 @@ class RagEvalConfig(BaseModel):
             name for name, origin in origins.items() if is_shared(origin)
         )
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        refuse_change(name)
-        super().__setattr__(name, value)
-
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Mask sinks, because their URLs may contain keys."""
         for name, value in super().__repr_args__():
@@ -287,9 +283,3 @@ class RagEvalConfig(BaseModel):
         """Return the budget's limits by name, such as `calls_per_hour`."""
         given: dict[str, Any] = {**self.budget}
         return {k: v for k, v in given.items() if k not in ("calls_per_second", "path")}
-
-
-def refuse_change(name: str) -> None:
-    """Raise `InputError` if an assignment to this attribute would change a setting."""
-    if name in RagEvalConfig.model_fields:
-        raise InputError(f"The setting {name} cannot be changed later. Write: RagEval({name}=...).")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Final, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.errors import ConfigError, JudgeError, check_count, way_to_text
+from rag_eval_hooks.errors import ConfigError, JudgeError, check_count
 from rag_eval_hooks.findings import Finding, Verdict
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges.calls.call_context import Meter
@@ -230,9 +230,8 @@ class _CallableChat(ChatAdapter):
             if inspect.isawaitable(text):
                 text = await text
             if not isinstance(text, str):
-                told = f"the function returned {type(text).__name__}, not str."
-                told = f"{told} {way_to_text(text, 'Return')}".rstrip()
-                raise JudgeError(f"{self.name}: {told}{self._place}")
+                told = f"the function returned {type(text).__name__}, not str"
+                raise JudgeError(f"{self.name}: {told}.{self._place}")
         meter.replied(None)
         return reply_text(text)
 

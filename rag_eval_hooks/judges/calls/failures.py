@@ -9,7 +9,7 @@ from typing import Any, Final
 from rag_eval_hooks.calls import CallOutcome
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout, JudgeUnavailable
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.incidents import Incidents, in_words, is_ours, named, place_in_application
+from rag_eval_hooks.incidents import Incidents, in_words, is_ours, place_in_application
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause, NotScored
 
@@ -110,7 +110,7 @@ def describe(error: BaseException) -> str:
         # Show the line of the application's judge function. A line inside a client does not help.
         place = place_in_application(error)
         is_own = place and "-packages" not in place
-        return f"{named(error)} at {place}" if is_own else type(error).__name__
+        return f"{type(error).__name__} at {place}" if is_own else type(error).__name__
     plain = isinstance(code, str) and re.fullmatch(r"[a-z_]{1,40}", code)
     advice = _ADVICE[code] if code == _NO_CREDIT else _ADVICE.get(status)
     return ", ".join(filter(None, (f"HTTP {status}", code if plain else None, advice)))
