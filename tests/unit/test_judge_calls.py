@@ -158,7 +158,10 @@ def spent(limited: Budget) -> Spend:
     ):
         columns = "SUM(calls), SUM(tokens), SUM(cost)"
         query = f"SELECT {columns} FROM rag_eval_budget WHERE period = 'hour'"
-        return Spend(*(value or 0.0 for value in db.execute(query).fetchone()))
+        total = Spend(*(value or 0.0 for value in db.execute(query).fetchone()))
+    if limited._file is not None:
+        limited._file.close()
+    return total
 
 
 async def test_reservation_settled_is_replaced_by_the_true_amount(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import sqlite3
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -90,6 +91,8 @@ class Budget:
         self._file = None if path is None else SqliteFile(path, (_TABLE,), patience=_BUSY_S)
         self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._memory.execute(_TABLE)
+        # From Python 3.13 on, a garbage-collected open connection is a `ResourceWarning`.
+        weakref.finalize(self, self._memory.close)
         self._worker = DaemonExecutor("rag-eval-hooks-budget")
         self._prices = {False: price or _FREE, True: embedding_price or _FREE}
         self._interval = None if rate is None else 1.0 / rate
