@@ -15,6 +15,7 @@ from rag_eval_hooks.sample import Context
 
 PAIR: Final = 2
 _ENCODED: Final = frozenset(("base64", "image", "audio", "video"))
+_ROLES: Final = frozenset(("user", "human", "assistant", "ai", "system", "developer", "tool"))
 _BLOCK_LEVELS: Final = 50
 _MAX_ITEMS: Final = 1000
 
@@ -79,7 +80,10 @@ def fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
     return {k: v for k, v in changed.items() if not isinstance(v, str) or v != before.get(k)}
 
 
-def is_message(held: Mapping[str, Any]) -> bool:
+def is_message(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return len(value) == PAIR and isinstance(value[0], str) and value[0] in _ROLES
+    held = entries(value) or {}
     return "role" in held and any(key in held for key in ("content", "parts", "blocks"))
 
 

@@ -156,9 +156,11 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
         yield from _in_text(value)
     elif isinstance(value, Context):
         yield (value,)
-    elif depth and isinstance(value, list | tuple):
+    elif not depth or is_message(value):
+        return
+    elif isinstance(value, list | tuple):
         yield from _in_list(value, depth)
-    elif depth and (held := entries(value)) is not None and not is_message(held):
+    elif (held := entries(value)) is not None:
         record = record_in(value)
         yield from _in_values(held, depth - 1) if record is None else [(record,)]
 
@@ -197,9 +199,9 @@ def _in_list(items: Sequence[Any], depth: int, write: Write = repr) -> Rows:
 def _passage(item: Any) -> Context | None:
     if isinstance(item, str):
         return Context(text=item)
-    held = entries(item)
-    if held is None or is_message(held):
-        return None
+    held = None if is_message(item) else entries(item)
+    if held is None:
+        return _row(item) if isinstance(item, list | tuple) else None
     text = _usual_text(held) or _main_text(held)
     if not is_distinctive_text(text):
         return None
@@ -211,6 +213,22 @@ def _passage(item: Any) -> Context | None:
         score=score_in(held),
         metadata={**scalars(held.get("metadata")), **more},
     )
+
+
+def _row(cells: Sequence[Any]) -> Context | None:
+    """Read a row without keys, such as (text, score) or (id, text, page)."""
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    text, *others = sorted(texts, key=width, reverse=True) or [""]
+    if len(cells) < PAIR or is_message(cells) or 2 * width(text) < _widths(cells)[0]:
+        return None
+    # A second long text is another passage, except for an address.
+    long = (one for one in others if width(one) >= _LONG_TEXT)
+    if not is_distinctive_text(text) or any(" " in one or not one.isascii() for one in long):
+        return None
+    scores = [cell for cell in cells if isinstance(cell, float)]
+    held = next((cell for cell in cells if isinstance(cell, dict)), {})
+    score = scores[0] if len(scores) == 1 else score_in(held)
+    return Context(text=text, score=score, metadata=scalars(held))
 
 
 def _usual_text(held: Mapping[str, Any]) -> str:

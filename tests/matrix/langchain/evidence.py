@@ -32,6 +32,9 @@ WIDER = f"{OTHER} {TEXT} {THIRD}"
 PART = TEXT[: len(TEXT) // 2]
 """An answer that is taken from the first text."""
 VERDICT = DRAWN.chance.choice([NAME, json.dumps({NAME: OTHER}), f"{QUESTION}\n{QUESTION}"])
+LINES = [" ".join(DRAWN.name() for _ in range(5)) for _ in range(2)]
+"""Short texts without a word of the question."""
+HITS = [f"{QUESTION[: len(QUESTION) // 2]} {one}" for one in LINES]
 ODD = f'{OTHER}\n"{THIRD}" & <{NAME}>\tü 水'
 
 Tool = tuple[str, str, Callable[[str], Any]]
@@ -157,6 +160,9 @@ NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     ),
     "a persona": steps(put(kit.SHOWN, OTHER), tell(ANSWER, kit.SHOWN)),
     "a profile": steps(put(kit.FOUND, {"name": NAME, "about": OTHER}), tell(ANSWER, kit.FOUND)),
+    "rules": steps(put(kit.SHOWN, LINES), tell(ANSWER, kit.SHOWN)),
+    "examples": steps(put(kit.SHOWN, [{"text": t} for t in LINES]), tell(ANSWER, kit.SHOWN)),
+    "turns": steps(put(kit.SHOWN, [("user", OTHER), ("ai", THIRD)]), tell(ANSWER, kit.SHOWN)),
     "lines of a plan": steps(planned, tell(ANSWER, kit.SHOWN)),
     "a draft and feedback": steps(drafting, feedback, tell(OTHER[:-1], kit.SHOWN)),
     "a draft that is translated": steps(drafting, tell(ANSWER, kit.SHOWN)),
@@ -189,6 +195,16 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         [f"{SUBJECT} {NUMBER} {NAME}"],
     ),
     "a stitched passage": (found(put(kit.SHOWN, WIDER), tell(ANSWER, kit.SHOWN)), ANSWER, [WIDER]),
+    "short hits that are not used": (
+        steps(put(kit.SHOWN, HITS), tell(ANSWER, kit.SHOWN)),
+        ANSWER,
+        HITS,
+    ),
+    "rows of a text and a score": (
+        steps(put(kit.SHOWN, [(TEXT, 0.5), (OTHER, 0.4)]), tell(PART, kit.SHOWN)),
+        PART,
+        [TEXT, OTHER],
+    ),
     "an empty retrieval next to rules": (steps(rules_beside, tell(ANSWER, kit.SHOWN)), ANSWER, []),
     "documents as JSON": (in_form(json.dumps), ANSWER, [TEXT, ODD]),
     "documents as YAML": (in_form(as_yaml), ANSWER, [TEXT, ODD]),
