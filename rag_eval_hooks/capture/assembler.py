@@ -14,12 +14,7 @@ from typing import Any, TypeAlias
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.answering import (
-    answer_of,
-    holds_reply,
-    queries,
-    question_of,
-)
+from rag_eval_hooks.capture.answering import answer_of, holds_reply, queries, question_of
 from rag_eval_hooks.capture.attributes import Contents
 from rag_eval_hooks.capture.contexts import find_contexts
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of

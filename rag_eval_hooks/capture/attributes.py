@@ -28,12 +28,8 @@ _FINISH_REASONS: Final = {
     "tool_use": "tool_call",
 }
 _ENDPOINTS: Final = (
-    "base_url",
-    "api_base",
-    "openai_api_base",
-    "azure_endpoint",
-    "anthropic_api_url",
-    "endpoint_url",
+    *("base_url", "api_base", "openai_api_base", "azure_endpoint"),
+    *("anthropic_api_url", "endpoint_url"),
 )
 INPUT_TOKENS: Final = ("input_tokens", "prompt_tokens", "prompt_eval_count")
 OUTPUT_TOKENS: Final = ("output_tokens", "completion_tokens", "eval_count")

@@ -200,10 +200,9 @@ class _Search:
 
     def _guesses(self, origin: Origin) -> list[Passage]:
         passages = self._texts.step_texts(origin)
-        used = self._texts.used(passages, ())
-        if self._is_empty:
-            return used
-        return [p for p in passages if p in used or len(p.found.contexts) > 1]
+        likely = () if self._is_empty else self._texts.likely(passages)
+        kept = {*self._texts.used(passages, ()), *likely}
+        return [p for p in passages if p in kept]
 
     def _by_structure(self, prompts: Prompts) -> Found:
         if stated := self._interaction.lists_of(Origin.STATED):

@@ -21,7 +21,7 @@ from rag_eval_hooks.capture.text_forms import (
     width,
     words,
 )
-from rag_eval_hooks.text.folding import toml_of
+from rag_eval_hooks.text.folding import stem, toml_of
 from rag_eval_hooks.text.refusals import refusal
 
 _FAILURE: Final = re.compile(
@@ -38,6 +38,8 @@ _RECEIPT_WORDS: Final = 4
 _SHORTEST_ID: Final = 10
 _START: Final = 200
 _MAX_WORDS: Final = 30
+_CHUNK: Final = 120
+"""Average width of the texts in a list that are passages, and not rules or names."""
 _WRITTEN: Final = (Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
 
@@ -137,6 +139,19 @@ class Provenance:
             if one[0].found.named or (not refuses and self._are_used(one, new, runs))
             for p in one
         ]
+
+    def likely(self, passages: Sequence[Passage]) -> Iterator[Passage]:
+        """Yield lists that a search likely returned. Other steps load lists of rules or examples.
+
+        Such a list has long texts, scores or words of the question, or the answer is a refusal.
+        """
+        asked = set(map(stem, content_words(self._question)))
+        for one in by_list(passages):
+            own = {stem(word) for p in one for word in p.content_words}
+            is_long = sum(width(p.folded) for p in one) >= _CHUNK * len(one)
+            is_rated = any(p.context.score is not None for p in one)
+            is_found = is_long or is_rated or len(own & asked) > 1 or refusal(self._answer)
+            yield from one if is_found and len(one[0].found.contexts) > 1 else ()
 
     def _are_used(self, passages: Sequence[Passage], new: set[str], runs: set[str]) -> bool:
         own = set[str]().union(*(p.content_words for p in passages))

@@ -151,10 +151,7 @@ class SpanWriter:
     """
 
     def __init__(
-        self,
-        provider: TracerProvider | None,
-        config: RagEvalConfig,
-        incidents: Incidents,
+        self, provider: TracerProvider | None, config: RagEvalConfig, incidents: Incidents
     ) -> None:
         self._tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
