@@ -32,7 +32,7 @@ ROOMS: Final = (
     Room("books", ("books.py",), 260, 181),
     Room("telemetry", ("telemetry",), 1250, 1249),
     Room("config", ("config",), 600, 828),
-    Room("redaction", ("redaction",), 750, 667),
+    Room("redaction", ("redaction",), 750, 702),
     Room("results, datasets", ("results", "datasets"), 1700, 2413),
     Room("cli", ("cli",), 1000, 970),
     Room("metrics", ("metrics",), 1300, 1599),

@@ -91,10 +91,10 @@ class Fleet:
             return 9 if urgent else 3
         return 0 if urgent else 6
 
-    def publisher(self, incidents: Incidents) -> Publisher:
+    def publisher(self, incidents: Incidents, mark: str) -> Publisher:
         from rag_eval_hooks_celery.publish import Publisher
 
-        return Publisher(self, incidents)
+        return Publisher(self, incidents, mark)
 
     def _queue(self) -> Any:
         from kombu import Queue

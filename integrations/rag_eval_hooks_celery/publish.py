@@ -30,9 +30,10 @@ _NAMESPACE: Final = uuid.UUID("5a1e8a3c-54d7-4f0b-9c55-5d1f3a0f7e21")
 class Publisher:
     """Sends one process's samples to workers. All coroutines run in one event loop."""
 
-    def __init__(self, fleet: Fleet, incidents: Incidents) -> None:
+    def __init__(self, fleet: Fleet, incidents: Incidents, mark: str) -> None:
         self._fleet = fleet
         self._incidents = incidents
+        self._mark = mark
         self._resend_after = visibility_timeout(fleet.config)
         has_spool = fleet.config.spool is not None
         self._patience = _STORED_S if has_spool else limits.SINK_RETRY_SECONDS
@@ -67,7 +68,7 @@ class Publisher:
         urgent = decision.top.reason.startswith("tail:")
         result = self._waiting[task_id] = asyncio.get_running_loop().create_future()
         try:
-            text = sample_to_wire(sample, decision, accepted)
+            text = sample_to_wire(sample, decision, accepted, self._mark)
             while True:
                 if not await self._sent(task_id, text, urgent=urgent):
                     return Ending.dropped(BROKER_DOWN)

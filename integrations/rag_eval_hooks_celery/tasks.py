@@ -14,7 +14,9 @@ from celery.exceptions import Reject
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import otlp_endpoint
+from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.redaction import choose_redactor
 from rag_eval_hooks.request import Ending
 from rag_eval_hooks.telemetry.tracing import setup_tracing
 from rag_eval_hooks_celery.app import TASK, Fleet, fleet_of, visibility_timeout
@@ -65,10 +67,12 @@ def _evaluate(task: Task[Any, Any], text: str, tries: int) -> str:
     # Count the attempt first, because the sample may crash this process.
     task.update_state(state=states.STARTED, meta={"tries": tries + 1})
     try:
-        request = request_from_wire(text)
+        request = request_from_wire(text, choose_redactor(_config, None))
     except Exception as error:  # noqa: BLE001 - any program may have sent the message
         _evals().incidents.report("fleet", error)
-        return result_to_text(Ending.dropped("unreadable"))
+        is_redaction = isinstance(error, RedactionError)
+        reason = "redaction_failed" if is_redaction else "unreadable"
+        return result_to_text(Ending.dropped(reason))
     accepted = _evals()._pipeline.submit(request)
     # If a spool is set, the disk has the results, so do not wait for a hanging sink.
     patience = limits.SINK_SECONDS if _config.spool else visibility_timeout(_config)

@@ -6,7 +6,8 @@ import json
 from typing import Any, Final
 
 from rag_eval_hooks.decision import Decision
-from rag_eval_hooks.delivery.codec import sample_of, sample_to_text
+from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of, sample_to_text
+from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.request import Column, Ending, Request
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
@@ -16,16 +17,18 @@ __all__ = ["request_from_wire", "result_from_text", "result_to_text", "sample_to
 _SCHEMA: Final = 1
 
 
-def sample_to_wire(sample: Sample, decision: Decision, accepted: float) -> str:
-    return sample_to_text(sample, decision, schema=_SCHEMA, accepted=accepted)
+def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: str) -> str:
+    return sample_to_text(sample, decision, mark, schema=_SCHEMA, accepted=accepted)
 
 
-def request_from_wire(text: str) -> Request:
+def request_from_wire(text: str, redactor: Redactor) -> Request:
     data = json.loads(text)
     if not 1 <= data["schema"] <= _SCHEMA:
         raise ValueError(f"The schema is {data['schema']!r}, but must be 1 to {_SCHEMA}.")
     sample, decision = sample_of(data)
-    request = Request.of(sample)
+    request = Request.of(
+        redactor.again(sample) if is_redacted_differently(redactor, data) else sample
+    )
     request.decision, request.is_final = decision, True
     request.accepted_at = float(data["accepted"])
     return request

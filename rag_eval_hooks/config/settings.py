@@ -39,11 +39,11 @@ from rag_eval_hooks.errors import masked
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, SINK_KEYS, SINKS, TOKEN_SCORERS
 
 REDACTIONS = (
-    "'none', 'all', or a list of 'email', 'phone', 'card', 'iban', 'key' and 'presidio'. In code, "
-    "the list may also contain rules and functions (text) -> text"
+    "'none', 'all', or a list of 'email', 'phone', 'card', 'iban', 'key', 'ip' and 'presidio'. In "
+    "code, the list may also contain rules and functions (text) -> text"
 )
 BROKER = "redis://host:port/db, or amqp://user:password@host:port/vhost,redis://host:port/db"
-_Redaction = Annotated[str, Field(pattern="^(none|all|email|phone|card|iban|key|presidio)$")]
+_Redaction = Annotated[str, Field(pattern="^(none|all|email|phone|card|iban|key|ip|presidio)$")]
 _Region = Annotated[str, Field(pattern="^[A-Z]{2}$")]
 
 
@@ -241,7 +241,7 @@ class RagEvalConfig(BaseModel):
     redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE] = setting(
         (),
         "Kinds of text to remove before any text leaves the process. `all` means all kinds except "
-        "`presidio`. See [privacy](privacy.md).",
+        "`ip` and `presidio`. See [privacy](privacy.md).",
         REDACTIONS,
     )
     redact_regions: Annotated[tuple[_Region, ...], ONE_OR_MORE] = setting(

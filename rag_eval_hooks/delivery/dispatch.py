@@ -53,11 +53,13 @@ class Dispatch:
         outbox: Outbox,
         *,
         revive: Callable[[str], Evaluation],
+        mark: str = "",
         tracer_provider: TracerProvider | None = None,
     ) -> None:
         self._incidents = incidents
         self._outbox = outbox
         self._revive = revive
+        self._mark = mark
         self._tracer_provider = tracer_provider
         self._queues: dict[str, SinkQueue] = {}
         names: Counter[str] = Counter()
@@ -76,7 +78,7 @@ class Dispatch:
         return [key for key, one in self._queues.items() if one.sink.accepts(evaluation)]
 
     def encoder(self, evaluation: Evaluation) -> Callable[[], str]:
-        return partial(evaluation_to_text, evaluation)
+        return partial(evaluation_to_text, evaluation, self._mark)
 
     def put(self, evaluation: Evaluation, job: Job | None) -> None:
         """Queue a result for all sinks. With a `job`, queue it only for the job's sinks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import importlib
 import inspect
 from collections.abc import Iterable
@@ -25,13 +26,14 @@ __all__ = ["MARGIN", "Match", "RedactSpec", "Redactor", "Rule", "Session", "choo
 
 RedactSpec: TypeAlias = "str | Rule | RedactFunction | Iterable[str | Rule | RedactFunction]"
 _ALL: Final = ("key", "email", "iban", "card", "phone")
-"""Rules that `all` selects. It omits `presidio`, which is slow."""
+"""Rules that `all` selects. It omits `ip`, which also matches versions, and the slow `presidio`."""
 _FINDERS: Final = {
     "key": "keys:keys",
     "email": "addresses:emails",
     "iban": "issued_numbers:ibans",
     "card": "issued_numbers:cards",
     "phone": "issued_numbers:phones",
+    "ip": "addresses:ip_addresses",
     "presidio": "presidio:Presidio",
 }
 """Rules by name, in order of precedence."""
@@ -44,7 +46,13 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
     finders += [_finder(name, config) for name in _FINDERS if name in names]
     functions = [_function(each) for each in chosen if not isinstance(each, str | Rule)]
     key = config.redact_ids_key
-    return Redactor(finders, functions, None if key is None else key.get_secret_value().encode())
+    ids_key = b"" if key is None else key.get_secret_value().encode()
+    # All processes share the qualified names of objects.
+    objects = [getattr(each, "__qualname__", type(each).__qualname__) for each in chosen]
+    settings = [sorted(names), sorted(config.redact_regions), objects]
+    # The digest depends on the key. With a plain hash, others could guess the key.
+    mark = hmac.new(ids_key, repr(settings).encode(), "sha256").hexdigest()[:16]
+    return Redactor(finders, functions, ids_key or None, mark)
 
 
 def _as_list(redact: RedactSpec) -> list[Any]:

@@ -1,7 +1,8 @@
-"""Finds e-mail addresses in any script."""
+"""Finds e-mail addresses in any script, and IP addresses."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -62,3 +63,19 @@ def _domain_end(text: str, start: int) -> int | None:
             return None if _FORMS["remote_path"].match(text, end) else end
         end -= len(text[start:end].split(".")[-1]) + 1
     return None
+
+
+def ip_addresses(text: str) -> Iterator[Match]:
+    for name in ("ipv4", "ipv6"):
+        for found in _FORMS[name].finditer(text):
+            before = text[max(0, found.start() - 12) : found.start()]
+            if _is_address(found[0]) and not _FORMS["version_before"].search(before):
+                yield Match(found.start(), found.end(), "IP", found[0].lower())
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,6 +84,7 @@ class CutText(str):
 Content: TypeAlias = "Attribute | Mapping[str, Any] | list[Any]"
 """Value of a span attribute. After redaction, mappings and lists become JSON."""
 
+_PLACEHOLDER: Final = re.compile(r"<([A-Z_]{1,60})_(\d{1,9})>")
 _CONVERSATION: Final = (
     semconv.GEN_AI_SYSTEM_INSTRUCTIONS,
     semconv.GEN_AI_INPUT_MESSAGES,
@@ -98,10 +100,13 @@ _IDS: Final = (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_
 class Session:
     """Redacts the texts of one sample and of its spans. Not thread-safe."""
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, redacted: str = "") -> None:
         self._redactor = redactor
         self._placeholders: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
+        # New placeholders get higher numbers than the existing placeholders.
+        for kind, number in _PLACEHOLDER.findall(redacted):
+            self._counts[kind] = max(self._counts[kind], int(number))
 
     def text(self, field: str, text: str) -> str:
         """Replace values by placeholders such as `<EMAIL_1>`, or raise `RedactionError`."""
@@ -194,6 +199,7 @@ class Redactor:
     rules: Sequence[Finder] = ()
     functions: Sequence[RedactFunction] = ()
     ids_key: bytes | None = None
+    mark: str = ""  # digest of the redaction settings
 
     @property
     def active(self) -> bool:
@@ -226,6 +232,10 @@ class Redactor:
             session_id=by.identity("session_id", sample.session_id),
             user_id=by.identity("user_id", sample.user_id),
         )
+
+    def again(self, sample: Sample) -> Sample:
+        """Redact a sample that was redacted with other settings. Existing placeholders stay."""
+        return self.sample(sample, Session(self, str(sample.to_dict())))
 
 
 def _context(by: Session, field: str, context: Context) -> Context:

@@ -45,7 +45,7 @@ from rag_eval_hooks.telemetry.telemetry import Telemetry
 
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
 """A metric, its name, or a function that returns an outcome or a number from 0 to 1."""
-RemoteFleet: TypeAlias = Callable[[Incidents], Any]
+RemoteFleet: TypeAlias = Callable[[Incidents, str], Any]
 T = TypeVar("T")
 _TABLES: Final = ((JUDGES, Judge), (EMBEDDERS, Embedder), (TOKEN_SCORERS, TokenScorer))
 
@@ -108,7 +108,7 @@ class Parts:
     fleet: RemoteFleet | None
 
     def revive(self, text: str) -> Evaluation:
-        return self.telemetry.judged(from_text(text))
+        return self.telemetry.judged(from_text(text, self.redactor))
 
     async def close(self) -> None:
         if self.budget is not None:

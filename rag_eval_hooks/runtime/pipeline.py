@@ -89,7 +89,7 @@ class Pipeline:
         self._is_stopped = False
         self._clock = Loop("rag-eval-hooks-clock", self._tick, partial(incidents.report, "clock"))
         self.books = Books(limits.EXPLAINED_REQUESTS)
-        self.remote = None if parts.fleet is None else parts.fleet(incidents)
+        self.remote = None if parts.fleet is None else parts.fleet(incidents, parts.redactor.mark)
         self.worker = Worker(
             on_close=parts.close,
             queue_size=config.queue_size,
@@ -105,6 +105,7 @@ class Pipeline:
             incidents,
             self.outbox,
             revive=parts.revive,
+            mark=parts.redactor.mark,
             tracer_provider=parts.tracer_provider,
         )
         self.processor = Processor(self)

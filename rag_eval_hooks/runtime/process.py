@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import Decision, highest
-from rag_eval_hooks.delivery.codec import sample_of, sample_to_text
+from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of, sample_to_text
 from rag_eval_hooks.delivery.outbox import PATIENCE_S
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
 from rag_eval_hooks.errors import RedactionError
@@ -39,7 +39,7 @@ class Processor:
         self.recovered = 0
 
     def accept(self, request: Request) -> None:
-        decision = request.decision
+        decision, mark = request.decision, self._parts.redactor.mark
         request.accepted = True
         if request.is_recovered:
             self.recovered += not request.entry.is_left
@@ -47,7 +47,7 @@ class Processor:
         elif self._outbox.is_durable and decision is not None and not request.by_feedback:
 
             def encode() -> str:
-                return sample_to_text(request.sample(), decision)
+                return sample_to_text(request.sample(), decision, mark)
 
             request.entry = Job({EVALUATE}, encode, request.accepted_at)
             self._outbox.put(request.entry)
@@ -100,11 +100,13 @@ class Processor:
 
     def recover(self, job: Job) -> bool:
         """Queue a sample that a dead process left. If the queue is full, return False."""
-        refusal = "gave_up" if job.tries >= _MOST_TRIES else ""
+        redactor, refusal = self._parts.redactor, "gave_up" if job.tries >= _MOST_TRIES else ""
         request = Request(key="", build=None)
         try:
-            stored, decision = sample_of(json.loads(job.encode()))
-            request = Request.of(stored)
+            data = json.loads(job.encode())
+            stored, decision = sample_of(data)
+            is_outdated = is_redacted_differently(redactor, data)
+            request = Request.of(stored, lambda: redactor.again(stored) if is_outdated else stored)
             # Metrics that the stored decision lacks get the decision's highest rate.
             ids, others = self._parts.scorer.metric_ids, highest(decision.shares)
             request.decision = decision.limited_to(ids, others)

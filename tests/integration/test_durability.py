@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import hmac
 import json
 import os
 import random
@@ -334,14 +335,36 @@ def shouted(text: str) -> str:
     return text + "!"
 
 
-def test_recovered_sample_is_redacted_once(make: Make, left_behind: Callable[..., Path]) -> None:
-    left_behind(sample(question="Who?", user_id="ada", contexts=("I.",)), redact=shouted)
-    evals = make(memory := MemorySink(), redact=shouted)
+@pytest.mark.parametrize(
+    ("redact", "settings", "ending"),
+    [(["email"], {}, "<EMAIL_2> or <EMAIL_1>.!"), (shouted, {"redact_ids_key": "k"}, ">.!")],
+)
+def test_recovered_sample_is_redacted_once_by_the_present_settings(
+    make: Make, left_behind: Callable[..., Path], redact: Any, settings: Any, ending: str
+) -> None:
+    text = "Write to ada@example.com or <EMAIL_1>."
+    left = sample(question=text, user_id="ada", contexts=(text,))
+    left_behind(left, redact=shouted, **settings)
+    evals = make(memory := MemorySink(), redact=redact, **settings)
     until(lambda: memory.results)
     found = memory.results[0].sample
     assert evals.stats().recovered == 1
-    assert (found.question, found.user_id) == ("Who?!", "ada!")
-    assert [one.text for one in found.contexts or ()] == ["I.!"]
+    assert found.question.endswith(ending)
+    assert [one.text for one in found.contexts or ()] == [found.question]
+    hashed = hmac.new(b"k", b"ada", "sha256").hexdigest()[:16]
+    assert found.user_id == (hashed if settings else "ada!")
+
+
+def test_recovered_sample_that_cannot_be_redacted_reaches_no_judge(
+    make: Make, left_behind: Callable[..., Path]
+) -> None:
+    def fails(_text: str) -> str:
+        raise ValueError
+
+    left_behind(sample())
+    evals = make(judge=(judge := ScriptedJudge(FAITHFUL)), redact=fails)
+    until(lambda: books(evals) == {"accepted": 1, "dropped:redaction_failed": 1})
+    assert judge.calls == []
 
 
 def test_results_for_sinks_of_other_settings_wait_and_stop_no_recovery(

@@ -8,7 +8,7 @@ from rag_eval_hooks.redaction.redactor import merge_matches
 
 __all__ = ["RULES", "found"]
 
-RULES = choose_redactor(RagEvalConfig(), "all")
+RULES = choose_redactor(RagEvalConfig(), ["all", "ip"])
 
 
 def found(redactor: Redactor, text: str) -> list[str]:

@@ -10,18 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks import Context, NotScored, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.capture.assembler import Assembler
 from rag_eval_hooks.capture.attributes import content_of, plain
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Interaction
+from rag_eval_hooks.delivery.codec import evaluation_to_text, from_text
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.redaction import MARGIN, Match, Redactor, choose_redactor
 from rag_eval_hooks.redaction.patterns import Patterns
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.score import UNIT, Cause, Outcome
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.limits import small_limits
 from tests.support.otel import Spans
@@ -162,6 +165,26 @@ def test_an_address_is_supported_as_a_whole_only(redact: str) -> None:
             assert value == float(named == "ada@varne.example"), named
 
 
+@given(secret=st.from_regex(r"[A-Za-z]{4,9}", fullmatch=True))
+def test_results_read_under_other_settings_quote_nothing(secret: str) -> None:
+    rows = {"claims": [{"claim": secret, "quote": secret}]}
+    outcomes: dict[str, Outcome] = {
+        "a.score": UNIT.score(0.5, explanation=rows),
+        "a.undecided": NotScored(Cause.UNDEFINED, "too few", undecided=True, explanation=rows),
+    }
+    done = Evaluation(
+        sample=Sample(question=secret),
+        outcomes=outcomes,
+        start=17 * 10**17,
+        end=17 * 10**17 + 2 * 10**9,
+    )
+    text = evaluation_to_text(done, mark="before")
+    redactor = Redactor(functions=[lambda text: text.replace(secret, "#")], mark="now")
+    same = from_text(text)
+    assert (same.outcomes, same.seconds, same.evaluated) == (outcomes, 2.0, done.evaluated)
+    assert not any(one.explanation for one in from_text(text, redactor).outcomes.values())
+
+
 def test_own_pattern_names_its_placeholder_and_is_stopped_when_it_runs_away() -> None:
     patterns = {"customer": r"\bC-\d{6}\b", "SALARY": r"earns (?P<value>\d+)"}
     session = redactor(Patterns(patterns)).session()
@@ -184,9 +207,10 @@ CUT_SECRETS = {
     "password": "password=Kd83jf!xyQ7zzB",
     "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTYifQ.dBjftJeZ4CVP-mB92K27u",
     "private": "-----BEGIN PRIVATE KEY-----\nMIIBVQIBADANBgkqhkiG9w0BAQEF",
+    "ip": "2001:db8:85a3:8d3:1319:8a2e:370:7348",
     "pattern": "CUST-778899",
 }
-RULES = choose_redactor(RagEvalConfig(), [Patterns({"OWN": r"CUST-\d{6}"}), "all"])
+RULES = choose_redactor(RagEvalConfig(), [Patterns({"OWN": r"CUST-\d{6}"}), "all", "ip"])
 LIMIT = 600
 _TOLD = 4
 """Characters of a secret that must not be told in a row."""
