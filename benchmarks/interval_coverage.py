@@ -18,14 +18,13 @@ from rag_eval_hooks import Sample
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import (
     AlertSink,
-    Estimate,
     FailCondition,
     compare,
     failed_conditions,
-    mean_of,
     regressed,
     summarise,
 )
+from rag_eval_hooks.results.estimate import Estimate, mean_of
 from rag_eval_hooks.score import UNIT, Outcome
 from tests.support.servers.platform_server import Answer, PlatformServer
 

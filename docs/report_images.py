@@ -77,7 +77,7 @@ def main() -> None:
             for sample in samples():
                 evals.submit(sample)
             evals.flush()
-        command(["report", str(results), "-o", str(page), "--title", "Skerrow Line assistant"])
+        command(["report", str(results), "-o", str(page)])
         _pictures(page, arguments.chromium)
 
 

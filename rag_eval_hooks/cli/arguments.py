@@ -16,7 +16,8 @@ from rag_eval_hooks.datasets.data_rows import COLUMNS
 from rag_eval_hooks.delivery.jsonl import open_private
 from rag_eval_hooks.errors import ConfigError, RagEvalError
 from rag_eval_hooks.providers import JUDGES
-from rag_eval_hooks.results import Cuts, FailCondition, Results, read
+from rag_eval_hooks.results.gates import FailCondition
+from rag_eval_hooks.results.read import Results, read
 
 N = TypeVar("N", int, float)
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
@@ -42,12 +43,6 @@ def _pair(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _cut(text: str) -> tuple[str, Cuts]:
-    metric, values = _pair(text)
-    low, high = (_within(float(value), 0, 1) for value in values.split(":"))
-    return metric, Cuts(high=_within(high, low), low=low)
-
-
 def time_of(text: str, now: datetime | None = None) -> datetime:
     """Parse `24h`, `7d`, `today`, or an ISO date and time. The default time zone is UTC."""
     now = now or datetime.now(UTC)
@@ -61,7 +56,6 @@ def time_of(text: str, now: datetime | None = None) -> datetime:
 
 _TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "condition": (FailCondition.of, "a condition such as 'ragas.faithfulness<0.8'"),
-    "cut": (_cut, "METRIC=LOW:HIGH with numbers from 0 to 1, such as ragas.faithfulness=0.6:0.9"),
     "moment": (time_of, "24h, 90m, 7d, today, or a date such as 2026-03-01"),
     "pair": (_pair, ""),
     "path": (Path, "a path"),

@@ -9,25 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.cli.arguments import (
-    UNSCORED,
-    UsageError,
-    rows_of,
-    write_text,
-)
+from rag_eval_hooks.cli.arguments import UNSCORED, UsageError, rows_of, write_text
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.results import (
-    as_json,
-    comparison_as_json,
-    failed_conditions,
-    make_report,
-    read_labels,
-    regressed,
-    select,
-)
 from rag_eval_hooks.results.compare import compare
+from rag_eval_hooks.results.diagnose import select
 from rag_eval_hooks.results.estimate import LEAST_LABELS
-from rag_eval_hooks.results.report import ResultReport
+from rag_eval_hooks.results.gates import failed_conditions, regressed
+from rag_eval_hooks.results.read import read_labels
+from rag_eval_hooks.results.report import ResultReport, as_json, comparison_as_json, make_report
 from rag_eval_hooks.results.summary import check_key
 
 _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
@@ -39,8 +28,7 @@ def report_results(arguments: argparse.Namespace) -> int:
     report = _report(arguments)
     write_text(_rendered(report, arguments), output)
     if output is not None:
-        size = output.stat().st_size / 1e6
-        print(f"{output}: {report.whole.samples} samples, {size:.1f} MB")
+        print(f"{output}: {report.whole.samples} samples")
     return 0
 
 
@@ -62,18 +50,8 @@ def _report(arguments: argparse.Namespace) -> ResultReport:
     if not rows:
         names = {name for row in known for name in row.outcomes}
         raise ConfigError.unknown("--metric", ", ".join(chosen), names)
-    names = {name for row in rows for name in row.outcomes}
-    if unknown := {metric for metric, _ in arguments.cut} - names:
-        raise ConfigError.unknown("--cut", min(unknown), names)
     labels = None if arguments.labels is None else read_labels(arguments.labels)
-    report = make_report(
-        rows,
-        by=arguments.by,
-        title=arguments.title,
-        cuts=dict(arguments.cut),
-        labels=labels,
-        skipped=results.skipped,
-    )
+    report = make_report(rows, by=arguments.by, labels=labels, skipped=results.skipped)
     if labels is not None and not report.labelled:
         raise UsageError(
             f"{arguments.labels} has {len(labels)} labels, but no metric has labels for at least "

@@ -12,7 +12,6 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from statistics import pvariance
 from typing import Final, TypeAlias
 
@@ -43,15 +42,6 @@ _Scored: TypeAlias = tuple[Evaluation, Score]
 _Difference: TypeAlias = tuple[float, float, float]
 
 
-class Trend(StrEnum):
-    """Direction of a difference. `UNCLEAR` means that the interval includes 0."""
-
-    BETTER = "better"
-    WORSE = "worse"
-    UNCLEAR = "unclear"
-    SAME = "same"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """Difference of one metric between two runs, over all samples or over a group."""
@@ -67,7 +57,7 @@ class Change:
     deviation: float | None  # standard error of `gain`; None for too few samples
     freedom: float  # degrees of freedom of `deviation`
     pairs: int  # number of pairs: samples that both runs scored
-    trend: Trend  # better or worse only if the interval excludes 0
+    trend: str  # `better` or `worse`; `unclear` if the interval includes 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,14 +186,8 @@ def _change(
         deviation=math.sqrt(variance) if is_known else None,
         freedom=freedom,
         pairs=len(both),
-        trend=_trend(gain, below if gain > 0 else above),
+        trend="better" if gain > below else "worse" if -gain > above else "unclear",
     )
-
-
-def _trend(gain: float, half: float) -> Trend:
-    if abs(gain) > half:
-        return Trend.BETTER if gain > 0 else Trend.WORSE
-    return Trend.SAME if half == 0.0 else Trend.UNCLEAR
 
 
 def _scored(row: Evaluation | None, metric: str) -> _Scored | None:

@@ -67,9 +67,8 @@ def select(
 
     Args:
         rows: The results.
-        since: Select requests accepted at or after this time. `since` and `until` exclude results
-            without a time.
-        until: Select requests accepted before this time.
+        since: Earliest time of a request. `since` and `until` exclude results without a time.
+        until: Time before which a request must have started.
         where: Required value for each key, as in `summarise`. `tag` matches any tag of the sample.
         metrics: Metric ids or suites to keep. The default is all.
     """
@@ -91,15 +90,8 @@ def _has(row: Evaluation, key: str, value: str) -> bool:
     return value in row.sample.tags if key == "tag" else group_key(row, key) == value
 
 
-@dataclass(frozen=True, slots=True)
-class Cuts:
-    """Bounds of normalized scores. A score is low if below `low`, and high if at least `high`."""
-
-    high: float = 0.8
-    low: float = 0.5
-
-
-CUTS: Final = Cuts()
+CUTS: Final = (0.5, 0.8)
+"""A normalized score is low if below the first bound, and high if at least the second bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +107,9 @@ class ScoreRule:
     label: str | None = None
     outnumbers: str | None = None
     rest: bool = False
-    minor: bool = False
+
+
+RULES: Final = tuple(ScoreRule(**values) for values in DATA["rules"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,21 +121,14 @@ class Diagnosis:
     rows: Sequence[Evaluation] = field(repr=False)  # the worst sample is first
 
 
-def standard_rules() -> list[ScoreRule]:
-    return [ScoreRule(**values) for values in DATA["rules"]]
-
-
 def diagnose(
-    rows: Iterable[Evaluation],
-    *,
-    cuts: Mapping[str, Cuts] | None = None,
-    rules: Iterable[ScoreRule] | None = None,
+    rows: Iterable[Evaluation], *, cuts: Mapping[str, tuple[float, float]] | None = None
 ) -> list[Diagnosis]:
-    """Return the matching rules: faults, minor faults, then good signs, each by descending share.
+    """Return the matching rules: faults, then good signs, each by descending share.
 
-    Omit good signs if any score comes from a screening judge. Also omit good signs if over a tenth
-    of the samples have an undefined score. `cuts` maps a metric id to the bounds of its low and
-    high scores, by default `CUTS`.
+    Omit good signs if any score comes from a screening judge, or if over a tenth of the samples
+    have an undefined score. `cuts` maps a metric id to the bounds of its low and high scores, by
+    default `CUTS`.
     """
     known = list(rows)
     levels = [_levels(row, cuts or {}) for row in known]
@@ -149,26 +136,22 @@ def diagnose(
     is_sure = known and fmean(map(_is_unsure, known)) <= _MOST_UNDEFINED
     is_sure = is_sure and not any(s.screening for row in known for s in row.scores.values())
     earlier, found = list[tuple[ScoreRule, set[int]]](), []
-    for rule in sorted(rules or standard_rules(), key=lambda rule: rule.rest):
-        matches = {
-            at: flag for at, each in enumerate(levels) if (flag := _shows(rule, each)) is not None
-        }
-        hits = {at for at, flag in matches.items() if flag}
+    for rule in sorted(RULES, key=lambda rule: rule.rest):
+        shown = [_shows(rule, each) for each in levels]
+        hits = {at for at, flag in enumerate(shown) if flag}
         if rule.rest:
             hits -= {at for other, ats in earlier if _overlap(rule, other) for at in ats}
         earlier.append((rule, hits))
         others = sum(each.get("label") == rule.outnumbers for each in levels)
         is_shown = is_sure if rule.blame == "none" else not rule.outnumbers or len(hits) > others
         if hits and is_shown:
-            share = mean_over(
-                [(known[at],) * 2 for at in matches], [float(at in hits) for at in matches]
-            )
+            matches = [at for at, flag in enumerate(shown) if flag is not None]
+            values = [float(at in hits) for at in matches]
+            share = mean_over([(known[at], known[at]) for at in matches], values)
             assert share is not None
             matching = worst(known[at] for at in sorted(hits))
             found.append(Diagnosis(rule=rule, share=share, rows=matching))
-    return sorted(
-        found, key=lambda one: (one.rule.blame == "none", one.rule.minor, -one.share.mean)
-    )
+    return sorted(found, key=lambda one: (one.rule.blame == "none", -one.share.mean))
 
 
 def _is_unsure(row: Evaluation) -> bool:
@@ -178,14 +161,14 @@ def _is_unsure(row: Evaluation) -> bool:
 
 def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
     same_label = rule.label is not None and rule.label == other.label
-    return not other.minor and (same_label or not set(rule.low).isdisjoint(other.low))
+    return same_label or not set(rule.low).isdisjoint(other.low)
 
 
-def _levels(row: Evaluation, cuts: Mapping[str, Cuts]) -> dict[str, str | None]:
+def _levels(row: Evaluation, cuts: Mapping[str, tuple[float, float]]) -> dict[str, str | None]:
     levels: dict[str, str | None] = {}
     for name, score in row.scores.items():
-        value, cut = score.normalized, cuts.get(name, CUTS)
-        levels[name] = "high" if value >= cut.high else "low" if value < cut.low else "middle"
+        value, (low, high) = score.normalized, cuts.get(name, CUTS)
+        levels[name] = "high" if value >= high else "low" if value < low else "middle"
     every = "high" if set(levels.values()) == {"high"} else "middle" if levels else None
     roles = DATA["roles"].items()
     levels |= {role: next(filter(None, map(levels.get, names)), None) for role, names in roles}

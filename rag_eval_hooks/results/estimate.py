@@ -20,7 +20,7 @@ from statistics import NormalDist, fmean
 from typing import Final, NamedTuple
 
 LEAST_LABELS: Final = 20
-"""Minimum number of labels for which a prediction-powered interval has its nominal coverage."""
+"""Minimum number of labels of a prediction-powered interval."""
 ALPHA: Final = 0.05
 _RARE: Final = 10
 _MATTERS: Final = 0.05
@@ -113,11 +113,10 @@ def mean_of(
     weights: Sequence[float] | None = None,
     clusters: Sequence[Hashable] | None = None,
 ) -> Estimate | None:
-    """Return the mean of values in [0, 1]. Return None if there are no values.
+    """Return the mean of values in [0, 1], or None if there are no values.
 
-    `weights` are inverse inclusion probabilities. By default, all weights are equal. `clusters` has
-    a key for each value, such as its session id. Values with equal keys may depend on each other.
-    By default, all values are independent.
+    `weights` are inverse inclusion probabilities, equal by default. `clusters` has a key for each
+    value, such as its session id. Values with equal keys may depend on each other.
     """
     if not values:
         return None
@@ -137,9 +136,9 @@ def mean_of(
 def rare_variance(weights: Sequence[float]) -> float:
     """Return the variance to add for rare strata, or 0 if no stratum is rare.
 
-    Samples with equal inclusion probabilities form a stratum. A stratum is rare if its few samples
-    represent much traffic. By chance, all samples of a rare stratum may have the same value. The
-    formula therefore adds half a success and half a failure (Agresti and Coull, 1998).
+    Samples with equal inclusion probabilities form a stratum. By chance, all samples of a rare
+    stratum may have the same value. The formula therefore adds half a success and half a failure
+    (Agresti and Coull, 1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}
@@ -151,41 +150,31 @@ def rare_variance(weights: Sequence[float]) -> float:
 
 
 def predicted_mean(
-    judged: Sequence[float],
-    labelled: Sequence[tuple[float, float]],
-    weights: Sequence[float] | None = None,
-    *,
-    label_weights: Sequence[float] | None = None,
+    labelled: Sequence[tuple[float, float, float]], judged: Sequence[tuple[float, float]]
 ) -> Estimate | None:
     """Estimate the mean label of all samples from the labels of a random subset.
 
     The estimate is prediction-powered (Angelopoulos, Duchi and Zrnic, PPI++, 2023). The judge's
     values get the weight that minimizes the estimate's variance. If these values do not predict the
-    labels, the estimate equals the mean label.
+    labels, the estimate equals the mean label. With fewer than `LEAST_LABELS` labels, return None.
 
-    Args:
-        judged: The judge's value for each unlabelled sample, in [0, 1].
-        labelled: Pairs of label and judge's value for the labelled samples.
-        weights: Inverse inclusion probability of each value in `judged`, equal by default.
-        label_weights: Inverse inclusion probability of each pair in `labelled`.
-
-    Returns:
-        The estimate, or None with fewer than `LEAST_LABELS` labels.
+    `labelled` has label, judge's value and weight of each labelled sample. `judged` has value and
+    weight of each other sample. A weight is an inverse inclusion probability.
     """
     if len(labelled) < LEAST_LABELS:
         return None
-    labels, beside = zip(*labelled, strict=True)
-    own, of_labels = mean_of(labels, label_weights), Moments(len(labels), label_weights)
-    assert own is not None
-    if not judged:
+    labels, beside, weights = zip(*labelled, strict=True)
+    own, of_labels = mean_of(labels, weights), Moments(len(labels), weights)
+    if own is None or not judged:
         return own
-    rest = Moments(len(judged), weights)
-    of_rest = rest.covariance(judged, judged) if len(judged) > 1 else 0.0
+    values, others = zip(*judged, strict=True)
+    rest = Moments(len(values), others)
+    of_rest = rest.covariance(values, values) if len(values) > 1 else 0.0
     spread = of_labels.covariance(beside, beside) + of_rest
     trust = of_labels.covariance(labels, beside) / spread if spread else 0.0
     trust = min(1.0, max(0.0, trust))
-    mean = own.mean + trust * (rest.mean(judged) - of_labels.mean(beside))
-    residuals = [label - trust * value for label, value in labelled]
+    mean = own.mean + trust * (rest.mean(values) - of_labels.mean(beside))
+    residuals = [label - trust * value for label, value, _ in labelled]
     variance = of_labels.covariance(residuals, residuals) + trust**2 * of_rest
     return replace(own, mean=min(1.0, max(0.0, mean))).with_interval(variance, own.effective_n)
 

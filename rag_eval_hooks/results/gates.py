@@ -29,8 +29,7 @@ _OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
     """Return the significant drops of normalized means that exceed `margin`.
 
-    Holm's method tests all differences together. If no true mean changed, chance alone fails at
-    most one build in twenty.
+    Holm's method tests all differences together.
     """
     tests = [
         (-one.gain / one.deviation, one.freedom, one) for one in comparison.changes if one.deviation
@@ -89,10 +88,9 @@ def failed_conditions(
 ) -> list[str]:
     """Return the reasons to fail a build. A metric without a score is also a reason.
 
-    Holm's method tests all conditions together. A condition describes a bad mean. If no true mean
-    is bad, the build fails with a probability of at most `alpha`. With only one condition
-    and the default `alpha`, the entire 95 % interval must meet the condition. Conditions in
-    `by_point` test only the mean, without its interval.
+    Holm's method tests all conditions together: if no true mean is bad, the build fails with a
+    probability of at most `alpha`. A single condition fails if the entire interval meets the
+    condition. Conditions in `by_point` test only the mean, without its interval.
 
     Raises:
         ConfigError: A condition names a metric without results.
@@ -143,27 +141,19 @@ _TIMEOUT_S: Final = 10.0
 class AlertSink:
     """Posts an alert to a webhook when a mean crosses a threshold.
 
-    ```python
-    RagEval(sinks=[AlertSink(url, "ragas.faithfulness<0.8", by="workflow")])
-    ```
-
-    The mean covers a time window. The entire confidence interval must cross the threshold. The body
-    is JSON. Slack and Mattermost show the field `text`. The sink retries a failed post at the next
-    check. Each process watches only its own requests.
+    The mean covers a time window, and its entire confidence interval must cross the threshold. The
+    sink retries a failed post at the next check. Each process watches only its own requests.
 
     Args:
-        url: URL of the webhook.
-        *conditions: Conditions on means. The limits are on the metrics' own scales.
+        url: URL of the webhook. Slack and Mattermost show the field `text` of the JSON body.
+        *conditions: Conditions on means, such as `ragas.faithfulness<0.8`.
         by: Key that divides requests into groups, as in `summarise`. The sink watches the latest
             hundred groups separately.
         window: Length of the window in seconds. A group keeps at most its latest 2,000 evaluations.
         cooldown: Minimum number of seconds between two alerts of a group.
         samples: Minimum number of evaluations for an alert.
-        confidence: Confidence level of the intervals, below 1. The sink tests a window many times,
-            so a level of 0.95 would raise false alerts.
-
-    Raises:
-        ConfigError: The URL or a condition is invalid.
+        confidence: Confidence level of the intervals. The sink tests a window many times, so a
+            level of 0.95 would raise false alerts.
     """
 
     def __init__(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.datasets.data_rows import ROW_KEY
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
-from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, diagnose, worst
+from rag_eval_hooks.results.diagnose import Diagnosis, diagnose, worst
 from rag_eval_hooks.results.read import Results
 from rag_eval_hooks.results.summary import (
     LabelledMean,
@@ -35,7 +36,6 @@ _WORST: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReport:
-    title: str
     whole: ResultGroup
     groups: Mapping[str, Mapping[str | None, ResultGroup]]  # by grouping key
     periods: Sequence[ResultGroup]  # by equal time steps; empty if there is only one step
@@ -63,8 +63,7 @@ def make_report(
     rows: Iterable[Evaluation],
     *,
     by: Sequence[str] = (),
-    title: str = "RAG evaluation",
-    cuts: Mapping[str, Cuts] | None = None,
+    cuts: Mapping[str, tuple[float, float]] | None = None,
     labels: Labels | None = None,
     skipped: Mapping[str, int] | None = None,
 ) -> ResultReport:
@@ -74,8 +73,7 @@ def make_report(
         rows: The results.
         by: Keys that group the samples. The default is every metadata key with 2 to 12 values, the
             workflow, the sampling reason, and the version.
-        title: Title of the report.
-        cuts: Low and high bounds by metric id.
+        cuts: Low and high bounds by metric id, as in `diagnose`.
         labels: Labels of a random part of the samples, from `read_labels`.
         skipped: Number of skipped lines by reason. The default is `rows.skipped`.
     """
@@ -84,7 +82,6 @@ def make_report(
         check_key(known, key)
     times = [row.time for row in known if row.time is not None]
     return ResultReport(
-        title=title,
         whole=summarise(known).get(None) or ResultGroup(key=None, rows=(), metrics={}),
         groups={key: summarise(known, key) for key in by or _keys(known)},
         periods=_periods(known, times),
@@ -131,7 +128,6 @@ def as_json(report: ResultReport) -> dict[str, Any]:
     """Return a report as plain types, with sample ids instead of samples."""
     first, last = report.times or (None, None)
     plain: dict[str, Any] = {
-        "title": report.title,
         "from": first,
         "to": last,
         "samples": report.whole.samples,
@@ -148,7 +144,7 @@ def as_json(report: ResultReport) -> dict[str, Any]:
         "worst": report.worst[:_WORST],
         "cost": report.total,
     }
-    return {name: _plain(value) for name, value in plain.items()}
+    return _as_plain(plain)
 
 
 def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> dict[str, Any]:
@@ -156,7 +152,12 @@ def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> 
         {**_fields(one), "question": one.new.sample.question} for one in comparison.regressions
     ]
     own = {"screening": comparison.is_screening, "failures": failures, "regressions": regressions}
-    return {name: _plain(value) for name, value in {**_fields(comparison), **own}.items()}
+    return _as_plain({**_fields(comparison), **own})
+
+
+def _as_plain(value: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(json.dumps(value, default=_plain))
+    return plain
 
 
 def _plain(value: Any) -> Any:
@@ -165,14 +166,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, ResultGroup):
-        value = {"samples": value.samples, "metrics": value.metrics}
-    elif isinstance(value, MetricSummary):
-        value = {**_fields(value), **value.counts, "word": value.word}
-    elif is_dataclass(value):
-        value = _fields(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    return list(map(_plain, value)) if isinstance(value, list | tuple) else value
+        return {"samples": value.samples, "metrics": value.metrics}
+    if isinstance(value, MetricSummary):
+        return {**_fields(value), **value.counts, "word": value.word}
+    return _fields(value)
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -13,13 +13,7 @@ from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.errors import ConfigError, check_type
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.results.estimate import (
-    LEAST_LABELS,
-    Estimate,
-    mean_of,
-    predicted_mean,
-    rare_variance,
-)
+from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean, rare_variance
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 from rag_eval_hooks.text.folding import toml_of
 
@@ -93,8 +87,8 @@ class LabelledMean:
     metric: str
     labels: int  # number of samples with a label
     estimate: Estimate  # from labels and judge (prediction-powered)
-    alone: Estimate  # from the labels alone
-    judge: Estimate  # from the judge alone
+    alone: Estimate | None  # from the labels alone
+    judge: Estimate | None  # from the judge alone
 
 
 def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, ResultGroup]:
@@ -206,12 +200,9 @@ def mean_over(
 
 
 def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
-    """Return the mean of each metric with at least `LEAST_LABELS` labels.
-
-    The labelled samples must be a random subset of the scored samples.
-    """
+    """Return the mean of each metric with enough labels of randomly chosen samples."""
     found = (_labelled(metric, rows, labels) for metric in dict.fromkeys(m for _, m in labels))
-    return [one for one in found if one is not None]
+    return list(filter(None, found))
 
 
 def _labelled(metric: str, rows: Sequence[Evaluation], labels: Labels) -> LabelledMean | None:
@@ -220,21 +211,21 @@ def _labelled(metric: str, rows: Sequence[Evaluation], labels: Labels) -> Labell
     for row, score in filter(None, scored):
         by_question = labels.get((identity_of(row), metric))
         label = labels.get((row.sample.sample_id, metric), by_question)
-        value, weight = score.normalized, weight_of(score)
+        judged = score.normalized, weight_of(score)
         if label is None:
-            rest.append((value, weight))
+            rest.append(judged)
         else:
-            known.append((value, weight, label))
-    if len(known) < LEAST_LABELS:
+            known.append((label, *judged))
+    estimate = predicted_mean(known, rest)
+    if estimate is None:
         return None
-    values, weights = [value for value, _ in rest], [weight for _, weight in rest]
-    judged, own, given = map(list, zip(*known, strict=True))
-    pairs = list(zip(given, judged, strict=True))
-    estimate = predicted_mean(values, pairs, weights, label_weights=own)
-    alone, judge = mean_of(given, own), mean_of(values + judged, weights + own)
-    assert estimate and alone and judge  # noqa: PT018 - each has values
+    values, weights = zip(*rest, *(judged for _, *judged in known), strict=True)
     return LabelledMean(
-        metric=metric, labels=len(known), estimate=estimate, alone=alone, judge=judge
+        metric=metric,
+        labels=len(known),
+        estimate=estimate,
+        alone=mean_of([label for label, *_ in known], [weight for *_, weight in known]),
+        judge=mean_of(values, weights),
     )
 
 

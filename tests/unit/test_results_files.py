@@ -334,7 +334,6 @@ def test_wrong_input_ends_with_2_and_is_named(tmp_path: Path) -> None:
     (tmp_path / "noise.parquet").write_bytes(os.urandom(300))
     (tmp_path / "bad.jsonl").write_text(label + '{"sample_id": "s1", "value": "high"}')
     for arguments, words in (
-        ("r.jsonl --cut ragas.faithful=0.1:0.2", "did you mean 'ragas.faithfulness'?"),
         ("other.jsonl", "run: rag-eval-hooks evaluate DATA -o RESULTS"),
         ("r.jsonl --labels bad.jsonl", "labels: line 2"),
         ("nowhere.jsonl --worst 3", "There is no file, folder or spool"),
