@@ -81,8 +81,6 @@ EVAL_OUTCOME: Final = "rag.eval.outcome"
 EVAL_JUDGE: Final = "rag.eval.judge.name"
 EVAL_JUDGE_OUTCOME: Final = "rag.eval.judge.outcome"
 EVAL_BREAKER: Final = "rag.eval.judge.breaker.state"
-EVAL_DECISION: Final = "rag.eval.decision"
-EVAL_INCIDENT: Final = "rag.eval.incident"
 EVAL_POWER: Final = "rag.eval.power"
 
 _COMPOSITES: Final = {"graphrag.ragas_score": "graphrag", "whitepaper.weighted_score": "whitepaper"}

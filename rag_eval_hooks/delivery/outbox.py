@@ -53,7 +53,6 @@ class Outbox:
     """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
-        self.max_bytes = max_bytes
         self.is_durable = path is not None
         # Without a file, or while the disk fails, callers do not wait for writes.
         self.is_stalled = path is None
@@ -120,10 +119,6 @@ class Outbox:
 
     def counts(self) -> Mapping[str, int]:
         return self._read(outbox_file.read_counts, {})
-
-    def measured(self) -> tuple[int | None, int | None]:
-        unknown: tuple[int | None, int | None] = (None, None)
-        return self._read(outbox_file.read_size, unknown)
 
     def drain(self, timeout: float | None) -> bool:
         """Wait until earlier changes are written or have failed. Return False on timeout."""

@@ -255,11 +255,6 @@ def read_counts(path: Path) -> Mapping[str, int]:
     return counts | ({"undelivered": undelivered} if undelivered else {})
 
 
-def read_size(path: Path) -> tuple[int | None, int | None]:
-    with _read(path) as db:
-        return (0, 0) if db is None else (_number(db, "samples"), _number(db, "size"))
-
-
 def read_results(path: Path) -> Iterator[str]:
     with _read(path) as db:
         yield from () if db is None else [text for (text,) in _run(db, "results")]
