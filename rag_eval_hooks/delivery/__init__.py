@@ -2,6 +2,6 @@
 
 from rag_eval_hooks.delivery.dispatch import AnySink, Dispatch, SinkSpec, sink_list
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.delivery.sink import FeedbackSink, Sink
+from rag_eval_hooks.delivery.sink import Sink
 
-__all__ = ["AnySink", "Dispatch", "FeedbackSink", "JsonlSink", "Sink", "SinkSpec", "sink_list"]
+__all__ = ["AnySink", "Dispatch", "JsonlSink", "Sink", "SinkSpec", "sink_list"]

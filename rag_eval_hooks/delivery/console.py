@@ -6,7 +6,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
-from typing import Final, TextIO
+from typing import Final
 
 from rag_eval_hooks.explanation import outcome_lines
 from rag_eval_hooks.result import Evaluation
@@ -20,22 +20,14 @@ _REFUSAL: Final = "(The answer is a refusal without claims, so its scores mean l
 
 
 class ConsoleSink:
-    """Prints each sample's question, answer and scores, for development.
-
-    Args:
-        file: Stream to print to. The default is standard output.
-    """
-
-    def __init__(self, file: TextIO | None = None) -> None:
-        self._file = file
+    """Prints each sample's question, answer and scores, for development."""
 
     def deliver(self, evaluation: Evaluation) -> None:
-        file = self._file or sys.stdout
-        encoding = file.encoding or "utf-8"
+        encoding = sys.stdout.encoding or "utf-8"
         for line in _lines(evaluation):
             plain = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", line)
-            file.write(plain.encode(encoding, "replace").decode(encoding) + "\n")
-        file.flush()
+            sys.stdout.write(plain.encode(encoding, "replace").decode(encoding) + "\n")
+        sys.stdout.flush()
 
     def close(self) -> None:
         pass

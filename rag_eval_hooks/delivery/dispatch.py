@@ -22,7 +22,7 @@ from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
-from rag_eval_hooks.delivery.sink import FeedbackSink, Sink, SinkFunction, UserSink
+from rag_eval_hooks.delivery.sink import Sink, SinkFunction, UserSink
 from rag_eval_hooks.delivery.sink_queue import SinkQueue
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
@@ -31,7 +31,7 @@ from rag_eval_hooks.providers import SINK_KEYS, SINKS
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.telemetry.tracing import flush_providers
 
-AnySink: TypeAlias = Sink | FeedbackSink | PlatformSink | SinkFunction
+AnySink: TypeAlias = Sink | PlatformSink | SinkFunction
 SinkSpec: TypeAlias = AnySink | str
 
 _CLOSE_TIMEOUT: Final = 1.5  # seconds, shared by all sinks
@@ -66,7 +66,7 @@ class Dispatch:
         for sink in sinks:
             one = sink if isinstance(sink, PlatformSink) else UserSink(sink)
             if isinstance(one, PlatformSink):
-                one.configure(content=config.capture_content)
+                one.content = config.capture_content
             names[one.key] += 1
             if names[one.key] > 1:
                 one.key = f"{one.key}#{names[one.key]}"
@@ -157,7 +157,7 @@ def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
         return _named(*SINKS.parts(spec), config)
     if isinstance(spec, type):
         raise ConfigError("sinks", spec, f"an object, not a class. Write: {spec.__name__}()")
-    if isinstance(spec, Sink | FeedbackSink | PlatformSink) or callable(spec):
+    if isinstance(spec, Sink | PlatformSink) or callable(spec):
         return spec
     lacks = " and ".join(f"{name}()" for name in ("deliver", "close") if not hasattr(spec, name))
     wants = f"a function that takes (evaluation) or (sample, outcomes), {SINKS.wanted}, or a Sink"

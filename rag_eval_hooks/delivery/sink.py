@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -30,6 +29,9 @@ class Sink(Protocol):
 
     If a spool is set, the evaluator repeats a failed call for up to one day. After a crash, the
     evaluator may deliver a result again, with the same `result_id`.
+
+    If the sink also has a method `feedback(feedback: Feedback)`, the evaluator calls this method
+    with each feedback, by the same rules.
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
@@ -38,19 +40,6 @@ class Sink(Protocol):
         The sink's thread awaits a returned awaitable. The thread's event loop runs only during
         calls, so a background task pauses between calls.
         """
-        ...
-
-    def close(self) -> None:
-        """Flush and release resources. The evaluator calls this method once, at shutdown."""
-        ...
-
-
-@runtime_checkable
-class FeedbackSink(Protocol):
-    """A receiver of feedback. The rules of `Sink.deliver` also apply to `feedback`."""
-
-    def feedback(self, feedback: Feedback) -> Awaitable[None] | None:
-        """Store or send one feedback. The feedback has the ids of its sample and RAG span."""
         ...
 
     def close(self) -> None:
@@ -123,7 +112,6 @@ class Destination:
     def __init__(self, name: str, key: str) -> None:
         self.name = name
         self.key = key
-        self.counts: Counter[str] = Counter()
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
         raise NotImplementedError
@@ -145,32 +133,30 @@ class Destination:
 class UserSink(Destination):
     retries = False
 
-    def __init__(self, sink: Sink | FeedbackSink | SinkFunction) -> None:
-        self._sink = own = cast("Any", sink)
-        is_function = not isinstance(sink, Sink | FeedbackSink)
+    def __init__(self, sink: Sink | SinkFunction) -> None:
+        own, is_function = cast("Any", sink), not isinstance(sink, Sink)
         kind = "CallableSink" if is_function else type(sink).__name__
         # The next process must compute the same key, even if the application reorders the sinks.
         place = str(getattr(sink, "place", "") or kind).encode("utf-8", "backslashreplace").decode()
         # The spool separates keys by line breaks.
         super().__init__(getattr(sink, "__name__", kind), place.replace("\n", " "))
-        deliver = own if is_function else getattr(sink, "deliver", None)
-        self._deliver: Any = None if deliver is None else _one_argument(deliver)
-        self.place = place_of(deliver or own.feedback)
+        deliver = own if is_function else own.deliver
+        self.place = place_of(deliver)
+        self._deliver = _one_argument(deliver)
+        self._feedback: Any = None if is_function else getattr(sink, "feedback", None)
         self._close = (lambda: None) if is_function else own.close
         self._timeout = 0.0
         self._runner: asyncio.Runner | None = None
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
-        if isinstance(payload, Feedback):
-            return isinstance(self._sink, FeedbackSink)
-        return self._deliver is not None
+        return self._feedback is not None or isinstance(payload, Evaluation)
 
     def open(self, timeout: float) -> None:
         self._timeout = timeout
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         (payload,) = payloads
-        call = self._sink.feedback if isinstance(payload, Feedback) else self._deliver
+        call = self._feedback if isinstance(payload, Feedback) else self._deliver
         pending = call(payload)
         if inspect.isawaitable(pending):
             self._runner = self._runner or asyncio.Runner()

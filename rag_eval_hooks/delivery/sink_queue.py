@@ -7,7 +7,6 @@ import itertools
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -65,13 +64,11 @@ class SinkQueue:
     """Delivers results on its own thread. Thread-safe.
 
     A result that waits for a retry does not delay other results. If the sink is down, the queue
-    sends one result at a time. The counts satisfy taken = sent + lost + spooled + waiting.
+    sends one result at a time.
     """
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
         self.sink = sink
-        # Each `RagEval` has its own counts, even for a shared sink.
-        self._counts = sink.counts = Counter({"spooled": 0} if outbox.is_durable else {})
         self._incidents, self._outbox = incidents, outbox
         self._timeout, self._most_chars = limits.SINK_SECONDS, limits.SINK_QUEUE_CHARS
         self._retry_for, self._keep_for = limits.SINK_RETRY_SECONDS, limits.SINK_KEEP_SECONDS
@@ -98,7 +95,6 @@ class SinkQueue:
             give_up_at = max(give_up_at, now + self._keep_for - (time.time() - job.accepted))
         one = _Delivery(payload, chars, job, now, give_up_at)
         with self._lock:
-            self._counts["taken"] += 1
             self._chars += chars
             if self._closing is not None:
                 self._leave(one, "closed")
@@ -241,7 +237,7 @@ class SinkQueue:
         for index, one in enumerate(self._flying):
             if not one.is_over:
                 if (error := failures.get(index)) is None:
-                    self._end(one, "sent")
+                    self._end(one)
                 else:
                     self._fail(one, error, now)
         outages = sum(getattr(error, "is_outage", True) for error in failures.values())
@@ -260,7 +256,7 @@ class SinkQueue:
         one.sends += 1
         self._reason = error.reason if isinstance(error, SendError) else ""
         if isinstance(error, Rejected):
-            self._end(one, "lost", self._reason)
+            self._end(one, self._reason)
         elif isinstance(error, SpanUnknown):
             self._await_span(one, now)
         else:
@@ -285,7 +281,7 @@ class SinkQueue:
     def _await_span(self, one: _Delivery, now: float) -> None:
         one.is_alone = False
         if one.is_last and self._closing is None:
-            self._end(one, "lost", self._reason)
+            self._end(one, self._reason)
         elif one.is_last:
             self._leave(one, self._reason)
         else:
@@ -309,18 +305,17 @@ class SinkQueue:
 
     def _leave(self, one: _Delivery, reason: str) -> None:
         is_left = one.job is not None and self._outbox.leave(one.job, self.sink.key)
-        self._end(one, "spooled" if is_left else "lost", reason)
+        self._end(one, reason, is_left=is_left)
 
     def _give_up(self, one: _Delivery) -> None:
-        self._end(one, "lost", "kept too long" if one.is_stored else self._reason)
+        self._end(one, "kept too long" if one.is_stored else self._reason)
 
-    def _end(self, one: _Delivery, column: str, reason: str = "") -> None:
+    def _end(self, one: _Delivery, reason: str = "", *, is_left: bool = False) -> None:
         one.is_over = True
         self._chars -= one.chars
-        self._counts[column] += 1
-        if one.job is not None and column != "spooled":
+        if one.job is not None and not is_left:
             self._outbox.end(one.job, self.sink.key)
-        if column == "lost" and reason:
+        if reason and not is_left:
             self._incidents.count(f"{self._origin}: results are lost ({reason})")
-        elif column == "spooled" and reason == _FULL:
+        elif reason == _FULL:
             self._incidents.count(f"{self._origin}: undelivered results stay in the spool")

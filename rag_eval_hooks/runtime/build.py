@@ -40,7 +40,6 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.telemetry.score_attributes import Thresholds, check_limit
-from rag_eval_hooks.telemetry.signals import FeedbackSpanSink
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
@@ -174,7 +173,7 @@ def parts_of(
             logger=logger,
             has_sinks=bool(all_sinks or sinks is not None or fleet or config.spool),
         ),
-        sinks=[*all_sinks, FeedbackSpanSink(tracer, logger)],
+        sinks=all_sinks,
         tracer_provider=tracer,
         judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
         fleet=fleet,

@@ -38,9 +38,12 @@ _MOST_WAITING: Final = 1000  # per minute, so that feedback for invalid ids cann
 @dataclass(slots=True, eq=False)
 class _Item:
     feedback: Feedback
-    request: Request
-    size: int
+    request: Request | None = None
     is_delivered: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.feedback.reference or "") + len(self.feedback.label or "")
 
 
 class FeedbackDesk(Observer):
@@ -89,19 +92,21 @@ class FeedbackDesk(Observer):
     def _join(self, key: str, feedback: Feedback, refusal: str | None = None) -> str | None:
         if (request := self._memory.find(key)) is None:
             return None
-        item = _Item(feedback, request, len(feedback.reference or "") + len(feedback.label or ""))
-        outcome = "cancelled"
+        return refusal or self._begin(_Item(feedback, request)) or "joined"
+
+    def _begin(self, item: _Item) -> str | None:
+        refusal: str | None = "cancelled"
         try:
             self._books.begin(item)
-            outcome = refusal or self._queue(item) or "joined"
+            refusal = self._queue(item)
         finally:
-            if outcome != "joined":
+            if refusal is not None:
                 self._books.end(item)
-        return outcome
+        return refusal
 
     def _queue(self, item: _Item) -> str | None:
         with self._lock:
-            if item.request.ending is None:
+            if item.request is not None and item.request.ending is None:
                 if len(self._waiting) >= self._parts.config.queue_size:
                     return "queue_full"
                 self._waiting.append(item)
@@ -118,17 +123,17 @@ class FeedbackDesk(Observer):
         while self._passed_on and self._passed_on[0] < now - _PATIENCE_S:
             self._passed_on.popleft()
         if not self._outbox.is_durable or len(self._passed_on) >= _MOST_WAITING:
-            self._deliver_alone(name, feedback)
-            return "alone"
+            return self._deliver_alone(name, feedback)
         self._passed_on.append(now)
         text = json.dumps({"name": name, "feedback": asdict(feedback)})
         # Any process may claim the job.
         self._outbox.put(Job({FEEDBACK}, lambda: text, left={FEEDBACK}))
         return "passed_on"
 
-    def _deliver_alone(self, name: str, feedback: Feedback) -> None:
+    def _deliver_alone(self, name: str, feedback: Feedback) -> str:
         trace_id, sample_id = (name, None) if _TRACE_ID.fullmatch(name) else (None, name)
-        self._delivery.put_feedback(replace(feedback, trace_id=trace_id, sample_id=sample_id))
+        item = _Item(replace(feedback, trace_id=trace_id, sample_id=sample_id))
+        return self._begin(item) or "alone"
 
     def _capacity(self) -> int:
         return _CAPACITY if time.monotonic() >= self._look_at else 0
@@ -140,15 +145,14 @@ class FeedbackDesk(Observer):
         except (ValueError, KeyError, TypeError) as error:
             self._parts.incidents.report("spool", error)
         else:
-            if (outcome := self._join(name, feedback)) is not None:
-                self._books.note("feedback", outcome)
-                if outcome != "joined":
-                    self._parts.incidents.count("feedback is lost")
-            elif time.time() - job.accepted < _PATIENCE_S:
+            outcome = self._join(name, feedback)
+            if outcome is None and time.time() - job.accepted < _PATIENCE_S:
                 self._look_at = time.monotonic() + _PAUSE_S
                 return False
-            else:
-                self._deliver_alone(name, feedback)
+            outcome = outcome or self._deliver_alone(name, feedback)
+            self._books.note("feedback", outcome)
+            if outcome not in ("joined", "alone"):
+                self._parts.incidents.count("feedback is lost")
         self._outbox.end(job, FEEDBACK)
         return True
 
@@ -190,17 +194,20 @@ class FeedbackDesk(Observer):
     async def _process(self, item: _Item) -> None:
         try:
             with suppressed(self._parts.incidents):
-                sample = self._sample(item.request)
-                feedback = replace(
-                    item.feedback,
-                    sample_id=None if sample is None else sample.sample_id,
-                    trace_id=item.request.trace_id,
-                    span_id=item.request.span_id,
-                )
+                request, sample, feedback = item.request, None, item.feedback
+                if request is not None:
+                    sample = self._sample(request)
+                    feedback = replace(
+                        feedback,
+                        sample_id=None if sample is None else sample.sample_id,
+                        trace_id=request.trace_id,
+                        span_id=request.span_id,
+                    )
                 self._delivery.put_feedback(feedback)
                 item.is_delivered = True
-                if sample is not None:
-                    await self._evaluate_asked(feedback, item.request, sample)
+                self._parts.telemetry.feedback(feedback)
+                if request is not None and sample is not None:
+                    await self._evaluate_asked(feedback, request, sample)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - a metric may even call `sys.exit`

@@ -17,7 +17,6 @@ from opentelemetry.trace import (
     SpanContext,
     SpanKind,
     StatusCode,
-    Tracer,
     TracerProvider,
 )
 
@@ -54,7 +53,9 @@ class EvaluationSpans:
     """
 
     def __init__(self, provider: TracerProvider | None, *, mode: str, content: bool) -> None:
-        self._tracer = _tracer(provider)
+        self._tracer = trace.get_tracer(
+            semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
+        )
         self._mode = mode
         self._content = content
         self.only_late = mode == "late"
@@ -85,6 +86,26 @@ class EvaluationSpans:
                 ends.callback(span.end, self._times(evaluation)[1])
             for call in evaluation.log.calls if spans else ():
                 self._write_call(call, spans[0])
+
+    def write_feedback(self, feedback: Feedback, about: SpanContext) -> None:
+        """Write a span `evaluation user_feedback`, which starts a separate trace."""
+        attributes: dict[str, str | float | None] = {
+            semconv.GEN_AI_OPERATION_NAME: "evaluation",
+            semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
+            semconv.evaluation(0, "name"): _USER_FEEDBACK,
+            semconv.evaluation(0, "score"): feedback.score,
+            semconv.evaluation(0, "label"): feedback.label,
+            semconv.evaluation(0, "annotator_kind"): "HUMAN",
+            semconv.evaluation(0, "identifier"): feedback.id,
+        }
+        span = self._tracer.start_span(
+            f"evaluation {_USER_FEEDBACK}",
+            Context(),
+            links=[Link(about)],
+            attributes=present(attributes),
+            start_time=feedback.time,
+        )
+        span.end(feedback.time)
 
     def _times(self, evaluation: Evaluation) -> tuple[int, int]:
         if self._mode == "trace":
@@ -143,10 +164,6 @@ class EvaluationSpans:
                 "metadata": explain(details, chars, content=True),
             }
         )
-
-
-def _tracer(provider: TracerProvider | None) -> Tracer:
-    return trace.get_tracer(semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL)
 
 
 def _call_attributes(call: Call) -> Attributes:
@@ -209,47 +226,3 @@ class EventEmitter:
             event_name=semconv.GEN_AI_EVALUATION_EVENT,
             attributes=attributes,
         )
-
-
-class FeedbackSpanSink:
-    """Records feedback as a span `evaluation user_feedback` and a log event.
-
-    The span starts a separate trace, and needs a recorded RAG span. For feedback with only a trace
-    id, the sink writes only the log event. Neither contains the feedback's reference answer.
-    """
-
-    def __init__(self, tracer: TracerProvider | None, logger: _logs.LoggerProvider | None) -> None:
-        self._events = EventEmitter(logger)
-        self._tracer = _tracer(tracer)
-
-    def close(self) -> None:
-        pass
-
-    def feedback(self, feedback: Feedback) -> None:
-        about = recorded_span(feedback.trace_id, feedback.span_id)
-        if about is not None:
-            self._write(feedback, about)
-        elif feedback.sample_id is None and feedback.trace_id is not None:
-            # No span can link to an unknown RAG span. A log event needs only the trace id.
-            about = SpanContext(int(feedback.trace_id, 16), 0, is_remote=True)
-        if about is not None:
-            self._events.emit_feedback(feedback, about)
-
-    def _write(self, feedback: Feedback, about: SpanContext) -> None:
-        attributes: dict[str, str | float | None] = {
-            semconv.GEN_AI_OPERATION_NAME: "evaluation",
-            semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
-            semconv.evaluation(0, "name"): _USER_FEEDBACK,
-            semconv.evaluation(0, "score"): feedback.score,
-            semconv.evaluation(0, "label"): feedback.label,
-            semconv.evaluation(0, "annotator_kind"): "HUMAN",
-            semconv.evaluation(0, "identifier"): feedback.id,
-        }
-        span = self._tracer.start_span(
-            f"evaluation {_USER_FEEDBACK}",
-            Context(),
-            links=[Link(about)],
-            attributes=present(attributes),
-            start_time=feedback.time,
-        )
-        span.end(feedback.time)

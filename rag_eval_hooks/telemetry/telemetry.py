@@ -9,10 +9,11 @@ from typing import ParamSpec, TypeVar
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import Meter, MeterProvider
-from opentelemetry.trace import Span, TracerProvider
+from opentelemetry.trace import Span, SpanContext, TracerProvider
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents, warn_once
 from rag_eval_hooks.request import Attributes, Column, Ending, HeldSpan, Observer, Request
 from rag_eval_hooks.result import Evaluation
@@ -20,7 +21,7 @@ from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
-from rag_eval_hooks.telemetry.rag_span import SpanHolder
+from rag_eval_hooks.telemetry.rag_span import SpanHolder, recorded_span
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
 from rag_eval_hooks.telemetry.signals import EvaluationSpans, EventEmitter
 from rag_eval_hooks.telemetry.tracing import global_providers
@@ -90,6 +91,17 @@ class Telemetry(Observer):
         if not request.is_shipped:
             self._try("event", self._events.emit, evaluation, self._told)
             self._try("metrics", self._record, request, evaluation)
+
+    def feedback(self, feedback: Feedback) -> None:
+        """Record feedback as a span and a log event, both without the reference answer."""
+        about = recorded_span(feedback.trace_id, feedback.span_id)
+        if about is not None:
+            self._try("feedback", self._spans.write_feedback, feedback, about)
+        elif feedback.sample_id is None and feedback.trace_id is not None:
+            # No span can link to an unknown RAG span. A log event needs only the trace id.
+            about = SpanContext(int(feedback.trace_id, 16), 0, is_remote=True)
+        if about is not None:
+            self._try("feedback", self._events.emit_feedback, feedback, about)
 
     def _write_spans(self, request: Request, evaluation: Evaluation) -> None:
         attributes = self._attributes.of(evaluation)

@@ -61,6 +61,7 @@ import sys
 from rag_eval_hooks import RagEval, Sample
 
 class Kept:
+    def deliver(self, evaluation): ...
     def feedback(self, feedback):
         print(feedback.sample_id, feedback.label, flush=True)
     def close(self): ...

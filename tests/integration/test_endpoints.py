@@ -288,7 +288,7 @@ async def posted(url: str, document: Any, **options: Any) -> Any:
 
 
 def sent(url: str) -> Any:
-    sink = PlatformSink("platform", url, False)
+    sink = PlatformSink("platform", url)
     sink.open(5)
     try:
         return sink.call("POST", "/scores", json={})

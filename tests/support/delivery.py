@@ -48,6 +48,13 @@ class Dispatched:
     def counts(self) -> Mapping[str, int]:
         return self.incidents.counts()
 
+    def lost(self) -> int:
+        return sum(n for told, n in self.counts().items() if "results are lost" in told)
+
+    def waiting(self) -> int:
+        queues = self.dispatch._queues.values()
+        return sum(len(one._waiting) + len(one._flying) for one in queues)
+
     def close(self) -> None:
         self.dispatch.close()
         self.outbox.close(10)

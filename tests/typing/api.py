@@ -12,7 +12,6 @@ from typing import assert_type
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
 import rag_eval_hooks as api
-from rag_eval_hooks.delivery.sink import FeedbackSink
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.findings import Support
@@ -121,7 +120,6 @@ def protocols(url: str) -> None:
     own: list[api.Sink] = [OwnSink(), api.MemorySink()]
     langfuse = api.LangfuseSink(url, public_key="p", secret_key="s")
     platforms = (langfuse, api.MlflowSink(url, token="t"), api.PhoenixSink(url, api_key="k"))
-    taking: FeedbackSink = OwnSink()
     findings = api.Findings(answer_claims=("a",), answer_support=(Support((True,)),))
     judges: list[api.Judge] = [
         api.ScriptedJudge(findings),
@@ -137,7 +135,7 @@ def protocols(url: str) -> None:
     )
     asked: api.AskedMetric = api.evaluator_metric(str, needs=[api.Field.ANSWER])
     api.RagEval([metric, asked], judges[0], 1.0, own, embedder=embedder, token_scorer=scorer)
-    api.RagEval(redact=OwnRule(), sinks=[taking, *platforms])
+    api.RagEval(redact=OwnRule(), sinks=[OwnSink(), *platforms])
 
 
 def fail() -> str:

@@ -6,11 +6,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink, identifier
 from rag_eval_hooks.delivery.sink import Rejected, SendError, SpanUnknown
-from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 
 
@@ -24,26 +22,11 @@ class LangfuseSink(PlatformSink):
         url: URL of Langfuse, such as `https://cloud.langfuse.com`.
         public_key: The project's public key.
         secret_key: The project's secret key. Logs never show the key.
-        content: Whether comments may quote texts. None means the setting `capture_content`.
-
-    Raises:
-        ConfigError: The URL contains credentials.
     """
 
-    def __init__(
-        self, url: str, *, public_key: str, secret_key: str, content: bool | None = None
-    ) -> None:
-        if "@" in urlsplit(url).netloc:
-            raise ConfigError(
-                "url", url, "a URL without credentials. Pass `public_key` and `secret_key`"
-            )
-        super().__init__(
-            "langfuse",
-            url,
-            content,
-            auth=(public_key, secret_key),
-            headers={"x-langfuse-public-key": public_key},
-        )
+    def __init__(self, url: str, *, public_key: str, secret_key: str) -> None:
+        headers = {"x-langfuse-public-key": public_key}
+        super().__init__("langfuse", url, auth=(public_key, secret_key), headers=headers)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
         scores = [(n, one, name) for n, one in enumerate(payloads) for name in one.scores]

@@ -29,13 +29,12 @@ class MlflowSink(PlatformSink):
     Args:
         url: URL of the tracking server, such as `http://localhost:5000`.
         token: The server's token, or None. Logs never show the token.
-        content: Whether rationales may quote texts. None means the setting `capture_content`.
     """
 
     batch_size = _REQUESTS
 
-    def __init__(self, url: str, *, token: str | None = None, content: bool | None = None) -> None:
-        super().__init__("mlflow", url, content, key=token)
+    def __init__(self, url: str, *, token: str | None = None) -> None:
+        super().__init__("mlflow", url, key=token)
         self._threads = DaemonExecutor("rag-eval-hooks-mlflow", _REQUESTS)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:

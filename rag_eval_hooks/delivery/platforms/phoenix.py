@@ -22,13 +22,10 @@ class PhoenixSink(PlatformSink):
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.
         api_key: The server's key, or None. Logs never show the key.
-        content: Whether explanations may quote texts. None means the setting `capture_content`.
     """
 
-    def __init__(
-        self, url: str, *, api_key: str | None = None, content: bool | None = None
-    ) -> None:
-        super().__init__("phoenix", url, content, key=api_key)
+    def __init__(self, url: str, *, api_key: str | None = None) -> None:
+        super().__init__("phoenix", url, key=api_key)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
         """Send the annotations. If one span is unknown, Phoenix rejects the whole HTTP request."""

@@ -23,16 +23,17 @@ class PlatformSink(Destination):
     """Sends scores to a platform's JSON API, in the background. A subclass implements `send`.
 
     The spool stores each score with a hash of the sink's URL. Only a sink with the same hash sends
-    the score. A user and password in the URL become a header. `key` is a bearer token.
+    the score. `key` is a bearer token.
     """
 
     batch_size = 64
+    content = False
+    """Whether explanations may quote texts."""
 
     def __init__(
         self,
         name: str,
         url: str,
-        content: bool | None = None,
         *,
         key: str | None = None,
         auth: tuple[str, str] | None = None,
@@ -50,40 +51,20 @@ class PlatformSink(Destination):
         self._connect: Callable[[], Any]
         # One client per call in flight, because a shared client searches all of its connections.
         self._idle: list[Any] = []
-        self._wants_content, self._content = content, False
-        self._no_span = 0
-
-    def configure(self, *, content: bool) -> None:
-        self._content = content if self._wants_content is None else self._wants_content
-        self._no_span = 0
-
-    def books(self) -> Mapping[str, int]:
-        """Return the sample counts of the latest `RagEval` with this sink.
-
-        `no_span`: samples without a recorded span. `spooled`: samples left on disk for any process.
-        """
-        counts = {"sent": 0, "lost": 0, **self.counts}
-        taken = counts.pop("taken", 0)
-        waiting = taken - sum(counts.values())
-        return {"taken": taken, **counts, "waiting": waiting, "no_span": self._no_span}
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
         if isinstance(payload, Feedback) or not payload.scores:
             return False
-        has_span = payload.sample.trace_id is not None and payload.sample.span_id is not None
-        self._no_span += not has_span
-        return has_span
+        return payload.sample.trace_id is not None and payload.sample.span_id is not None
 
     def open(self, timeout: float) -> None:
         import httpx
 
-        url = httpx.URL(self._url)
-        in_url = (url.username, url.password) if url.username or url.password else None
         self._idle = []  # A forked process shares no connection with its parent.
         self._connect = partial(
             httpx.Client,
-            base_url=url.copy_with(username="", password=""),
-            auth=self._auth or in_url,
+            base_url=self._url,
+            auth=self._auth,
             timeout=timeout,
             headers={"accept-encoding": own_requests.ENCODINGS, **self._headers},
             event_hooks={"response": [_limit_reply]},
@@ -127,7 +108,7 @@ class PlatformSink(Destination):
             return self._connect()
 
     def explanation(self, score: Score) -> str | None:
-        return prose(score.explanation, limits.EXPLANATION_CHARS, content=self._content)
+        return prose(score.explanation, limits.EXPLANATION_CHARS, content=self.content)
 
     def metadata(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
         score, verdict = evaluation.scores[name], evaluation.verdicts.get(name)
