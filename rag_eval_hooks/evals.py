@@ -250,11 +250,11 @@ class RagEval(OnePerProcess):
         return self._pipeline.stats()
 
     def spooled(self) -> Mapping[str, int]:
-        """Return counts of all samples in the spool, from all processes.
+        """Return how many samples of all processes wait in the spool.
 
-        `accepted` is the sum of `scored`, `sampled_out`, `failed:<cause>`, `dropped:<reason>` and
-        `pending`. `undelivered` counts samples whose scores a sink has not accepted yet. The
-        mapping is empty without a spool, or if the spool is unreadable.
+        `pending` counts samples without an evaluation. `undelivered` counts samples whose scores a
+        sink has not accepted yet. The mapping is empty without a spool, or if the spool is
+        unreadable.
         """
         return self._pipeline.spooled()
 

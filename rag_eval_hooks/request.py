@@ -90,12 +90,6 @@ class Ending:
         return self.reason in ("spooled", "shutdown")
 
     @property
-    def entry(self) -> str:
-        if self.column in (Column.DROPPED, Column.FAILED):
-            return f"{self.column.value}:{self.reason}"
-        return self.column.value
-
-    @property
     def missing(self) -> dict[str, NotScored]:
         outcomes = {} if self.evaluation is None else self.evaluation.outcomes
         return {name: one for name, one in outcomes.items() if isinstance(one, NotScored)}

@@ -11,22 +11,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from copy import copy
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
 from rag_eval_hooks.delivery import outbox_file
-from rag_eval_hooks.delivery.outbox_file import (
-    EVALUATE,
-    FEEDBACK,
-    LOST,
-    Job,
-    OutboxFile,
-    RowChange,
-)
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, FEEDBACK, LOST, Job, OutboxFile
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy, is_damage
 from rag_eval_hooks.threads import Loop
@@ -94,25 +88,24 @@ class Outbox:
         self,
         job: Job,
         consumer: str,
-        count: str = "",
         then: Iterable[str] = (),
         encode: Callable[[], str] | None = None,
     ) -> Future[bool]:
         """Finish the job for `consumer`. The sinks in `then` become the job's next consumers.
 
-        One transaction writes the consumers and the payload of `encode`, and adds 1 to the outcome
-        `count`. If another process has claimed the job, the future's result is False.
+        One transaction writes the consumers and the payload of `encode`. If another process has
+        claimed the job, the future's result is False.
         """
         with self._lock:
             job.consumers = {*then, *job.consumers} - {consumer}
-            job.count, job.encode = count or job.count, encode or job.encode
+            job.encode = encode or job.encode
             return self._mark(job)
 
     def leave(self, job: Job, *consumers: str) -> bool:
         """Leave a stored job to other processes. Return False if the job is not stored."""
         with self._lock:
             if job.is_stored:
-                job.left.update(consumers)
+                job.left = job.left | {*consumers}
                 if job.consumers <= job.left:
                     self._mark(job)
             return job.is_stored
@@ -192,53 +185,50 @@ class Outbox:
 
     def _commit(self, file: OutboxFile) -> bool:
         with self._lock:
-            found = [RowChange.of(job) for job in islice(self._dirty, _MOST_JOBS)]
-        changes = [self._encoded(change) for change in found]
+            # Other threads may change the jobs during the transaction, so write copies.
+            states = {job: copy(job) for job in islice(self._dirty, _MOST_JOBS)}
+        changes = [(state, self._text(job, state)) for job, state in states.items()]
         try:
             rows = file.write(changes)
         except Exception as error:  # noqa: BLE001 - any failure must keep the jobs
-            return self._failed(file, error, changes)
+            return self._failed(file, error, states.values())
         self.is_stalled, self._retry_at = False, 0.0
         with self._lock:
-            for change, row in zip(changes, rows, strict=True):
-                self._note(change, row)
-        for change in changes:
+            for (job, state), row in zip(states.items(), rows, strict=True):
+                self._note(job, state, row)
+        for job, state in states.items():
             # Outside the lock, because this call may run callbacks.
-            _resolve(change.written, is_ours=change.job.is_ours or change.is_free)
+            _resolve(state.written, is_ours=job.is_ours or state.is_free)
         return True
 
-    def _encoded(self, change: RowChange) -> RowChange:
-        job = change.job
-        if not change.consumers or not job.is_ours or job.stored is change.encode:
-            return change
+    def _text(self, job: Job, state: Job) -> str | None:
+        if not state.consumers or not state.is_ours or state.stored is state.encode:
+            return None
         try:
-            return change._replace(text=change.encode())
+            return state.encode()
         except Exception as error:  # noqa: BLE001 - `encode` reads the application's objects
             self._report(error)
             with self._lock:
                 self._count_undurable(job)
-            return change._replace(consumers="")
+            state.consumers = set()
+            return None
 
-    def _note(self, change: RowChange, row: int | None) -> None:
-        job = change.job
-        if change.consumers and row is None:
+    def _note(self, job: Job, state: Job, row: int | None) -> None:
+        if state.consumers and row is None:
             self._incidents.count("spool: the file is full")
             self._count_undurable(job)
-        job.is_ours = row is not LOST and not change.is_free
+        job.is_ours = row is not LOST and not state.is_free
         job.row = row if job.is_ours else None
-        job.stored = None if job.row is None else change.encode
+        job.stored = None if job.row is None else state.encode
         (self._stored.add if job.is_stored else self._stored.discard)(job)
-        job.count = "" if job.count == change.outcome else job.count
-        if job.written is change.written:
+        if job.written is state.written:
             del self._dirty[job]
 
-    def _failed(
-        self, file: OutboxFile, error: Exception, changes: Sequence[RowChange] = ()
-    ) -> bool:
+    def _failed(self, file: OutboxFile, error: Exception, states: Collection[Job] = ()) -> bool:
         """Schedule a retry. Return True if the caller can retry now in a new file."""
         self._report(error)
         is_brief, is_new = is_busy(error), False
-        if is_damage(error, is_read=not changes):
+        if is_damage(error, is_read=not states):
             file.replace()
             is_brief, is_new = True, not self._retry_at
             with self._lock:
@@ -246,13 +236,13 @@ class Outbox:
                     job.stored = job.row = None
                     self._dirty.setdefault(job, time.monotonic())
                 self._stored.clear()
-        if changes:
+        if states:
             self._retry_at = time.monotonic() + (_BUSY_PAUSE_S if is_brief else _ERROR_PAUSE_S)
-        if changes and not is_brief:
+        if states and not is_brief:
             # Keep the changes for a retry, but let callers continue, because the disk fails.
             self.is_stalled = True
-            for change in changes:
-                _resolve(change.written)
+            for state in states:
+                _resolve(state.written)
         return is_new
 
     def _count_undurable(self, job: Job) -> None:

@@ -1,23 +1,22 @@
-"""The outbox's SQLite file, with jobs, leases and counts."""
+"""The outbox's SQLite file, with jobs and leases."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import time
-import tomllib
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sqlite_file import SqliteFile, open_existing
+from rag_eval_hooks.text.folding import toml_of
 
 EVALUATE: Final = "evaluate"  # consumer of samples
 FEEDBACK: Final = "feedback"  # consumer of feedback on other processes' requests
@@ -25,9 +24,7 @@ NAME: Final = "outbox.sqlite"
 LOST: Final = -1  # result of a write if another process has claimed the job
 LEASE_S: Final = 15.0  # seconds after which another process can claim a dead process's jobs
 _BUSY_S: Final = 0.5
-_SQL: Final[Mapping[str, Any]] = tomllib.loads(
-    files(__package__).joinpath("outbox.toml").read_text("utf-8")
-)
+_SQL: Final = toml_of("outbox.toml", __package__)
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +36,6 @@ class Job:
     accepted: float = field(default_factory=time.time)
     tries: int = 0
     left: set[str] = field(default_factory=set)  # consumers left to other processes
-    count: str = ""  # outcome to count in the next transaction
     # The outbox sets the fields below.
     row: int | None = None
     stored: Callable[[], str] | None = None  # the `encode` that returned the row's payload
@@ -52,23 +48,10 @@ class Job:
     def is_stored(self) -> bool:
         return self.stored is not None
 
-
-class RowChange(NamedTuple):
-    """The row to write for a job. `of` copies the job's state at the start of a transaction."""
-
-    job: Job
-    consumers: str  # one name per line; if empty, the file deletes the row
-    is_free: bool  # any process may claim the job
-    outcome: str  # to count
-    encode: Callable[[], str]
-    written: Future[bool] | None
-    text: str | None = None  # payload to write, or None to keep the row's payload
-
-    @classmethod
-    def of(cls, job: Job) -> RowChange:
-        is_free = bool(job.consumers) and job.consumers <= job.left
-        consumers = "\n".join(sorted(job.consumers))
-        return cls(job, consumers, is_free, job.count, job.encode, job.written)
+    @property
+    def is_free(self) -> bool:
+        """Whether any process may claim the job."""
+        return bool(self.consumers) and self.consumers <= self.left
 
 
 class OutboxFile:
@@ -93,14 +76,15 @@ class OutboxFile:
     def exists(self) -> bool:
         return self._identity is not None or self.path.exists()
 
-    def write(self, changes: Sequence[RowChange]) -> list[int | None]:
-        """Write changes to the file. Return each job's row number.
+    def write(self, changes: Iterable[tuple[Job, str | None]]) -> list[int | None]:
+        """Write jobs and payloads to the file. Return each job's row number.
 
-        The number is None if the job is finished or does not fit into the file. The number is
-        `LOST` if another process has claimed the job.
+        A payload of None keeps the row's payload. A job without consumers deletes its row. The
+        number is None if the job is finished or does not fit into the file. The number is `LOST` if
+        another process has claimed the job.
         """
         with self._transaction() as db:
-            return [self._write(db, change) for change in changes]
+            return [self._write(db, job, text) for job, text in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
         """Claim the oldest jobs of dead processes, up to each consumer's capacity.
@@ -171,15 +155,15 @@ class OutboxFile:
             raise ValueError("Another program moved the outbox file.")
         self._identity = found
 
-    def _write(self, db: sqlite3.Connection, change: RowChange) -> int | None:
-        job, row, text = change.job, change.job.row, change.text
+    def _write(self, db: sqlite3.Connection, job: Job, text: str | None) -> int | None:
+        row = job.row
         state = (
-            change.consumers,
+            "\n".join(sorted(job.consumers)),
             job.tries,
-            None if change.is_free else self._owner,
+            None if job.is_free else self._owner,
             self._owner if job.is_left else None,
         )
-        if row is not None and change.consumers and text is None:
+        if row is not None and job.consumers and text is None:
             is_ours = _run(db, "update", *state, row, self._owner).rowcount > 0
         else:
             is_ours = row is None or _run(db, "delete", row, self._owner).rowcount > 0
@@ -189,8 +173,6 @@ class OutboxFile:
         if text is not None and _number(db, "size") + len(text) <= self._max_bytes:
             names, tries, *owners = state
             row = _run(db, "insert", names, job.accepted, tries, *owners, text).lastrowid
-        if change.outcome:
-            _run(db, "count", change.outcome)
         return row
 
     def _release_all(self, db: sqlite3.Connection, owner: str) -> None:
@@ -244,15 +226,9 @@ def check_spool(folder: Path) -> None:
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
-    """Return each outcome's count over all processes. The mapping is empty without a file."""
+    """Return how many samples of all processes wait. The mapping is empty without a file."""
     with _read(path) as db:
-        if db is None:
-            return {}
-        db.execute("BEGIN")
-        ended = dict(_run(db, "ended").fetchall())
-        pending, undelivered = (_number(db, name) for name in ("pending", "undelivered"))
-    counts = {"accepted": sum(ended.values()) + pending, **ended, "pending": pending}
-    return counts | ({"undelivered": undelivered} if undelivered else {})
+        return {} if db is None else {key: _number(db, key) for key in ("pending", "undelivered")}
 
 
 def read_results(path: Path) -> Iterator[str]:
@@ -267,4 +243,4 @@ def _read(path: Path) -> Iterator[sqlite3.Connection | None]:
         return
     with closing(open_existing(path, patience=_BUSY_S)) as db:
         # Another process may still be creating the tables.
-        yield db if _run(db, "has_counts").fetchone() else None
+        yield db if _run(db, "has_tables").fetchone() else None

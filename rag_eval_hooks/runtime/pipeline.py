@@ -206,7 +206,7 @@ class Pipeline:
     def _settle(self, request: Request, ending: Ending) -> None:
         job = request.entry
         if job is not None and EVALUATE in job.consumers and not ending.is_left:
-            self.outbox.end(job, EVALUATE, ending.entry)
+            self.outbox.end(job, EVALUATE)
         self.tell("settled", request, ending)
 
     def tell(self, moment: str, *arguments: object) -> None:

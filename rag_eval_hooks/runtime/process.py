@@ -152,9 +152,8 @@ class Processor:
         if self._outbox.is_durable:
             sinks, encode = delivery.sinks_of(evaluation), delivery.encoder(evaluation)
             job = request.entry or Job(set(), encode, request.accepted_at)
-            count = "" if request.by_feedback else ending.entry
             # Store the results before sinks receive them.
-            stored = self._outbox.end(job, EVALUATE, count, sinks, encode)
+            stored = self._outbox.end(job, EVALUATE, sinks, encode)
             if not await self._within_patience(stored):
                 # Another process has claimed the sample and delivers its results.
                 return Ending.dropped("spooled")

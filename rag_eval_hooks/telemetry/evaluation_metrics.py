@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from importlib.resources import files
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from opentelemetry import metrics
 from opentelemetry.context import Context
@@ -23,10 +21,9 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 from rag_eval_hooks.telemetry.rag_span import context_of
+from rag_eval_hooks.text.folding import toml_of
 
-_INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
-    files(__package__).joinpath("instruments.toml").read_text("utf-8")
-)
+_INSTRUMENTS: Final = toml_of("instruments.toml", __package__)
 
 
 class MetricRecorder:

@@ -42,7 +42,7 @@ class Dispatched:
             if self.outbox.is_durable:
                 encode = self.dispatch.encoder(evaluation)
                 job = Job({*self.dispatch.sinks_of(evaluation)}, encode)
-                assert self.outbox.end(job, EVALUATE, "scored").result(60)
+                assert self.outbox.end(job, EVALUATE).result(60)
             self.dispatch.put(evaluation, job)
 
     def counts(self) -> Mapping[str, int]:
