@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="maximum number of rows per file")
     given = parser.parse_args()
     # Run the model in this process, because `process_time` excludes child processes.
-    judge = HeuristicJudge(entailer=Entailer(given.nli, process=False) if given.nli else None)
+    judge = HeuristicJudge(entailer=Entailer(given.nli) if given.nli else None)
     print(judge.name, judge.version)
     files = given.own
     if not files:

@@ -82,10 +82,10 @@ def cost(metrics: Sequence[str], count: int) -> dict[str, float]:
     return {**{name: number / count for name, number in row.items()}, "failed": failed}
 
 
-def cached(stagger: bool, count: int) -> float:
+def cached(count: int) -> float:
     served = whole = 0
     with JudgeServer(latency=0.1, cache=PrefixCache()) as server:
-        judge = OpenAIJudge("m", base_url=server.url, api_key="k", stagger=stagger)
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k")
         with RagEval(SETS[TEN], judge=judge, embedder="none") as evals:
             for sample in samples(count):
                 evals.evaluate(sample)
@@ -158,10 +158,8 @@ def main() -> None:
         for name, metrics in SETS.items()
     ]
     written(rows, given.json)
-    for stagger in (True, False):
-        share = cached(stagger, min(given.samples, 10))
-        how = "staggered" if stagger else "all at once"
-        print(f"context text that a prompt cache served, ten metrics, calls {how}: {share:.0%}")
+    share = cached(min(given.samples, 10))
+    print(f"context text that a prompt cache served, ten metrics: {share:.0%}")
     written(by_judge(min(given.samples, 10), given.speed), None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 from langchain_core.decisions import BaseDecisionModel
 from langchain_core.decisions.types import Question
@@ -12,7 +12,7 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
-from rag_eval_hooks.judges.decision_judge import DecisionJudge, DecisionOptions
+from rag_eval_hooks.judges.decision_judge import DecisionJudge
 from rag_eval_hooks.judges.decision_model import DecisionModel, Questions
 from rag_eval_hooks_langchain.langchain_judge import unseen
 
@@ -45,7 +45,7 @@ class LangChainDecisionJudge(DecisionJudge):
         ConfigError: The model is not a decision model, or a value is invalid.
     """
 
-    def __init__(self, model: BaseDecisionModel, **options: Unpack[DecisionOptions]) -> None:
+    def __init__(self, model: BaseDecisionModel, **options: Any) -> None:
         if not isinstance(model, BaseDecisionModel):
             raise ConfigError("judge", type(model).__name__, "a LangChain decision model")
         limits, others = CallLimits.split(options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias, Unpack
+from typing import Any, Final, TypeAlias
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps
@@ -18,7 +18,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, ModelAdapter, OutputMode, reply_text
-from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
+from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
 _Model: TypeAlias = Runnable[Any, Any]
@@ -89,7 +89,7 @@ class LangChainJudge(LLMJudge):
         ConfigError: The model is not a runnable, or a value is invalid.
     """
 
-    def __init__(self, model: _Model, **options: Unpack[ModelOptions]) -> None:
+    def __init__(self, model: _Model, **options: Any) -> None:
         if not isinstance(model, Runnable):
             raise ConfigError(
                 "judge", type(model).__name__, "a chat model of LangChain, such as ChatOpenAI(...)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Unpack
+from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
 from llama_index.core.callbacks import CallbackManager
@@ -17,7 +17,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, OutputMode, reply_text
-from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
+from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import Prompt
 
 
@@ -77,7 +77,7 @@ class LlamaIndexJudge(LLMJudge):
         ConfigError: The object is not a LlamaIndex LLM, or a value is invalid.
     """
 
-    def __init__(self, llm: LLM, **options: Unpack[ModelOptions]) -> None:
+    def __init__(self, llm: LLM, **options: Any) -> None:
         if not isinstance(llm, LLM):
             raise ConfigError(
                 "judge", type(llm).__name__, "an LLM of LlamaIndex, such as OpenAI(model=...)"

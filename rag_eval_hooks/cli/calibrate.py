@@ -41,14 +41,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"rejected: {told}, but calibration needs at least {LEAST_AUROC}")
         return 1
     if arguments.output is not None:
-        made = {(r.scores[metric].annotator or "", r.scores[metric].version) for r in rows}
-        judges = {(judge, version.partition("+")[2]) for judge, version in made}
+        scores = (row.scores[metric] for row in rows)
+        judges = {f"{one.annotator} {one.version.partition('+')[2]}" for one in scores}
         if len(judges) > 1:
-            names = ", ".join(sorted(" ".join(one) for one in judges))
-            told = f"the scores are from several judges or versions ({names})"
+            told = f"the scores are from several judges or versions ({', '.join(sorted(judges))})"
             raise UsageError(f"{arguments.results}: {told}. Pass results of one judge version.")
-        judge, version = judges.pop()
-        replace(fitted(probabilities, truths), judge=judge, version=version).write(arguments.output)
+        replace(fitted(probabilities, truths), judge=judges.pop()).write(arguments.output)
         print(f"written: {arguments.output}")
     return 0
 

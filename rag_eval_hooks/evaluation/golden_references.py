@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -12,8 +11,8 @@ from rag_eval_hooks.datasets.data_rows import DataRow, data_rows
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.text.folding import squash
 
-_logger = logging.getLogger("rag_eval_hooks")
 MATCH: Final = "reference_match"
 """Metadata key with the value `exact` if the reference comes from a golden question."""
 
@@ -26,10 +25,10 @@ class References:
 
     def __init__(self, golden: Iterable[Sample]) -> None:
         self._is_asked = self._is_matched = False
-        self._by_question = {_folded(one.question): one for one in reversed(list(golden))}
+        self._by_question = {squash(one.question): one for one in reversed(list(golden))}
 
     def completed(self, sample: Sample) -> Sample:
-        golden = self._by_question.get(_folded(sample.question))
+        golden = self._by_question.get(squash(sample.question))
         self._is_asked = True
         self._is_matched |= golden is not None
         if sample.reference is not None or golden is None:
@@ -59,18 +58,7 @@ def read_golden(path: str) -> tuple[Sample, ...]:
         raise ConfigError("references", path, error.wants) from None
     if not golden:
         raise ConfigError("references", path, "a file with at least one question")
-    _warn_of_two_references(path, golden)
     return golden
-
-
-def _warn_of_two_references(path: str, golden: Sequence[Sample]) -> None:
-    first: dict[str, int] = {}
-    for row, one in enumerate(golden, start=1):
-        used = first.setdefault(_folded(one.question), row)
-        if golden[used - 1].reference != one.reference:
-            told = f"rows {used} and {row} have the same question but different references"
-            _logger.warning("%s: %s. Row %d is used.", path, told, used)
-            return
 
 
 def _golden(row: DataRow, path: str) -> Sample:
@@ -83,7 +71,3 @@ def _golden(row: DataRow, path: str) -> Sample:
         raise ConfigError("references", path, wants)
     # The samples stay in memory, so drop the texts that no request needs.
     return replace(sample, reference=reference, contexts=None, answer=None, metadata={})
-
-
-def _folded(question: str) -> str:
-    return " ".join(question.split()).casefold()

@@ -65,6 +65,8 @@ class Scorer:
 
     def __post_init__(self) -> None:
         self.metric_ids = tuple(metric.id for metric in self.metrics)
+        needs = {field for metric in self.metrics for field in metric.needs}
+        self.needed = needs & {Field.CONTEXTS, Field.ANSWER}
 
     async def score(
         self, sample: Sample, chosen: Container[str] | None = None, *, whole: bool = False

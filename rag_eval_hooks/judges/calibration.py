@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from bisect import bisect_left, bisect_right
@@ -34,9 +33,9 @@ class Calibration:
     slope: float = 1.0
     intercept: float = 0.0
     cut: float = 0.5
-    judge: str = ""
-    version: str = ""
+    judge: str = ""  # name and version
     labels: int = 0
+    auroc: float = 0.5
 
     def apply(self, probability: float) -> float:
         return _sigmoid(self.slope * log_odds(probability) + self.intercept)
@@ -58,9 +57,8 @@ class Calibration:
         )
 
     @property
-    def fingerprint(self) -> str:
-        text = f"{self.slope!r} {self.intercept!r} {self.cut!r}"
-        return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+    def label(self) -> str:
+        return f"calibrated n={self.labels}, AUROC {self.auroc:.2f}"
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2) + "\n", "utf-8")
@@ -149,8 +147,8 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
         slope, intercept = slope - part * steps[0], intercept - part * steps[1]
     # A judge with an AUROC below 0.5 is useless. A negative slope would make it look useful.
     raw = Calibration(slope=max(slope, 0.01), intercept=intercept)
-    cut = agreement([raw.apply(p) for p in probabilities], labels).cut
-    return replace(raw, cut=cut, labels=len(labels))
+    found = agreement([raw.apply(p) for p in probabilities], labels)
+    return replace(raw, cut=found.cut, labels=len(labels), auroc=found.auroc)
 
 
 def log_odds(probability: float, edge: float = _EDGE) -> float:

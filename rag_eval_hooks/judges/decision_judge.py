@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from operator import mul
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
+from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.errors import ConfigError, check_count
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import (
     ChunkRelevance,
     ClaimVerdict,
@@ -28,7 +28,6 @@ from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.model_judge import (
     Answers,
     ModelJudge,
-    ModelKeywords,
     about_group,
     gathered,
     without_missing_texts,
@@ -42,9 +41,6 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.text.folding import collapse_runs
 
-if TYPE_CHECKING:
-    from rag_eval_hooks.judges.endpoint import EndpointKeywords
-
 _MOST_QUESTIONS: Final = 400  # maximum number of questions per request in the Decisions API
 _DECIDED: Final = frozenset(kind for kind, spec in SPECS.items() if spec.is_decision)
 _BY_RULES: Final = frozenset(
@@ -53,14 +49,10 @@ _BY_RULES: Final = frozenset(
 _Item: TypeAlias = tuple[Answers, str, list[Question]]  # an item's finding, key and questions
 _VERDICTS: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 _HALF: Final = 0.5
+_UNSURE: Final = (0.3, 0.7)  # a verdict with a probability between the two is unsure
 _NO_ANSWER: Final = "the model rejected a question or gave an invalid answer"
 _NOT_MADE: Final = NotScored(Cause.MISSING_INPUT, "a decision model generates no text")
 _TOO_LONG: Final = "one request must contain all contexts, but the contexts do not fit"
-
-
-class DecisionOptions(ModelKeywords, total=False):
-    band: tuple[float, float]
-    window: int
 
 
 class DecisionJudge(ModelJudge):
@@ -72,7 +64,6 @@ class DecisionJudge(ModelJudge):
 
     Args:
         model: `openai-decisions:<model>`, `systemone:<model or url>`, or a model object.
-        band: Two probabilities. A verdict with a probability between the two is unsure.
         window: Maximum tokens of contexts per request. Three UTF-8 bytes count as one token.
             The judge sends several requests for longer contexts or more than 400 decisions.
         memo: Stores answers for reuse. None disables the reuse.
@@ -89,22 +80,18 @@ class DecisionJudge(ModelJudge):
         self,
         model: str | DecisionModel,
         *,
-        band: tuple[float, float] = (0.3, 0.7),
         window: int = 20_000,
         memo: Memo | None = None,
         prices: Prices | None = None,
-        **options: Unpack[EndpointKeywords],
+        **options: Any,
     ) -> None:
-        if not 0 <= band[0] <= 0.5 <= band[1] <= 1:
-            raise ConfigError("band", band, "two numbers: one from 0 to 0.5, and one from 0.5 to 1")
-        check_count("window", window)
         if isinstance(model, str):
             model = DecisionEndpoint(model, options)
         elif options:
             wants = "empty, because `model` is an object with its own options"
             raise ConfigError("options", sorted(options), wants)
         super().__init__(model, window, memo, prices)
-        self._band, self._rules = band, HeuristicJudge()
+        self._rules = HeuristicJudge()
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         by_rules = without_missing_texts(wanted & _BY_RULES, sample)
@@ -153,7 +140,7 @@ class DecisionJudge(ModelJudge):
             value = level if spec.unit is Unit.TEMPLATE else {"value": level}
             return content_of(spec.element, value, View({}))
         probability, reason = first[0], f"probability {first[0]:.2f}"
-        holds, sure = probability >= _HALF, not self._band[0] < probability < self._band[1]
+        holds, sure = probability >= _HALF, not _UNSURE[0] < probability < _UNSURE[1]
         if ask.kind is Finding.STANCE:
             return holds
         if spec.unit is Unit.CHUNK:

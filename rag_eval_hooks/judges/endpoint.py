@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from weakref import WeakKeyDictionary
 from rag_eval_hooks import own_requests
 from rag_eval_hooks.errors import BudgetError, ConfigError, missing_extra
 from rag_eval_hooks.judges.calls.call_context import Meter
-from rag_eval_hooks.judges.calls.call_limits import CallKeywords, CallLimits
+from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.calls.failures import DescribedError
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.providers import is_url
@@ -60,16 +59,8 @@ class ClientOptions(CallLimits):
         CallLimits.__post_init__(self)
 
 
-class EndpointKeywords(CallKeywords, total=False):
-    retries: int
-    base_url: str | None
-    api_key: str | None
-    headers: Mapping[str, str] | None
-
-
 @dataclass(slots=True)
 class _Post:
-    body: bytes
     meter: Meter
     stopped: Exception | None = None  # kept here, because the client would wrap our exception
 
@@ -92,14 +83,14 @@ class Endpoint:
         self, path: str, document: Mapping[str, Any], meter: Meter, prices: Prices | None = None
     ) -> Any:
         client = self._client()
-        post = _Post(json.dumps(document, ensure_ascii=False).encode(), meter)
+        post = _Post(meter)
         token = _post.set(post)
         try:
             # The client's timeout restarts with each byte, so a slow reply could take forever.
             async with asyncio.timeout(self._longest):
                 # The client's typed methods spend more time on the schema than on the call.
                 with own_requests.quiet():
-                    reply = await client.post(path, body={}, cast_to=object)
+                    reply = await client.post(path, body=document, cast_to=object)
         except (openai.OpenAIError, ValueError) as error:
             raise post.stopped or self._translated(error) from None
         finally:
@@ -146,7 +137,7 @@ class Endpoint:
         return client
 
 
-async def _before_try(request: Any) -> None:
+async def _before_try(_request: Any) -> None:
     if (post := _post.get()) is None:
         return
     try:
@@ -154,15 +145,6 @@ async def _before_try(request: Any) -> None:
     except BudgetError as error:
         post.stopped = error
         raise openai.OpenAIError from None
-    headers = {k: v for k, v in request.headers.items() if k.lower() != "content-length"}
-    whole = type(request)(
-        request.method,
-        request.url,
-        headers=headers,
-        content=post.body,
-        extensions=request.extensions,
-    )
-    vars(request).update(vars(whole))
 
 
 async def _limit_reply(response: Any) -> None:

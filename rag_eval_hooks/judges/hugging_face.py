@@ -13,7 +13,7 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError, JudgeError, missing_extra
 from rag_eval_hooks.explanation import encodable
 from rag_eval_hooks.findings import TokenScore
-from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
+from rag_eval_hooks.judges.local_model import LocalModel, short_name
 
 _FORWARD: Final = 32  # texts per forward pass of an embedder
 _TEXTS: Final = 512  # texts per call; the library sorts by length to save padding
@@ -29,21 +29,16 @@ class SentenceEmbedder(LocalModel[str, list[float]]):
 
     Args:
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
-        process: Whether to run the model in a child process. `auto` means yes if a child process
-            can start.
 
     Raises:
         ImportError: The extra `embeddings` is not installed.
-        ConfigError: `process` is true, but no child process can start here.
     """
 
-    def __init__(
-        self, model: str = "sentence-transformers/all-MiniLM-L6-v2", *, process: InProcess = "auto"
-    ) -> None:
+    def __init__(self, model: str = "sentence-transformers/all-MiniLM-L6-v2") -> None:
         if find_spec("sentence_transformers") is None:
             raise missing_extra("SentenceEmbedder", "embeddings")
         caller = Caller(short_name(model), Operation.EMBEDDINGS, local=True)
-        super().__init__(model, caller, partial(_load_embedder, model), process, size=_TEXTS)
+        super().__init__(model, caller, partial(_load_embedder, model), size=_TEXTS)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector of length 1 per text, in order.
@@ -83,13 +78,10 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
             input. Set `layer` for a model that bert-score does not know.
         rescale_with_baseline: Whether to rescale the scores by the baseline that bert-score ships
             for the model. Unrelated texts then score about 0, and a score can be negative.
-        process: Whether to run the model in a child process. `auto` means yes if a child process
-            can start.
 
     Raises:
         ImportError: The extra `bertscore` is not installed.
-        ConfigError: `layer` is invalid, bert-score has no baseline for the model, or `process` is
-            true but no child process can start here.
+        ConfigError: `layer` is invalid, or bert-score has no baseline for the model.
     """
 
     def __init__(
@@ -98,7 +90,6 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         *,
         layer: int | None = None,
         rescale_with_baseline: bool = False,
-        process: InProcess = "auto",
     ) -> None:
         if (package := find_spec("bert_score")) is None:
             raise missing_extra("BertScorer", "bertscore")
@@ -112,16 +103,14 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         name += "-rescaled" if rescale_with_baseline else ""
         load = partial(_load_scorer, model, layer, rescale_with_baseline)
         caller = Caller(name, Operation.TOKEN_SCORE, local=True)
-        super().__init__(model, caller, load, process, size=_PAIRS)
+        super().__init__(model, caller, load, size=_PAIRS)
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
-        """Return precision, recall and F1, each at most 1. A blank text scores 0.
+        """Return precision, recall and F1, each at most 1.
 
         Raises:
             JudgeError: The model failed.
         """
-        if not (candidate.strip() and reference.strip()):
-            return TokenScore(0.0, 0.0, 0.0)
         (found,) = await self.run_all([(candidate, reference)])
         if not all(map(math.isfinite, (found.precision, found.recall, found.f1))):
             raise JudgeError(f"{self.name}: the model returned NaN or infinity")

@@ -8,23 +8,17 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, TypeAlias, Unpack
+from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.errors import ConfigError, JudgeError, check_count
+from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import Finding, Verdict
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.judges.model_judge import (
-    Answers,
-    ModelJudge,
-    ModelKeywords,
-    about_group,
-    gathered,
-)
+from rag_eval_hooks.judges.model_judge import Answers, ModelJudge, about_group, gathered
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import (
     PROMPTS_VERSION,
@@ -41,18 +35,13 @@ from rag_eval_hooks.text.folding import fold
 Messages: TypeAlias = list[dict[str, str]]
 Function: TypeAlias = Callable[[Messages], Awaitable[str]] | Callable[[Messages], str]
 
+_ATTEMPTS: Final = 3  # maximum number of requests for one item
 _MOST_CLAIMS: Final = 10
 _LITERALLY: Final = "found literally"
 _BEFORE: Final = r"(?<![^\s(\"'\[])"
 _AFTER: Final = r"[.,;:!?)\"'\]]*(?:\s|$)"
 _LONGEST_LEAD: Final = 5.0  # maximum seconds that other calls wait for the first reply
 _WANTS: Final = "a function that accepts a list of messages and returns the reply's text"
-
-
-class ModelOptions(ModelKeywords, total=False):
-    attempts: int
-    stagger: bool
-    verify_tokens: int
 
 
 class LLMJudge(ModelJudge):
@@ -68,11 +57,8 @@ class LLMJudge(ModelJudge):
 
     Args:
         chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
-        attempts: Maximum number of requests for one item.
-        stagger: Whether later calls wait up to five seconds for the first reply, to use the
-            provider's prompt cache.
-        verify_tokens: Maximum tokens of contexts in one call that verifies claims. Three UTF-8
-            bytes count as one token. The judge divides longer contexts among several calls.
+        window: Maximum tokens of contexts in one call that verifies claims. Three UTF-8 bytes
+            count as one token. The judge divides longer contexts among several calls.
         memo: Stores valid replies for reuse. None disables the reuse.
         prices: Price tables for the costs in the usage. None omits the costs.
     """
@@ -83,17 +69,11 @@ class LLMJudge(ModelJudge):
         self,
         chat: Any,
         *,
-        attempts: int = 3,
-        stagger: bool = True,
-        verify_tokens: int = 12_000,
+        window: int = 12_000,
         memo: Memo | None = None,
         prices: Prices | None = None,
     ) -> None:
-        check_count("attempts", attempts)
-        check_count("verify_tokens", verify_tokens)
-        super().__init__(chat, verify_tokens, memo, prices)
-        self._attempts = attempts
-        self._stagger = stagger
+        super().__init__(chat, window, memo, prices)
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
         """Return how many calls the judge needs if no reply is invalid."""
@@ -111,7 +91,7 @@ class LLMJudge(ModelJudge):
         lead: asyncio.Task[None] | None = None
         calls = list[asyncio.Task[None]]()
         for one in answers:
-            is_led = self._stagger and one.ask.has_contexts and not is_cached
+            is_led = one.ask.has_contexts and not is_cached
             for keys in _requests(one):
                 calls.append(asyncio.create_task(self._after(lead if is_led else None, one, keys)))
                 lead = lead or (calls[-1] if is_led else None)
@@ -124,18 +104,18 @@ class LLMJudge(ModelJudge):
         # A provider caches a prefix when the first reply starts. Earlier calls pay the full price.
         if lead is not None:
             await asyncio.wait([lead], timeout=_LONGEST_LEAD)
-        await self._ask(answers, keys, self._attempts)
+        await self._ask(answers, keys)
 
-    async def _ask(self, answers: Answers, keys: Sequence[str], left: int) -> None:
+    async def _ask(self, answers: Answers, keys: Sequence[str]) -> None:
         """Ask about items until each item has a valid reply, or no attempt is left.
 
         If an item has a warning, such as a quote that no chunk contains, the judge asks once more.
-        After a truncated reply, the judge splits the remaining items into two requests.
         """
         ask = answers.ask
         problems: tuple[str, ...] = ()
-        while left and (still := answers.open(keys)):
-            left -= 1
+        for _ in range(_ATTEMPTS):
+            if not (still := answers.open(keys)):
+                break
             prompt = ask.prompt(still, problems)
             complete = partial(self._model.complete, prompt.sealed(self._secret))
             read = partial(ask.read, still)
@@ -143,12 +123,7 @@ class LLMJudge(ModelJudge):
             if reading is None:
                 break
             answers.take(reading.values)
-            still, problems = answers.open(keys), reading.problems
-            if left and reading.cut and len(still) > 1:
-                middle = (len(still) + 1) // 2
-                halves = (still[:middle], still[middle:])
-                await asyncio.gather(*(self._ask(answers, half, left) for half in halves))
-                break
+            problems = reading.problems
 
 
 def _requests(answers: Answers) -> list[tuple[str, ...]]:
@@ -196,11 +171,9 @@ class CallableJudge(LLMJudge):
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`.
     """
 
-    def __init__(
-        self, function: Function, *, name: str | None = None, **options: Unpack[ModelOptions]
-    ) -> None:
+    def __init__(self, function: Function, *, name: str | None = None, **options: Any) -> None:
         default = getattr(function, "__name__", type(function).__name__)
-        if not _takes_messages(function):
+        if not callable(function):
             raise ConfigError("judge", default, _WANTS)
         if options.get("memo") is not None and not name:
             raise ConfigError("name", name, "a name, because a memo stores replies by name")
@@ -212,8 +185,6 @@ class _CallableChat(ChatAdapter):
     def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
         super().__init__(Caller(name), (OutputMode.TEXT,), limits)
         self._function, self._place = function, place_of(function)
-        # The judge appends the advice to an error about an unreadable reply.
-        self.advice = f". The function must return the JSON that the prompt describes.{self._place}"
         call = getattr(function, "__call__", None)  # noqa: B004 - `__call__` may be async
         self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -234,16 +205,3 @@ class _CallableChat(ChatAdapter):
                 raise JudgeError(f"{self.name}: {told}.{self._place}")
         meter.replied(None)
         return reply_text(text)
-
-
-def _takes_messages(function: object) -> bool:
-    wrong = (inspect.isclass, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
-    if not callable(function) or any(is_wrong(function) for is_wrong in wrong):
-        return False
-    try:
-        inspect.signature(function).bind([])
-    except TypeError:
-        return False
-    except ValueError:  # Some functions that are written in C have no signature.
-        return True
-    return True

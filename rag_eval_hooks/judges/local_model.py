@@ -22,11 +22,11 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.config.sources import model_environment
-from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeUnavailable
+from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
 from rag_eval_hooks.judges.calls.call_context import observed_call
 from rag_eval_hooks.threads import DaemonExecutor, at_fork
 
@@ -34,7 +34,6 @@ I = TypeVar("I", bound=Hashable)  # noqa: E741 - item
 R = TypeVar("R")
 Run: TypeAlias = Callable[[Sequence[I]], Sequence[R]]  # returns one result per item, in order
 Load: TypeAlias = Callable[[], Run[I, R]]  # must be picklable for a child process
-InProcess: TypeAlias = Literal["auto"] | bool
 
 _logger = logging.getLogger("rag_eval_hooks")
 LOAD_TIMEOUT_S: Final = 600.0  # maximum seconds to start the interpreter and load the model
@@ -128,12 +127,10 @@ class LocalModel(Generic[I, R]):
     child process, the child restarts after a crash and exits with this process.
     """
 
-    def __init__(
-        self, source: str, caller: Caller, load: Load[I, R], process: InProcess, *, size: int = 32
-    ) -> None:
+    def __init__(self, source: str, caller: Caller, load: Load[I, R], *, size: int = 32) -> None:
         self.name = caller.name
         self._source, self._caller, self._load, self._size = source, caller, load, size
-        self._in_process = _wants_process(process)
+        self._in_process = _can_start_process()
         self._model: Run[I, R] | None = None
         self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
@@ -304,19 +301,15 @@ class LocalModel(Generic[I, R]):
         return _ProcessEndedError(f"{self._source}: the model process exited ({how})")
 
 
-def _wants_process(process: InProcess) -> bool:
-    obstacle = None
+def _can_start_process() -> bool:
     if os.name != "posix":
         obstacle = "child processes need a POSIX system"
     elif getattr(sys, "frozen", False) or _interpreter() is None:
         obstacle = "a frozen or embedded Python has no interpreter to start"
-    if obstacle is None or not process:
-        return bool(process)
-    if process == "auto":
-        _logger.warning("Local models run on a thread of this process, because %s.", obstacle)
-        return False
-    wants = f"'auto' or false, because {obstacle}"
-    raise ConfigError("process", process, wants)
+    else:
+        return True
+    _logger.warning("Local models run on a thread of this process, because %s.", obstacle)
+    return False
 
 
 def _interpreter() -> str | None:

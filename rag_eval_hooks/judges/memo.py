@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from rag_eval_hooks.errors import ConfigError, check_count
+from rag_eval_hooks.errors import check_count
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
@@ -53,12 +53,6 @@ class Memo:
         self._texts: OrderedDict[bytes, str] = OrderedDict()
         self._file = None
         if path is not None:
-            try:
-                usable = not Path(path).exists() or Path(path).is_dir()
-            except OSError:  # for example a name that is too long
-                usable = False
-            if not usable:
-                raise ConfigError("judge_memo", str(path), "the path of a folder")
             self._file = SqliteFile(Path(path, _FILE), (_TABLE,), patience=_BUSY_S)
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
 

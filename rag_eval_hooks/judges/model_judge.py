@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, Final, TypeVar, cast
 
 from rag_eval_hooks.calls import Usage, tokens
-from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.errors import JudgeError, check_count
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support
 from rag_eval_hooks.judges.calls.call_context import (
     OUT_OF_TIME,
@@ -22,7 +22,6 @@ from rag_eval_hooks.judges.calls.call_context import (
     in_call_context,
     is_in_time,
 )
-from rag_eval_hooks.judges.calls.call_limits import CallKeywords
 from rag_eval_hooks.judges.calls.failures import absence_of
 from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.prices import Prices
@@ -68,7 +67,7 @@ class Answers:
         self.problem = problem or self.problem
         self.failure = failure or self.failure
 
-    def finding(self, advice: str) -> Findings:
+    def finding(self) -> Findings:
         kind, unit, asked = self.ask.kind, self.ask.spec.unit, self.ask.items()
         missing = sum(key not in self.values for key in asked)
         unanswered = f"{missing} of {len(asked)}"
@@ -79,7 +78,7 @@ class Answers:
         content: Any
         warnings: dict[Finding, tuple[str, ...]] = {}
         if missing and not is_enough:
-            problem = f"; last problem: {self.problem}{advice}" if self.problem else ""
+            problem = f"; last problem: {self.problem}" if self.problem else ""
             detail = f"the judge gave no valid reply for {unanswered} items{problem}"
             content = self.failure or NotScored(Cause.JUDGE_FAILED, detail)
         else:
@@ -99,11 +98,6 @@ def about_group(asks: Iterable[Ask], group: tuple[int, ...]) -> list[Answers]:
     ]
 
 
-class ModelKeywords(CallKeywords, total=False):
-    memo: Memo | None
-    prices: Prices | None
-
-
 class ModelJudge(ABC):
     annotator_kind = AnnotatorKind.LLM
     most_chunks = 10**6
@@ -112,6 +106,7 @@ class ModelJudge(ABC):
         self.name: str = model.name
         self.host: str | None = getattr(model, "host", None)
         self._model, self._memo, self._prices = model, memo, prices or Prices()
+        check_count("window", window)
         self._window, self._secret = window, secrets.token_bytes(16)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
@@ -124,7 +119,7 @@ class ModelJudge(ABC):
         parts = [*chain(*await gathered(self._about(asks, group) for group in groups))]
         for ask in asks:
             whole = _joined(ask, [one for one in parts if one.ask.kind is ask.kind])
-            findings = findings.merged(whole.finding(getattr(self._model, "advice", "")))
+            findings = findings.merged(whole.finding())
         return findings
 
     async def aclose(self) -> None:

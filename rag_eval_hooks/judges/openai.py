@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.explanation import encodable
 from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, reply_text
-from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field
-from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
+from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, field
+from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.judges.sources import checked_vectors
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
 _BATCH: Final = 128  # maximum number of texts per request; every known endpoint accepts this number
-
-
-class _Keywords(EndpointKeywords, ModelOptions, total=False):
-    pass
 
 
 class OpenAIJudge(LLMJudge):
@@ -33,9 +29,7 @@ class OpenAIJudge(LLMJudge):
             keywords of `LLMJudge`.
     """
 
-    def __init__(
-        self, model: str, *, temperature: float | None = 0.0, **options: Unpack[_Keywords]
-    ) -> None:
+    def __init__(self, model: str, *, temperature: float | None = 0.0, **options: Any) -> None:
         client, others = ClientOptions.split(options)
         super().__init__(OpenAIChat(model, client, temperature=temperature), **others)
 
@@ -105,7 +99,7 @@ class OpenAIEmbedder:
         model: str = "text-embedding-3-small",
         *,
         prices: Prices | None = None,
-        **options: Unpack[EndpointKeywords],
+        **options: Any,
     ) -> None:
         client = ClientOptions.of(options)
         self.name = f"openai:{model}"

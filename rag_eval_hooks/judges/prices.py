@@ -8,8 +8,6 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -55,9 +53,8 @@ class Prices:
     """Price tables by model, for the cost of calls.
 
     Args:
-        table: A mapping with `currency` (default USD) and `models`. `models` maps a model's name or
-            a pattern (`*`, `?`, `[...]`) to `input` and `output`, the prices per million
-            tokens. An exact name has priority over the first matching pattern.
+        table: A mapping with `currency` (default USD) and `models`. `models` maps a model's name to
+            `input` and `output`, the prices per million tokens.
         base_url: Base URL of the models' endpoint. `genai-prices` uses the URL to find prices. None
             disables this lookup.
 
@@ -102,10 +99,7 @@ class Prices:
         return replace(usage, cost=price.of(usage.input_tokens, usage.output_tokens))
 
     def _in_table(self, model: str) -> Price | None:
-        names = (model, model.partition(":")[2])
-        exact = (name for name in names if name in self._models)
-        patterns = (at for at in self._models if any(fnmatchcase(name, at) for name in names))
-        return self._models.get(next(chain(exact, patterns), ""))
+        return self._models.get(model) or self._models.get(model.partition(":")[2])
 
     def _in_list(self, model: str) -> Price | None:
         kind, _, name = model.partition(":")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Sequence
 from functools import partial
-from typing import Any
 
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.metrics.metric import Metric, metric
@@ -54,14 +53,8 @@ def _compared(compare: Callable[[str, str], Outcome]) -> Callable[[Sample, Findi
 
 
 def _exact_match(answer: str, reference: str) -> Score:
-    got, wanted = squash(answer), squash(reference)
-    equal = got == wanted
-    details: dict[str, Any] = {"equal": equal}
-    if not equal:
-        pairs = enumerate(zip(got, wanted, strict=False))
-        first = next((i for i, (a, b) in pairs if a != b), min(len(got), len(wanted)))
-        details["first_difference_at"] = first
-    return UNIT.score(float(equal), label=str(equal), explanation=details)
+    equal = squash(answer) == squash(reference)
+    return UNIT.score(float(equal), label=str(equal), explanation={"equal": equal})
 
 
 def _found(

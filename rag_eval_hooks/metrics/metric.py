@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any, Final, TypeVar
 
-from rag_eval_hooks.errors import ConfigError, check_type, nearest
+from rag_eval_hooks.errors import ConfigError, check_type
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Unavailable
 from rag_eval_hooks.text.folding import toml_of
 
 E = TypeVar("E", bound=StrEnum)
-_nearest = lru_cache(nearest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,27 +99,9 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
     absent = {}
     for metric in metrics:
         if fields := sorted(metric.needs & lacking):
-            detail = f"the sample has no {', '.join(_named(field, sample) for field in fields)}"
+            detail = f"the sample has no {', '.join(fields)}"
             absent[metric.id] = NotScored(Cause.MISSING_INPUT, detail)
     return absent
-
-
-def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
-    """Return hints about missing contexts and a missing answer, by field.
-
-    Omit a field that no metric needs, unless the metadata has a similar key.
-    """
-    if sample.contexts is not None and sample.answer is not None:
-        return {}
-    needed = {field for metric in metrics for field in metric.needs}
-    missing = sorted(Field.lacking(sample) & {Field.CONTEXTS, Field.ANSWER})
-    named = {field.value: _named(field, sample) for field in missing}
-    return {field: text for field, text in named.items() if field in needed or text != field}
-
-
-def _named(field: Field, sample: Sample) -> str:
-    near = _nearest(field.value, tuple(key for key in sample.metadata if isinstance(key, str)))
-    return f"{field} (the metadata has {near!r}; did you mean this key?)" if near else field.value
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:

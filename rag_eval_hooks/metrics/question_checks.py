@@ -119,11 +119,8 @@ class ListCheck(_Check):
         found = [item for item in expected if item in listed]
         value = len(found) / len(expected)
         counts = {"rules_found": float(len(found)), "total_rules": float(len(expected))}
-        explanation = {
-            "found": found,
-            "missing": [item for item in expected if item not in listed],
-            "unexpected": [item for item in listed if item not in expected],
-        }
+        missing = [item for item in expected if item not in listed]
+        explanation = {"found": found, "missing": missing}
         return UNIT.score(value, parts={**counts, self.value: value}, explanation=explanation)
 
     def _items(self, text: str) -> list[str]:

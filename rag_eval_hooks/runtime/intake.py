@@ -17,10 +17,9 @@ from rag_eval_hooks.capture.bounded import LeavesOut, LeftOut
 from rag_eval_hooks.capture.spans import RequestSpan, application_span
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.metrics.metric import gaps
 from rag_eval_hooks.redaction import Session
 from rag_eval_hooks.request import Request
-from rag_eval_hooks.sample import Sample, Status, sample_of
+from rag_eval_hooks.sample import Field, Sample, Status, sample_of
 
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
@@ -85,8 +84,8 @@ class Intake:
             sample = sample_of("submit", given, fields)
             if not sample.question.strip():
                 self._incidents.mistake("submit: the question is blank", "pass the user's question")
-            for name, told in gaps(self._pipeline.parts.scorer.metrics, sample).items():
-                self._incidents.mistake(f"submit: the sample has no {told}", f"pass {name}=...")
+            for name in self._pipeline.parts.scorer.needed & Field.lacking(sample):
+                self._incidents.mistake(f"submit: the sample has no {name}", f"pass {name}=...")
             return self._submit(sample)
         except BaseException as error:  # noqa: BLE001 - the application may pass any object
             self._pipeline.refuse("capture_failed")

@@ -75,7 +75,7 @@ def _swayed(node: Any, seed: bytes) -> Any:
 
 def evaluated(sample: Sample, metrics: tuple[Metric, ...]) -> tuple[Outcomes, set[str]]:
     chat = Suggestible()
-    sources = Sources(judge=LLMJudge(chat, stagger=False), embedder=WordEmbedder())
+    sources = Sources(judge=LLMJudge(chat), embedder=WordEmbedder())
     scorer = Scorer(metrics, sources, 60.0, Incidents(), only_fed=False)
     return asyncio.run(scorer.score(sample)), chat.prompts
 

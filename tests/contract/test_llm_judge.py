@@ -56,7 +56,7 @@ async def test_prompt_shows_only_fields_of_its_definition() -> None:
             entities=("Norway",),
         )
         chat = BrainChat()
-        await task.by(LLMJudge(chat, attempts=1))
+        await task.by(LLMJudge(chat))
         sent = " ".join(prompt.user for prompt in chat.prompts)
         shown = {name for name, mark in marks.items() if mark in sent}
         allowed = {*SPECS[kind].shows}
@@ -81,16 +81,15 @@ async def test_an_item_that_never_fits_is_unsure(kind: Finding) -> None:
 
 
 async def test_a_finding_is_asked_for_a_limited_number_of_times() -> None:
-    for attempts in [1, 2, 4]:
-        chat = BrainChat([ReplyError("the reply was a refusal"), lambda _reply: "SECRET words"])
-        findings = await verify(chat, wanted=SUPPORT, attempts=attempts)
-        assert len(chat.prompts) == attempts
-        assert all("the reply was a refusal" in prompt.user for prompt in chat.prompts[1:2])
-        absent = findings.answer_support
-        assert isinstance(absent, NotScored)
-        assert absent.cause is Cause.JUDGE_FAILED
-        assert "SECRET" not in absent.detail
-        assert "ulips" not in absent.detail
+    chat = BrainChat([ReplyError("the reply was a refusal"), lambda _reply: "SECRET words"])
+    findings = await verify(chat, wanted=SUPPORT)
+    assert len(chat.prompts) == 3
+    assert all("the reply was a refusal" in prompt.user for prompt in chat.prompts[1:2])
+    absent = findings.answer_support
+    assert isinstance(absent, NotScored)
+    assert absent.cause is Cause.JUDGE_FAILED
+    assert "SECRET" not in absent.detail
+    assert "ulips" not in absent.detail
 
 
 @pytest.mark.parametrize(
@@ -159,19 +158,17 @@ async def test_a_forged_quote_is_asked_for_once_more_and_then_a_warning() -> Non
     asked = [list(prompt_data(body(p))["answer_claims"]) for p in chat.prompts]
     assert asked == [["a1", "a2"], ["a2"]]
     assert [one.warning for one in made(findings.answer_support)] == ["", ""]
-    for attempts in (1, 3):
-        chat = BrainChat([forged("a1")])
-        findings = await replace(VERIFY, wanted=SUPPORT).by(LLMJudge(chat, attempts=attempts))
-        assert len(chat.prompts) == min(attempts, 2)
-        rows = [(one.warning, one.supported) for one in made(findings.answer_support)]
-        assert rows == [(NOT_QUOTED, True), ("", False)]
+    chat = BrainChat([forged("a1")])
+    findings = await replace(VERIFY, wanted=SUPPORT).by(LLMJudge(chat))
+    assert len(chat.prompts) == 2
+    rows = [(one.warning, one.supported) for one in made(findings.answer_support)]
+    assert rows == [(NOT_QUOTED, True), ("", False)]
 
 
-@pytest.mark.parametrize("stagger", [True, False])
-def test_a_prompt_cache_serves_the_contexts(stagger: bool) -> None:
+def test_a_prompt_cache_serves_the_contexts() -> None:
     sample = samples(1)[0]
     with JudgeServer(latency=0.15, cache=PrefixCache()) as server:
-        judge = OpenAIJudge("m", base_url=server.url, api_key="k", stagger=stagger)
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k")
         with RagEval(TEN, judge=judge, embedder="none") as evals:
             evals.evaluate(sample)
         calls = server.calls()
@@ -181,8 +178,7 @@ def test_a_prompt_cache_serves_the_contexts(stagger: bool) -> None:
     served = [call.cached > size for call in contexts]
     assert len(calls) <= 8 + 1 + 6
     assert len(formats) == 1
-    # The first round asks for two relevances and four grades at once.
-    assert served.count(False) == (1 if stagger else 6)
+    assert served.count(False) == 1
 
 
 FAR = replace(LONG_VERIFY, chunks=(LONG_VERIFY.chunks[0], *LONG_VERIFY.chunks[2:]), wanted=SUPPORT)
@@ -194,7 +190,7 @@ async def test_long_contexts_are_verified_in_parts() -> None:
         chat = BrainChat()
         task = replace(LONG_VERIFY, wanted=frozenset({kind}))
         whole = await task.by(LLMJudge(BrainChat()))
-        parted = await task.by(LLMJudge(chat, verify_tokens=100))
+        parted = await task.by(LLMJudge(chat, window=100))
         assert getattr(parted, kind.value) == getattr(whole, kind.value)
         shown = [list(prompt_data(body(prompt)).get("chunks", ())) for prompt in chat.prompts]
         assert shown == ([[]] if kind in AGREEMENTS else [["1", "2"], ["3", "4"]])
@@ -202,9 +198,9 @@ async def test_long_contexts_are_verified_in_parts() -> None:
 
 async def test_a_claim_spread_over_parts_is_unsure_and_a_half_is_not_the_claim() -> None:
     chat = BrainChat()
-    findings = await FAR.by(LLMJudge(chat, verify_tokens=60))
+    findings = await FAR.by(LLMJudge(chat, window=60))
     assert verdicts(made(findings.answer_support)) == [None, (False,) * 3]
     assert len(chat.prompts) == 3
     chunks = LONG_VERIFY.chunks[:1] + LONG_VERIFY.chunks[2:3]
-    findings = await replace(FAR, chunks=chunks).by(LLMJudge(chat, verify_tokens=60))
+    findings = await replace(FAR, chunks=chunks).by(LLMJudge(chat, window=60))
     assert verdicts(made(findings.answer_support)) == [(False,) * 2] * 2

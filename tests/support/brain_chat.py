@@ -63,5 +63,5 @@ def body(prompt: Prompt) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": prompt.user_with_shape}]}
 
 
-async def verify(chat: BrainChat, attempts: int = 3, **changes: Any) -> Findings:
-    return await replace(VERIFY, **changes).by(LLMJudge(chat, attempts=attempts))
+async def verify(chat: BrainChat, **changes: Any) -> Findings:
+    return await replace(VERIFY, **changes).by(LLMJudge(chat))

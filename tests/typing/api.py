@@ -31,9 +31,7 @@ def construct(inner: SpanProcessor, embedder: api.Embedder, scorer: TokenScorer)
         tail=[api.TailSettings(then=("ragas",))],
     )
     api.RagEval(
-        judge=api.Cascade(
-            api.DecisionJudge("systemone:http://localhost", band=(0.2, 0.8)), "ollama:m"
-        )
+        judge=api.Cascade(api.DecisionJudge("systemone:http://localhost", window=9), "ollama:m")
     )
     api.RagEval(
         judge=api.OpenAIJudge("gpt-4o-mini", retries=1, memo=Memo("replies")),
@@ -125,7 +123,7 @@ def protocols(url: str) -> None:
         api.ScriptedJudge(findings),
         api.HeuristicJudge(calibration="made.json"),
     ]
-    embedder: api.Embedder = SentenceEmbedder(process=False)
+    embedder: api.Embedder = SentenceEmbedder()
     scorer: TokenScorer = BertScorer(layer=9)
     metric = api.Metric(
         id="own.length",

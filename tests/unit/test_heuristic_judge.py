@@ -209,8 +209,10 @@ def test_calibrate_writes_a_file_that_the_judge_reads(
     assert main(written(tmp_path, probabilities, truths)) == 0
     assert "labels             120" in capsys.readouterr().out
     made = Calibration.read(tmp_path / "made.json")
-    assert made == replace(fitted(probabilities, truths), judge="heuristic", version="heuristic.9")
-    assert not HeuristicJudge(calibration=tmp_path / "made.json").screening
+    assert made == replace(fitted(probabilities, truths), judge="heuristic heuristic.9")
+    judge = HeuristicJudge(calibration=tmp_path / "made.json")
+    assert not judge.screening
+    assert judge.name == f"heuristic (calibrated n=120, AUROC {made.auroc:.2f})"
 
 
 UNIT = st.floats(0, 1)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Final, Self, TypedDict
+from typing import Any, Final, Self
 
 from rag_eval_hooks.errors import ConfigError, JudgeUnavailable, check_count
 from rag_eval_hooks.judges.calls.failures import answers
@@ -44,11 +44,6 @@ class CallLimits:
         others = dict(options)
         own = {one.name: others.pop(one.name) for one in fields(cls) if one.name in options}
         return cls.of(own), others
-
-
-class CallKeywords(TypedDict, total=False):
-    timeout: float
-    concurrency: int
 
 
 class BreakerState(StrEnum):

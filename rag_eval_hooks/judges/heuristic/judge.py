@@ -152,12 +152,12 @@ class HeuristicJudge:
         self.version = VERSION
         self.screening = calibration is None
         if calibration is not None:
-            self._calibration = read_ = Calibration.read(Path(calibration))
-            made_for = f"{read_.judge} {read_.version}".strip()
-            if made_for not in ("", f"{self.name} {VERSION}"):
-                wants = f"a calibration of {self.name} {VERSION}, not of {made_for}"
+            self._calibration = Calibration.read(Path(calibration))
+            if self._calibration.judge != (judge := f"{self.name} {VERSION}"):
+                wants = f"a calibration of {judge}, not of {self._calibration.judge}"
                 raise ConfigError("calibration", str(calibration), wants)
-            self.version += f"+{read_.fingerprint}"
+            self.name += f" ({self._calibration.label})"
+            self.version += f"+{self._calibration.label}"
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         case = _Case(sample, known)

@@ -27,7 +27,7 @@ from typing import Any
 from opentelemetry import trace
 
 from rag_eval_hooks.calls import Caller, Operation
-from rag_eval_hooks.judges.local_model import InProcess, LocalModel, Run
+from rag_eval_hooks.judges.local_model import LocalModel, Run
 
 
 def _raise() -> None:
@@ -104,10 +104,10 @@ def _about() -> dict[str, Any]:
 class OwnEmbedder:
     name = "own"
 
-    def __init__(self, process: InProcess = "auto") -> None:
+    def __init__(self) -> None:
         self.about: dict[str, Any] = {}
         self._model: LocalModel[str, dict[str, Any]] = LocalModel(
-            "own", Caller("own", Operation.EMBEDDINGS, local=True), load, process
+            "own", Caller("own", Operation.EMBEDDINGS, local=True), load
         )
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
