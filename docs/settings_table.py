@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rag_eval_hooks.config.fields import expected_by
 from rag_eval_hooks.config.settings import RagEvalConfig
 
 PAGE = Path(__file__).with_name("configuration.md")
@@ -43,13 +42,13 @@ def _table() -> str:
     lines = [
         "\n## All settings",
         "",
-        "| setting | default | accepts | meaning |",
-        "|---|---|---|---|",
+        "| setting | default | meaning |",
+        "|---|---|---|",
     ]
     for name, field in RagEvalConfig.model_fields.items():
         empty = field.default in (None, (), {})
         shown = "not set" if empty else f"`{str(field.default).lower()}`"
-        lines.append(f"| `{name}` | {shown} | {expected_by(field)} | {field.description} |")
+        lines.append(f"| `{name}` | {shown} | {field.description} |")
     return "\n".join(lines) + "\n"
 
 

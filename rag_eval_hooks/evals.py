@@ -67,7 +67,7 @@ class RagEval(OnePerProcess):
             and functions that take `(evaluation)` or `(sample, outcomes)`.
         config: Further settings. Keywords override these settings.
         embedder: Name that the setting `embedder` accepts, or an `Embedder`.
-        token_scorer: Name that the setting `token_scorer` accepts, or a `TokenScorer`.
+        token_scorer: Model for `graphrag.bert_score_f1`, such as `BertScorer()`, or None.
         run_on: Where to evaluate: `thread`, `celery`, or a Celery application.
         redact: Names that the setting `redact` accepts, redaction rules, and functions
             `(text) -> text` or `(field, text) -> text`.
@@ -89,7 +89,7 @@ class RagEval(OnePerProcess):
         config: RagEvalConfig | None = None,
         *,
         embedder: str | Embedder | None = None,
-        token_scorer: str | TokenScorer | None = None,
+        token_scorer: TokenScorer | None = None,
         run_on: object = None,
         redact: RedactSpec | None = None,
         tracer_provider: TracerProvider | None = None,

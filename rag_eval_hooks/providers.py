@@ -1,4 +1,4 @@
-"""Names of judges, embedders, token scorers and sinks in settings.
+"""Names of judges, embedders and sinks in settings.
 
 To add a name, add a row here and a case in `judges/__init__.py` or `delivery/dispatch.py`.
 """
@@ -84,7 +84,6 @@ EMBEDDERS: Final = NameTable(
     "embedder",
     {"auto": "", "none": "", **_BY_OPENAI, "sentence-transformers": "[:<name or path>]"},
 )
-TOKEN_SCORERS: Final = NameTable("token_scorer", {"none": "", "bert-score": "[:<name or path>]"})
 SINKS: Final = NameTable(
     "sinks",
     {"console": "", "jsonl": ":<path>", "phoenix": _URL, "mlflow": _URL, "langfuse": _URL},

@@ -90,8 +90,8 @@ class Assembler:
             question_id=texts.optional("question_id", golden.question_id),
             status=interaction.status,
             error_type=root.error_type,
-            session_id=texts.optional("session_id", session_of(given), is_id=True),
-            user_id=texts.optional("user_id", _text(given, "user_id"), is_id=True),
+            session_id=texts.optional("session_id", session_of(given)),
+            user_id=texts.optional("user_id", _text(given, "user_id")),
             tags=tuple(session.text("tags", str(tag)) for tag in interaction.tags),
             metadata={**metadata, **texts.metadata("metadata", golden.metadata)},
             latency=_seconds(root),
@@ -233,19 +233,17 @@ class SampleTexts:
         self._read = limit + MARGIN * redacts
         self._cut_fields: list[str] = []
 
-    def text(self, field: str, text: str, *, is_id: bool = False) -> str:
+    def text(self, field: str, text: str) -> str:
         is_cut = len(text) > self._read or isinstance(text, CutText)
         text = text[: self._read]
-        if self._redacts and is_id:
-            text = self._session.identity(field, text, is_cut=is_cut) or ""
-        elif self._redacts:
+        if self._redacts:
             text = (self._session.cut_text if is_cut else self._session.text)(field, text)
         if is_cut or len(text) > self._limit:
             self._cut_fields.append(field)
         return text[: self._limit]
 
-    def optional(self, field: str, text: str | None, *, is_id: bool = False) -> str | None:
-        return None if text is None else self.text(field, text, is_id=is_id)
+    def optional(self, field: str, text: str | None) -> str | None:
+        return None if text is None else self.text(field, text)
 
     def contexts(
         self, contexts: tuple[Context, ...] | None, answer: str, lists: Iterable[DocumentList]

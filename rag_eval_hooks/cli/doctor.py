@@ -42,7 +42,7 @@ _ALONE: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("rules", "sinks", "tail"), ()),
 }
 _DATA: Final = toml_of("doctor.toml", __package__ or "")
-_LIMITS: Final = ("max_text_chars", "redact", "redact_regions", "redact_ids_key")
+_LIMITS: Final = ("max_text_chars", "redact", "redact_regions")
 _SHOWN: Final = 160
 
 

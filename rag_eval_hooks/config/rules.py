@@ -9,17 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 # Before Python 3.12, pydantic rejects the standard library's TypedDict.
 from typing_extensions import TypedDict
 
-from rag_eval_hooks.config.fields import Count, Expected, Names, Number, Pattern, Rate
+from rag_eval_hooks.config.fields import Count, Names, Number, Pattern, Rate
 
 _Scalar: TypeAlias = str | int | float | bool
-_Label: TypeAlias = Annotated[
-    Annotated[str, Field(pattern=r"^[\w.-]{1,40}$")] | None,
-    Expected("at most 40 characters: letters, digits, '_', '.' and '-'"),
-]
-_Given: TypeAlias = Annotated[Literal[True] | None, Expected("true")]
-_Texts: TypeAlias = Annotated[Names, Expected("names")]
-_Bound: TypeAlias = Annotated[Number | None, Expected("a number")]
-_Search: TypeAlias = Annotated[Pattern | None, Expected("a regular expression")]
+_Label: TypeAlias = Annotated[str, Field(pattern=r"^[\w.-]{1,40}$")] | None
+_Given: TypeAlias = Literal[True] | None
 _ONE_CONDITION = (
     "a table with exactly one condition: `metric` (with `below` or `above`), `dont_know`, "
     "`thumbs_down`, `feedback_below` or `feedback_label`"
@@ -50,20 +44,15 @@ class RuleSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     rate: Rate
-    metrics: _Texts = ()
+    metrics: Names = ()
     name: _Label = None
-    tags: _Texts = ()
-    metadata: Annotated[
-        dict[str, _Scalar | list[_Scalar]],
-        Expected("a table with texts, numbers, booleans, or lists of such values"),
-    ] = {}
-    question: _Search = None
-    answer: _Search = None
-    error: Annotated[Literal[True] | Pattern | None, Expected("true, or a regular expression")] = (
-        None
-    )
-    latency_above: _Bound = None
-    latency_below: _Bound = None
+    tags: Names = ()
+    metadata: dict[str, _Scalar | list[_Scalar]] = {}
+    question: Pattern | None = None
+    answer: Pattern | None = None
+    error: Literal[True] | Pattern | None = None
+    latency_above: Number | None = None
+    latency_below: Number | None = None
 
 
 class TailSettings(BaseModel):
@@ -89,16 +78,16 @@ class TailSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    then: Annotated[Names, Field(min_length=1), Expected("one or more suites or metric ids")]
+    then: Annotated[Names, Field(min_length=1)]
     rate: Rate = 1.0
     name: _Label = None
-    metric: Annotated[str | None, Expected("a metric id")] = None
-    below: _Bound = None
-    above: _Bound = None
+    metric: str | None = None
+    below: Number | None = None
+    above: Number | None = None
     dont_know: _Given = None
     thumbs_down: _Given = None
-    feedback_below: _Bound = None
-    feedback_label: _Search = None
+    feedback_below: Number | None = None
+    feedback_label: Pattern | None = None
 
     @model_validator(mode="after")
     def _one_condition(self) -> Self:

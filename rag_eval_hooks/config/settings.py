@@ -23,7 +23,6 @@ from rag_eval_hooks.config.fields import (
     Seconds,
     Secret,
     SecretByName,
-    Switch,
     Url,
     setting,
 )
@@ -36,14 +35,14 @@ from rag_eval_hooks.config.sources import (
     merged,
 )
 from rag_eval_hooks.errors import masked
-from rag_eval_hooks.providers import EMBEDDERS, JUDGES, SINK_KEYS, SINKS, TOKEN_SCORERS
+from rag_eval_hooks.providers import EMBEDDERS, JUDGES
 
 REDACTIONS = (
     "'none', 'all', or a list of 'email', 'phone', 'card', 'iban', 'key', 'ip' and 'presidio'. In "
     "code, the list may also contain rules and functions (text) -> text"
 )
 BROKER = "redis://host:port/db, or amqp://user:password@host:port/vhost,redis://host:port/db"
-_Redaction = Annotated[str, Field(pattern="^(none|all|email|phone|card|iban|key|ip|presidio)$")]
+_Redaction = Literal["none", "all", "email", "phone", "card", "iban", "key", "ip", "presidio"]
 _Region = Annotated[str, Field(pattern="^[A-Z]{2}$")]
 
 
@@ -83,7 +82,6 @@ class SettingKeywords(TypedDict, total=False):
     sink_keys: Mapping[str, _Secret]
     spool: str | None
     redact_regions: _Names
-    redact_ids_key: _Secret | None
 
 
 class ArgumentKeywords(SettingKeywords, total=False):
@@ -94,7 +92,6 @@ class ArgumentKeywords(SettingKeywords, total=False):
     sample_rate: float
     sinks: _Names
     embedder: str
-    token_scorer: str
     run_on: Literal["thread", "celery"]
     redact: _Names
 
@@ -118,7 +115,6 @@ class RagEvalConfig(BaseModel):
         "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`. A leading `-` excludes a name. "
         "The default is every `ragas` metric whose inputs the sample has, except "
         "`ragas.context_precision_without_reference`.",
-        "names of suites or metrics",
     )
     judge: Annotated[str, AfterValidator(JUDGES.check)] = setting(
         "heuristic",
@@ -126,7 +122,6 @@ class RagEvalConfig(BaseModel):
         "access. `nli:<model>`: rules and an entailment model on this machine. `openai:<model>`, "
         "`azure:<deployment>` and `ollama:<model>`: an LLM. `openai-decisions:<model>` and "
         "`systemone:<model or url>`: a [decision model](decision-models.md).",
-        JUDGES.wanted,
     )
     judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
     judge_api_key: Secret = setting(None, "API key of the judge's endpoint. Never printed.")
@@ -140,20 +135,15 @@ class RagEvalConfig(BaseModel):
     )
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check)] = setting(
         "auto",
-        "Model for embeddings. `sentence-transformers`: all-MiniLM-L6-v2. `auto`: for `openai` and "
-        "`openai-decisions` judges, `text-embedding-3-small` at the judge's endpoint. With "
-        "other judges, `auto` sets no embedder.",
-        EMBEDDERS.wanted,
-    )
-    token_scorer: Annotated[str, AfterValidator(TOKEN_SCORERS.check)] = setting(
-        "none",
-        "Model for `graphrag.bert_score_f1`. `bert-score`: microsoft/deberta-xlarge-mnli.",
-        TOKEN_SCORERS.wanted,
+        "Model for embeddings: `openai:<model>`, `azure:<deployment>`, `ollama:<model>`, "
+        "`sentence-transformers[:<name or path>]` (all-MiniLM-L6-v2), `none` or `auto`. `auto`: "
+        "for `openai` and `openai-decisions` judges, `text-embedding-3-small` at the judge's "
+        "endpoint. With other judges, `auto` sets no embedder.",
     )
     thresholds: dict[str, Number] = setting(
         {},
-        "Threshold that a metric's score must meet, on the metric's own scale.",
-        "metric ids with numbers, such as ragas.faithfulness=0.8",
+        "Threshold that a metric's score must meet, on the metric's own scale, such as "
+        "`ragas.faithfulness=0.8`.",
     )
     references: Path = setting(
         None, "JSONL or CSV file with golden questions. See [feedback](feedback.md)."
@@ -163,30 +153,25 @@ class RagEvalConfig(BaseModel):
     metric_rates: dict[str, Rate] = setting(
         {},
         "Sample rates of suites or metrics. These rates override `sample_rate`.",
-        "a table of suite or metric ids, each with a number from 0 to 1",
     )
     rules: tuple[RuleSettings, ...] = setting(
         (),
         "Sampling rules. A rule has conditions on a request and a sample rate. The first matching "
         "rule applies. In an environment variable, write the rules as JSON.",
-        "tables, each with a rate",
     )
     tail: tuple[TailSettings, ...] = setting(
         (),
         "Tail rules: metrics to evaluate after bad feedback or a low heuristic score.",
-        "tables, each with one condition and `then`",
     )
     rate_limit: RateLimits = setting(
         {},
         "Maximum number of samples per `second`, per `minute` or both, in this process.",
-        "a table with `second`, `minute` or both, each a whole number from 1 to 1000000",
     )
     budget: Budgets = setting(
         {},
-        "Limits on calls, tokens and cost of judge and embedder, per UTC hour or day. Calls above "
-        "`calls_per_second` wait. Processes share a budget if their tables have the same `path`.",
-        "a table with numbers of 0 or more for {calls,tokens,cost}_per_{hour,day} and "
-        "calls_per_second, and an optional `path` of a budget file",
+        "Limits on calls, tokens and cost of judge and embedder, per UTC hour or day, such as "
+        "`cost_per_day=5`. Calls above `calls_per_second` wait. Processes share a budget if their "
+        "tables have the same `path`.",
     )
     sample_timeout: Seconds = setting(120.0, "Total time for one sample's judge calls, in seconds.")
     queue_size: Count = setting(1000, "Maximum queued samples. Further samples are dropped.")
@@ -197,7 +182,6 @@ class RagEvalConfig(BaseModel):
     hold_timeout: Annotated[Number, Field(ge=0)] = setting(
         10.0,
         "Maximum time to hold a RAG span for its scores, in seconds. 0 disables holding.",
-        "seconds, 0 or more",
     )
     spans: Literal["auto", "all", "sampled", "root", "none"] = setting(
         "auto",
@@ -212,44 +196,44 @@ class RagEvalConfig(BaseModel):
         "span has ended. `child`: always, below the RAG span. `trace`: always, in a separate "
         "trace. `off`: never.",
     )
-    trace_judge: Switch = setting(False, "Write spans of judge calls below the evaluation span.")
-    capture_content: Switch = setting(
+    trace_judge: bool = setting(False, "Write spans of judge calls below the evaluation span.")
+    capture_content: bool = setting(
         False, "Put questions, messages, documents, tool calls and answers on spans."
     )
-    capture_event_content: Switch = setting(False, "Quote the application's texts in log events.")
+    capture_event_content: bool = setting(False, "Quote the application's texts in log events.")
     run_on: Literal["thread", "celery"] = setting(
         "thread", "Where to evaluate: in a background `thread`, or by Celery [workers](fleet.md)."
     )
     broker: Secret = setting(
         None,
-        "URL of the workers' broker. With RabbitMQ, add a comma and the Redis URL that receives "
-        "the results. Never printed.",
-        BROKER,
+        "URL of the workers' broker, such as `redis://host:port/db`. With RabbitMQ, add a comma "
+        "and the Redis URL that receives the results. Never printed.",
     )
-    sinks: Names = setting((), "Destinations of scores in addition to the span.", SINKS.wanted)
+    sinks: Names = setting(
+        (),
+        "Destinations of scores in addition to the span: `console`, `jsonl:<path>`, "
+        "`phoenix:<url>`, `mlflow:<url>` or `langfuse:<url>`.",
+    )
     sink_keys: SecretByName = setting(
         {},
-        "API keys of platforms, by sink name. Never printed.",
-        ", ".join(f"{name}={form}" for name, form in SINK_KEYS.items()),
+        "API keys of platforms: `phoenix=<key>`, `mlflow=<token>` or "
+        "`langfuse=<public key>:<secret key>`. Never printed.",
     )
     spool: Path = setting(
         None,
         "Folder that stores samples and scores until delivery. Processes on one machine may share "
         "the folder. See [durability](durability.md).",
-        "a folder, or the path of a new folder inside an existing folder",
     )
     redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE] = setting(
         (),
-        "Kinds of text to remove before any text leaves the process. `all` means all kinds except "
-        "`ip` and `presidio`. See [privacy](privacy.md).",
-        REDACTIONS,
+        "Kinds of text to remove before any text leaves the process: `email`, `phone`, `card`, "
+        "`iban`, `key`, `ip`, `presidio`, or `all` without `ip` and `presidio`. See "
+        "[privacy](privacy.md).",
     )
     redact_regions: Annotated[tuple[_Region, ...], ONE_OR_MORE] = setting(
         (),
-        "Countries whose phone numbers `redact` removes even without a country code.",
-        "country codes of two capital letters, such as 'DE'",
+        "Countries whose phone numbers `redact` removes even without a country code, such as `DE`.",
     )
-    redact_ids_key: Secret = setting(None, "Key that hashes user and session ids. Never printed.")
 
     def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:
         explicit: dict[str, Any] = {**values}

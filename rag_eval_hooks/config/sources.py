@@ -15,8 +15,9 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
-from rag_eval_hooks.config.fields import expected_by, is_mapping, is_secret, types_in
+from rag_eval_hooks.config.fields import is_mapping, is_secret, keys_in
 from rag_eval_hooks.errors import ConfigError, nearest
 
 Origins: TypeAlias = dict[str, str]
@@ -146,32 +147,33 @@ def config_error(
     origins: Mapping[str, str],
 ) -> ConfigError:
     # A misspelled key also causes an error about a missing key, so report the misspelled key.
-    first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    errors = error.errors(include_url=False)
+    first = min(errors, key=lambda one: one["type"] != "extra_forbidden")
     name, *inner = first["loc"]
+    source = origins[str(name)]
     if name not in settings.model_fields:
-        return unknown_setting(str(name), settings.model_fields, source=origins[str(name)])
+        return unknown_setting(str(name), settings.model_fields, source=source)
     field, value, path = settings.model_fields[name], values[str(name)], str(name)
-    if inner and (table := _table(field)) is not None:
-        path, value = ".".join([f"{name}[{inner[0]}]", *map(str, inner[1:2])]), first["input"]
+    if inner and (keys := keys_in(field)):
+        *table, key = [f"[{one}]" if isinstance(one, int) else f".{one}" for one in inner[:2]]
+        path, value = "".join([path, *table, key]), first["input"]
         if first["type"] == "extra_forbidden":
-            return unknown_setting(
-                path, [f"{name}[{inner[0]}].{key}" for key in table.model_fields]
-            )
-        if first["type"] == "missing":
-            value = None
-        if len(inner) > 1:
-            field = table.model_fields[str(inner[1])]
-    raised = first.get("ctx", {}).get("error", "")
-    expected = getattr(raised, "wants", None) or str(raised) or expected_by(field)
+            known = ["".join([str(name), *table, f".{key}"]) for key in keys]
+            return unknown_setting(path, known, source=source)
+    where = first["loc"][: 3 if path != name else 1]
+    alternatives = [_expected(one) for one in errors if one["loc"][: len(where)] == where]
+    expected = " or ".join(dict.fromkeys(alternatives))
     if isinstance(value, str) and is_mapping(field):
         expected += ". In a string, separate name=value pairs with commas"
     shown = "**********" if is_secret(field, value) else value
-    return ConfigError(path, shown, expected, source=origins[str(name)])
+    return ConfigError(path, shown, expected, source=source)
 
 
-def _table(field: FieldInfo) -> type[BaseModel] | None:
-    types = types_in(field.annotation)
-    return next((t for t in types if isinstance(t, type) and issubclass(t, BaseModel)), None)
+def _expected(error: ErrorDetails) -> str:
+    """Return the accepted values, in the words of our validator or of pydantic."""
+    if (raised := error.get("ctx", {}).get("error")) is not None:
+        return getattr(raised, "wants", None) or str(raised)
+    return error["msg"].partition(" should be ")[2] or f"valid: {error['msg']}"
 
 
 def _check_variables(settings: type[BaseModel]) -> None:

@@ -46,7 +46,7 @@ _WITHOUT_EMBEDDER: Final[dict[str, NotScored]] = dict.fromkeys(
 )
 _WITHOUT_SCORER: Final[dict[str, NotScored]] = dict.fromkeys(
     TOKEN_SCORED,
-    NotScored(Cause.MISSING_INPUT, "no token scorer is configured; set token_scorer=..."),
+    NotScored(Cause.MISSING_INPUT, "no token scorer is configured; pass token_scorer=BertScorer()"),
 )
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge returned no value for a finding")

@@ -9,13 +9,12 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings, TokenScore
-from rag_eval_hooks.providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
+from rag_eval_hooks.providers import EMBEDDERS, JUDGES
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind
 
 _MINILM: Final = "sentence-transformers/all-MiniLM-L6-v2"
 _OLLAMA: Final = "http://localhost:11434/v1"
-_DEBERTA: Final = "microsoft/deberta-xlarge-mnli"
 _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 
 
@@ -138,15 +137,6 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
     from rag_eval_hooks.judges.openai import OpenAIEmbedder
 
     return OpenAIEmbedder(model, **_endpoint(config, name, model))
-
-
-def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
-    name, model = TOKEN_SCORERS.parts(config.token_scorer)
-    if name == "none":
-        return None
-    from rag_eval_hooks.judges.hugging_face import BertScorer
-
-    return BertScorer(model or _DEBERTA)
 
 
 def _endpoint(config: RagEvalConfig, name: str, model: str) -> dict[str, Any]:

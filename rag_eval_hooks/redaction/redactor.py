@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -92,9 +91,9 @@ _CONVERSATION: Final = (
 )
 STRUCTURE: Final = ("role", "type", "id", "name", "finish_reason")
 """Fields of messages, and of message parts, that contain no text of the application."""
+_IDS: Final = ("question_id", "session_id", "user_id")
 _MAX_DEPTH: Final = 8
 """Maximum depth of nested metadata. Redaction fails on deeper values, such as cycles."""
-_IDS: Final = (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_ID)
 
 
 class Session:
@@ -128,16 +127,6 @@ class Session:
         """Redact a text whose end was cut off, and remove the last `MARGIN` characters."""
         return self.text(field, text)[:-MARGIN]
 
-    def identity(self, field: str, text: str | None, *, is_cut: bool = False) -> str | None:
-        """Return a hashed id, or a redacted id if the settings contain no hash key."""
-        if text is None:
-            return None
-        if self._redactor.ids_key is None:
-            return self.cut_text(field, text) if is_cut else self.text(field, text)
-        return hmac.new(
-            self._redactor.ids_key, text.encode("utf-8", "replace"), "sha256"
-        ).hexdigest()[:16]
-
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
         """Redact the texts and keys in a value. A number becomes a text if redaction changes it."""
         if value is None or isinstance(value, bool):
@@ -167,8 +156,6 @@ class Session:
     def _attribute(self, key: str, value: Content) -> Content:
         if key in _CONVERSATION:
             return self._messages(key, value)  # type: ignore[no-any-return]
-        if key in _IDS and isinstance(value, str):
-            return self.identity(key, value, is_cut=isinstance(value, CutText)) or ""
         return value if isinstance(value, int | float) else self.value(key, value)
 
     def _messages(self, key: str, value: Any) -> Any:
@@ -194,16 +181,15 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Redacts samples by rules in order of precedence, then by functions. Also hashes ids."""
+    """Redacts samples by rules in order of precedence, then by functions."""
 
     rules: Sequence[Finder] = ()
     functions: Sequence[RedactFunction] = ()
-    ids_key: bytes | None = None
     mark: str = ""  # digest of the redaction settings
 
     @property
     def active(self) -> bool:
-        return bool(self.rules or self.functions or self.ids_key)
+        return bool(self.rules or self.functions)
 
     def session(self) -> Session:
         return Session(self)
@@ -220,7 +206,7 @@ class Redactor:
             return sample
         by = session or self.session()
         contexts = [_context(by, f"contexts[{n}]", c) for n, c in enumerate(sample.contexts or ())]
-        fields = ("question", "answer", "reference", "question_id", "metadata")
+        fields = ("question", "answer", "reference", *_IDS, "metadata")
         listed = ("reference_ids", "tags", "truncated")
         redacted = {name: by.value(name, getattr(sample, name)) for name in fields + listed}
         # Redaction changes chunk ids and `reference_ids` in the same way, so equal ids stay equal.
@@ -229,8 +215,6 @@ class Redactor:
             sample,
             **redacted,
             contexts=sample.contexts and tuple(contexts),
-            session_id=by.identity("session_id", sample.session_id),
-            user_id=by.identity("user_id", sample.user_id),
         )
 
     def again(self, sample: Sample) -> Sample:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -34,7 +34,7 @@ from rag_eval_hooks.judges.cascade import Cascade
 from rag_eval_hooks.judges.llm import CallableJudge, Function
 from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose, chosen_by_default
 from rag_eval_hooks.metrics.question_checks import Check, parse_checks
-from rag_eval_hooks.providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
+from rag_eval_hooks.providers import EMBEDDERS, JUDGES
 from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
@@ -46,32 +46,35 @@ MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
 """A metric, its name, or a function that returns an outcome or a number from 0 to 1."""
 RemoteFleet: TypeAlias = Callable[[Incidents, str], Any]
 T = TypeVar("T")
-_TABLES: Final = ((JUDGES, Judge), (EMBEDDERS, Embedder), (TOKEN_SCORERS, TokenScorer))
+_PROTOCOLS: Final[Mapping[str, tuple[type, str]]] = {
+    "judge": (Judge, f"{JUDGES.wanted}, or "),
+    "embedder": (Embedder, f"{EMBEDDERS.wanted}, or "),
+    "token_scorer": (TokenScorer, ""),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
     judge: str | Judge | Function | None = None
     embedder: str | Embedder | None = None
-    token_scorer: str | TokenScorer | None = None
+    token_scorer: TokenScorer | None = None
 
     def names(self) -> dict[str, str]:
         names = {}
         given = (self._judge, self.embedder, self.token_scorer)
-        for (table, protocol), value in zip(_TABLES, given, strict=True):
+        for (setting, (protocol, known)), value in zip(_PROTOCOLS.items(), given, strict=True):
             value = getattr(value, "second_name", None) or value
-            if isinstance(value, str):
-                names[table.setting] = value
+            if isinstance(value, str) and known:
+                names[setting] = value
             elif value is not None and (isinstance(value, type) or not isinstance(value, protocol)):
                 # Name only the type, because a client's repr may contain a key.
                 parts = [name for name in dir(protocol) if name[0] != "_"]
                 kind = f"{protocol.__name__} (an object with {', '.join(parts)})"
-                wants = f"{table.wanted}, or an instance of {kind}"
-                raise ConfigError(table.setting, kind_of(value), wants)
+                raise ConfigError(setting, kind_of(value), f"{known}an instance of {kind}")
         return names
 
     def sources(self, config: RagEvalConfig, incidents: Incidents, *, embeds: bool) -> Sources:
-        judge, embedder, scorer = self._judge, self.embedder, self.token_scorer
+        judge, embedder = self._judge, self.embedder
         is_own = isinstance(judge, Judge) and getattr(judge, "second_name", None) is None
         if not isinstance(embedder, Embedder):
             # With a user's judge object, `auto` means no embedder.
@@ -82,9 +85,7 @@ class Models:
             judge.incidents = incidents
         elif not isinstance(judge, Judge):
             judge = judges.choose_judge(config)
-        if not isinstance(scorer, TokenScorer):
-            scorer = judges.choose_token_scorer(config)
-        return Sources(judge=judge, embedder=embedder, scorer=scorer)
+        return Sources(judge=judge, embedder=embedder, scorer=self.token_scorer)
 
     @property
     def _judge(self) -> object:

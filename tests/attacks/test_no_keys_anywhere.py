@@ -41,7 +41,6 @@ def test_a_wrong_address_is_told_without_its_credentials() -> None:
         lambda: RagEvalConfig(judge_base_url=f"http://{KEY}@host"),
         lambda: RagEvalConfig(judge_headers=KEY),  # type: ignore[arg-type]
         lambda: RagEvalConfig(judge_api_key={"a": KEY}),  # type: ignore[arg-type]
-        lambda: RagEvalConfig(redact_ids_key=[KEY]),  # type: ignore[arg-type]
         lambda: RagEvalConfig(sink_keys=KEY),  # type: ignore[arg-type]
         lambda: RagEvalConfig(sinks=[f"http://user:{KEY}@host", 5]),  # type: ignore[list-item]
         lambda: RagEval(METRIC, sinks=f"phoenx:http://user:{KEY}@host"),
@@ -66,7 +65,6 @@ def test_reprs_and_dumps_are_masked() -> None:
     config = RagEvalConfig(
         judge_api_key=KEY,
         judge_headers={"a": KEY},
-        redact_ids_key=KEY,
         sink_keys={"phoenix": KEY, "langfuse": f"p:{KEY}"},
     )
     shown: list[Any] = [config, config.model_dump(), RagEvalConfig(broker=f"redis://:{KEY}@host/0")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import hmac
 import json
 import os
 import random
@@ -335,23 +334,21 @@ def shouted(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("redact", "settings", "ending"),
-    [(["email"], {}, "<EMAIL_2> or <EMAIL_1>.!"), (shouted, {"redact_ids_key": "k"}, ">.!")],
+    ("redact", "ending"), [(["email"], "<EMAIL_2> or <EMAIL_1>.!"), (shouted, ">.!")]
 )
 def test_recovered_sample_is_redacted_once_by_the_present_settings(
-    make: Make, left_behind: Callable[..., Path], redact: Any, settings: Any, ending: str
+    make: Make, left_behind: Callable[..., Path], redact: Any, ending: str
 ) -> None:
     text = "Write to ada@example.com or <EMAIL_1>."
     left = sample(question=text, user_id="ada", contexts=(text,))
-    left_behind(left, redact=shouted, **settings)
-    evals = make(memory := MemorySink(), redact=redact, **settings)
+    left_behind(left, redact=shouted)
+    evals = make(memory := MemorySink(), redact=redact)
     until(lambda: memory.results)
     found = memory.results[0].sample
     assert evals.stats().recovered == 1
     assert found.question.endswith(ending)
     assert [one.text for one in found.contexts or ()] == [found.question]
-    hashed = hmac.new(b"k", b"ada", "sha256").hexdigest()[:16]
-    assert found.user_id == (hashed if settings else "ada!")
+    assert found.user_id == "ada!"
 
 
 def test_recovered_sample_that_cannot_be_redacted_reaches_no_judge(

@@ -97,14 +97,6 @@ def test_unredactable_sample_is_dropped(bad: Any) -> None:
     assert caught.value.__cause__ is None
 
 
-def test_ids_are_hashed_with_a_key() -> None:
-    hashed = redactor(redact_ids_key="one").sample(FULL)
-    assert hashed.user_id not in (None, FULL.user_id)
-    assert hashed.user_id == redactor(redact_ids_key="one").sample(FULL).user_id
-    assert hashed.user_id != redactor(redact_ids_key="two").sample(FULL).user_id
-    assert hashed.question == FULL.question
-
-
 def test_judge_sink_and_spans_get_redacted_content() -> None:
     app, sink = Spans(), MemorySink()
     config = RagEvalConfig(capture_content=True, redact=["all"], embedder="none")

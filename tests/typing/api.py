@@ -26,7 +26,6 @@ def construct(inner: SpanProcessor, embedder: api.Embedder, scorer: TokenScorer)
     api.RagEval("ragas", "heuristic", 0.5, "jsonl:scores.jsonl", sample_timeout=5.0, queue_size=10)
     api.RagEval(
         embedder="none",
-        token_scorer="bert-score",
         redact="all",
         tail=[api.TailSettings(then=("ragas",))],
     )

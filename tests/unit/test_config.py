@@ -110,7 +110,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("hold_timeout", float("inf"), ""),
     ("redact", "emails", ""),
     ("rate_limit", {"hour": 1}, ""),
-    ("budget", {"calls_per_hours": 1}, ""),
+    ("budget", {"calls_per_hours": 1}, "budget.calls_per_hours"),
     ("judge_base_url", "localhost:8000", ""),
     ("rules", [{"rate": 1}, {"rate": 5}], "rules[1].rate"),
     ("rules", [{"rate": 1, "question": "("}], "rules[0].question"),
