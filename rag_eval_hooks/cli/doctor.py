@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import logging
 import platform
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from importlib import metadata
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -24,10 +20,10 @@ from rag_eval_hooks.cli.arguments import UsageError
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts, otlp_endpoint, traces_at
 from rag_eval_hooks.datasets.chain import asking, named_object
-from rag_eval_hooks.errors import RagEvalError, install_command, masked
+from rag_eval_hooks.errors import RagEvalError, install_command
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Cause, Outcome, Score
+from rag_eval_hooks.score import Outcome, Score
 from rag_eval_hooks.text.folding import toml_of
 
 _SAMPLE: Final = Sample(
@@ -35,7 +31,7 @@ _SAMPLE: Final = Sample(
     contexts=("The library opens at nine.", "Dogs must wait outside."),  # type: ignore[arg-type]
     answer="The library opens at nine.",
 )
-_FAITHFUL, _BY_EMBEDDER = "ragas.faithfulness", "ragas.answer_relevancy"
+_FAITHFUL: Final = "ragas.faithfulness"
 # A check must not write to a sink and must not evaluate samples of the spool.
 _ALONE: Final[Mapping[str, Any]] = {
     **{"run_on": "thread", "spool": None, "metric_rates": {}, "thresholds": {}},
@@ -53,43 +49,22 @@ class CheckResult(NamedTuple):
     status: Literal["ok", "note", "warning", "failed"]
     text: str
     advice: str = ""
-    figures: Mapping[str, Any] = {}
 
 
 def run(arguments: argparse.Namespace) -> int:
     given = dict(arguments.set)
     if arguments.capture is not None:
-        return _show_capture(arguments.capture, arguments.question, given, as_json=arguments.json)
+        return _show_capture(arguments.capture, arguments.question, given)
     base: str | None = arguments.otlp_endpoint
     if base is not None and not (base.startswith("http") and urlsplit(base).netloc):
         raise UsageError("--otlp-endpoint must be a URL such as http://localhost:4318.")
     endpoint = otlp_endpoint() if base is None else traces_at(base)
-    results = []
-    if not arguments.json:
-        print("\n".join(_settings(given)) or "All settings have their default values.", end="\n\n")
+    has_failed = False
     for one in (_versions(), *_evaluator(given), _receiver(endpoint)):
-        results.append(one)
-        if not arguments.json:
-            print(f"{one.status.ljust(7)}  {one.check}: {one.text}", flush=True)
-            print(f"         -> {one.advice}\n" * bool(one.advice), end="")
-    failed = any(one.status == "failed" for one in results)
-    if arguments.json:
-        document = {"ok": not failed, "results": [one._asdict() for one in results]}
-        print(json.dumps(document, indent=2))
-    return int(failed)
-
-
-def _settings(given: Mapping[str, str]) -> Iterator[str]:
-    """Yield the settings that differ from the defaults, with secrets masked."""
-    try:
-        config = RagEvalConfig(**given_texts(RagEvalConfig, given))
-    except RagEvalError:
-        return
-    for name, field_info in RagEvalConfig.model_fields.items():
-        value = getattr(config, name)
-        if value != field_info.get_default(call_default_factory=True):
-            # Mask URLs here, because a sink rejects a URL with a key only later.
-            yield f"{name} = {masked(str(value))}"
+        print(f"{one.status.ljust(7)}  {one.check}: {one.text}", flush=True)
+        print(f"         -> {one.advice}\n" * bool(one.advice), end="")
+        has_failed |= one.status == "failed"
+    return int(has_failed)
 
 
 def _versions() -> CheckResult:
@@ -105,21 +80,19 @@ def _versions() -> CheckResult:
                 if not one.specifier.contains(metadata.version(one.name), prereleases=True):
                     wrong[one.name] = one.specifier
     if not wrong:
-        return CheckResult("versions", "ok", text, figures=found)
+        return CheckResult("versions", "ok", text)
     text += "".join(f"; {name} must be {versions}" for name, versions in wrong.items())
     command = " ".join(f'"{name}{versions}"' for name, versions in wrong.items())
-    return CheckResult("versions", "failed", text, f"pip install {command}", found)
+    return CheckResult("versions", "failed", text, f"pip install {command}")
 
 
 def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
     try:
         config = RagEvalConfig(**given_texts(RagEvalConfig, given))
-        # Check the configured metrics, then two metrics that need judge and embedder.
+        # Check the configured metrics, then a metric that needs the judge.
         RagEval(config=config, tracer_provider=NoOpTracerProvider()).shutdown(1)
         alone = config.model_copy(update=_ALONE)
-        evals = RagEval(
-            [_FAITHFUL, _BY_EMBEDDER], config=alone, tracer_provider=NoOpTracerProvider()
-        )
+        evals = RagEval(_FAITHFUL, config=alone, tracer_provider=NoOpTracerProvider())
     except (RagEvalError, ImportError, OSError) as error:
         yield CheckResult("settings", "failed", str(error))
         return
@@ -133,34 +106,20 @@ def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
             return
         seconds = time.monotonic() - began
     yield _judge(outcomes[_FAITHFUL], seconds)
-    embedded = outcomes[_BY_EMBEDDER]
-    if isinstance(embedded, Score):
-        yield CheckResult("embedder", "ok", "embedded a question")
-    elif embedded.cause is Cause.MISSING_INPUT:
-        text = "no embedder is configured, so similarity metrics get no score"
-        yield CheckResult("embedder", "note", text)
-    else:
-        yield _failed("embedder", embedded.line)
 
 
 def _judge(outcome: Outcome, seconds: float) -> CheckResult:
     if not isinstance(outcome, Score):
-        return _failed("judge", outcome.line)
+        return CheckResult("judge", "failed", outcome.line)
     used = outcome.usage
-    figures = {"seconds": round(seconds, 3), **asdict(used)}
     text = f"{outcome.annotator} judged a sample in {seconds:.2f} s"
     if used.calls:
         text += f" with {used.input_tokens:g} prompt tokens and {used.output_tokens:g} reply tokens"
     if outcome.value < 1.0:
         text += ", but found no support for a claim that a chunk states word for word"
         advice = "The judge's scores will not be useful. Choose another model."
-        return CheckResult("judge", "warning", text, advice, figures)
-    return CheckResult("judge", "ok", text, figures=figures)
-
-
-def _failed(check: str, text: str) -> CheckResult:
-    advice = next((advice for sign, advice in _DATA["advice"].items() if sign in text), "")
-    return CheckResult(check, "failed", text, advice)
+        return CheckResult("judge", "warning", text, advice)
+    return CheckResult("judge", "ok", text)
 
 
 def _receiver(endpoint: str | None) -> CheckResult:
@@ -196,28 +155,15 @@ def _send(endpoint: str) -> str:
     span.end()
     if not isinstance(span, ReadableSpan):
         return "OTEL_SDK_DISABLED is set, so the SDK creates no spans"
-    codes: list[str] = []
-
-    def note(record: logging.LogRecord) -> bool:
-        codes.extend(re.findall(r"code: (\d{3})", record.getMessage()))
-        return False
-
     exporter = OTLPSpanExporter(endpoint=endpoint, timeout=10)
-    logger = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-    logger.addFilter(note)
     try:
         result = exporter.export([span])
     finally:
-        logger.removeFilter(note)
         exporter.shutdown()  # type: ignore[no-untyped-call]
-    if result is SpanExportResult.SUCCESS:
-        return ""
-    return f"HTTP {codes[-1]}" if codes else "the endpoint is unreachable"
+    return "" if result is SpanExportResult.SUCCESS else "the exporter logged the reason"
 
 
-def _show_capture(
-    name: str, question: str | None, given: Mapping[str, str], *, as_json: bool
-) -> int:
+def _show_capture(name: str, question: str | None, given: Mapping[str, str]) -> int:
     if question is None or not question.strip():
         raise UsageError("--capture needs --question TEXT, such as a question of your users.")
     pipeline, output, problem = named_object(name, "--capture"), None, None
@@ -232,14 +178,9 @@ def _show_capture(
     reasons = {**stats.dropped, **stats.failed}
     reasons |= {"without_retrieval": stats.without_retrieval} if stats.without_retrieval else {}
     keys = [str(key) for key in output] if isinstance(output, Mapping) else []
-    if as_json:
-        shown = {"samples": [asdict(one) for one in samples], "without": reasons}
-        document = {**shown, "raised": problem, "output_keys": keys}
-        print(json.dumps(document, indent=2, default=str, ensure_ascii=False))
-    else:
-        if not (samples or reasons or problem):
-            reasons = {"nothing_captured": 1}
-        print("\n".join(_lines(samples, reasons, problem, keys)))
+    if not (samples or reasons or problem):
+        reasons = {"nothing_captured": 1}
+    print("\n".join(_lines(samples, reasons, problem, keys)))
     return int(problem is not None or all(one.contexts is None for one in samples))
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,11 +22,12 @@ def doctor(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
     return done.code, done.out + done.err
 
 
-def results(folder: Path, *arguments: str, **variables: str) -> tuple[int, dict[str, Any]]:
-    code, text = doctor(folder, "--json", *arguments, **variables)
-    document = json.loads(text)
-    assert document["ok"] == (code == 0)
-    return code, {row["check"]: row for row in document["results"]}
+def results(folder: Path, *arguments: str, **variables: str) -> tuple[int, dict[str, str]]:
+    """Return the exit code, and each check's lines in one text."""
+    code, text = doctor(folder, *arguments, **variables)
+    rows = re.findall(r"^(\w+ +([\w ]+): .*(?:\n +-> .*)?)", text, re.MULTILINE)
+    assert any(row.startswith("failed") for row, _ in rows) == (code != 0)
+    return code, {check: row for row, check in rows}
 
 
 def openai(server: JudgeServer, **changes: str) -> dict[str, str]:
@@ -49,7 +49,6 @@ def judge() -> Iterator[JudgeServer]:
 def test_doctor_without_settings_finds_nothing_wrong(tmp_path: Path) -> None:
     code, text = doctor(tmp_path, **QUIET)
     assert code == 0
-    assert "embedder = none" in text
     assert "failed" not in text
 
 
@@ -61,56 +60,48 @@ def test_doctor_with_an_unserved_version_fails_and_names_the_served_ones(
     monkeypatch.syspath_prepend(tmp_path)
     code, checks = results(tmp_path, **QUIET)
     assert code == 1
-    assert checks["versions"]["status"] == "failed"
-    assert "openai 0.28.1" in checks["versions"]["text"]
-    assert checks["versions"]["advice"] == 'pip install "openai>=1.60"'
+    assert checks["versions"].startswith("failed")
+    assert "openai 0.28.1" in checks["versions"]
+    assert checks["versions"].endswith('-> pip install "openai>=1.60"')
 
 
 def test_doctor_tries_judge_and_receiver_and_writes_nothing(
     judge: JudgeServer, tmp_path: Path
 ) -> None:
-    settings = openai(judge, RAG_EVAL_EMBEDDER="openai:good")
-    settings["RAG_EVAL_SINKS"] = f"jsonl:{tmp_path}/scores.jsonl"
+    settings = openai(judge, RAG_EVAL_SINKS=f"jsonl:{tmp_path}/scores.jsonl")
     with OtlpCollector() as collector:
         code, rows = results(tmp_path, "--otlp-endpoint", collector.url, **settings)
     assert code == 0, rows
-    figures = rows["judge"]["figures"]
-    assert min(figures["input_tokens"], figures["seconds"], figures["calls"]) > 0
-    assert rows["embedder"]["status"] == rows["receiver of spans"]["status"] == "ok"
+    assert re.search(r"in \d.*s with [1-9]\d* prompt tokens", rows["judge"])
+    assert rows["receiver of spans"].startswith("ok")
     assert collector.span_names == ["doctor"]
     assert not (tmp_path / "scores.jsonl").exists()
 
 
 def test_doctor_masks_secrets(judge: JudgeServer, tmp_path: Path) -> None:
-    code, text = doctor(tmp_path, "--set", f"judge_headers=X-Key={KEY}", **openai(judge))
+    code, _ = doctor(tmp_path, "--set", f"judge_headers=X-Key={KEY}", **openai(judge))
     assert code == 0
-    assert "judge_api_key = **********" in text
-    assert "'X-Key': SecretStr('**********')" in text
     for address in (f"http://user:{KEY}@host", f"http://host/?key={KEY}"):
-        for form in ((), ("--json",)):
-            sinks = f"phoenix:{address}"
-            assert doctor(tmp_path, *form, **QUIET, RAG_EVAL_SINKS=sinks)[0] == 1
+        assert doctor(tmp_path, **QUIET, RAG_EVAL_SINKS=f"phoenix:{address}")[0] == 1
 
 
 @pytest.mark.parametrize(
-    ("changes", "check", "text", "advice"),
+    ("changes", "check", "text"),
     [
-        ({"RAG_EVAL_JUDGE_API_KEY": "wrong"}, "judge", "HTTP 401", "judge_api_key"),
-        ({"RAG_EVAL_JUDGE": "openai:gone"}, "judge", "HTTP 404", "judge_base_url"),
-        ({"RAG_EVAL_JUDGE_BASE_URL": "http://127.0.0.1:9/v1"}, "judge", "127.0.0.1:9", "judge_ba"),
-        ({"RAG_EVAL_EMBEDDER": "openai:gone"}, "embedder", "HTTP 404", "judge_base_url"),
-        ({"RAG_EVAL_METRICS": "ragas.faithfulnes"}, "settings", "ragas.faithfulness", ""),
-        ({"RAG_EVAL_SINKS": "jsonl:/no/such/x.jsonl"}, "settings", "/no/such", ""),
+        ({"RAG_EVAL_JUDGE_API_KEY": "wrong"}, "judge", "HTTP 401"),
+        ({"RAG_EVAL_JUDGE": "openai:gone"}, "judge", "HTTP 404"),
+        ({"RAG_EVAL_JUDGE_BASE_URL": "http://127.0.0.1:9/v1"}, "judge", "127.0.0.1:9"),
+        ({"RAG_EVAL_METRICS": "ragas.faithfulnes"}, "settings", "ragas.faithfulness"),
+        ({"RAG_EVAL_SINKS": "jsonl:/no/such/x.jsonl"}, "settings", "/no/such"),
     ],
 )
-def test_doctor_names_each_problem_with_advice(
-    changes: dict[str, str], check: str, text: str, advice: str, judge: JudgeServer, tmp_path: Path
+def test_doctor_names_each_problem(
+    changes: dict[str, str], check: str, text: str, judge: JudgeServer, tmp_path: Path
 ) -> None:
     code, rows = results(tmp_path, **openai(judge, **changes))
     assert code == 1
-    assert rows[check]["status"] == "failed"
-    assert text in rows[check]["text"]
-    assert advice in rows[check]["text"] + rows[check]["advice"]
+    assert rows[check].startswith("failed")
+    assert text in rows[check]
 
 
 @pytest.mark.parametrize(
@@ -131,11 +122,11 @@ def test_doctor_reads_otel_variables_as_the_sdk_does(
 
 def test_doctor_names_a_receiver_that_takes_no_span(tmp_path: Path) -> None:
     for variables, words in (
-        ({}, "the endpoint is unreachable"),
+        ({}, "the exporter logged the reason"),
         ({"OTEL_SDK_DISABLED": "true"}, "OTEL_SDK_DISABLED"),
     ):
         given = ("--otlp-endpoint", "http://127.0.0.1:9")
         code, rows = results(tmp_path, *given, **QUIET, **variables)
         assert code == 1
-        assert words in rows["receiver of spans"]["text"]
-        assert "not gRPC (port 4317)" in rows["receiver of spans"]["advice"]
+        assert words in rows["receiver of spans"]
+        assert "not gRPC (port 4317)" in rows["receiver of spans"]
