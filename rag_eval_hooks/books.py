@@ -12,15 +12,14 @@ from typing import Any, Final
 
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.request import BUDGET, Column, Ending, Observer, Request
-from rag_eval_hooks.score import Cause
+from rag_eval_hooks.request import Column, Ending, Observer, Request
 
 __all__ = ["Books", "Stats"]
 
 _POLL_S: Final = 0.005
 _PER_ID: Final = 8  # maximum number of explanations per id
 _BY_REASON: Final = (Column.DROPPED, Column.FAILED)
-_NOTES: Final = ("decisions", "refused", "failures", "feedback")
+_NOTES: Final = ("decisions", "failures", "feedback")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,6 @@ class Stats:
         decisions: Sampling decisions by reason: `ratio`, `rule:<name>`, `tail:<name>`,
             `sampled_out`, `sampled_out:rule:<name>`, `feedback:<name>` or `reference`. `rate_limit`
             counts samples that exceed the rate limit.
-        refused: Metrics without a score because the budget is used up. The only key is `budget`.
         failures: Missing scores by metric and failure cause, such as `ragas.faithfulness:
             judge_failed`.
         feedback: Calls of `RagEval.feedback` by result. `joined`: this process knows the request.
@@ -69,7 +67,6 @@ class Stats:
     undurable: int = 0
     without_retrieval: int = field(default=0, compare=False)
     decisions: Mapping[str, int] = field(default_factory=dict, compare=False)
-    refused: Mapping[str, int] = field(default_factory=dict, compare=False)
     failures: Mapping[str, int] = field(default_factory=dict, compare=False)
     feedback: Mapping[str, int] = field(default_factory=dict, compare=False)
 
@@ -122,7 +119,6 @@ class Books(Observer):
                 for name, one in missing.items():
                     if one.cause.is_failure:
                         self._notes["failures"][f"{name}: {one.cause.value}"] += 1
-                    self._notes["refused"][BUDGET] += one.cause is Cause.OVER_BUDGET
                 key = ending.column, ending.reason if ending.column in _BY_REASON else ""
                 # Use one statement, because a signal handler may run between two statements.
                 self._counts[key], request.is_counted = self._counts[key] + 1, True

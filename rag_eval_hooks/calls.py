@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self, TypeVar
 
@@ -118,13 +119,5 @@ class Call:
         return (self.end - self.start) / 1e9
 
 
-@dataclass(slots=True)
-class CallLog:
-    calls: list[Call] = field(default_factory=list)
-    omitted: int = 0
-
-    def called(self, call: Call) -> None:
-        if len(self.calls) < _MAX_LOGGED:
-            self.calls.append(call)
-        else:
-            self.omitted += 1
+def call_log() -> deque[Call]:
+    return deque(maxlen=_MAX_LOGGED)

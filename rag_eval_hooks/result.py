@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
 
-from rag_eval_hooks.calls import CallLog
+from rag_eval_hooks.calls import Call
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
@@ -40,7 +40,7 @@ class Evaluation:
     reason: str = ""
     verdicts: Mapping[str, bool] = field(default_factory=dict)
     passed: bool | None = None
-    log: CallLog = field(default_factory=CallLog)
+    log: Collection[Call] = ()
 
     @property
     def time(self) -> datetime | None:

@@ -112,15 +112,6 @@ class _ScoredSpan(ReadableSpan):
     def __init__(self, span: ReadableSpan, addition: Addition) -> None:
         # Copy the private state, because the public constructor loses the count of dropped events.
         vars(self).update(vars(span))
-        self._original = span
         attributes, links = addition
         self._attributes = {**(span.attributes or {}), **attributes}
         self._links = (*span.links, *map(Link, links))
-
-    @property
-    def dropped_attributes(self) -> int:
-        return self._original.dropped_attributes
-
-    @property
-    def dropped_links(self) -> int:
-        return self._original.dropped_links

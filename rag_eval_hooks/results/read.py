@@ -12,7 +12,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.datasets.data_rows import CUT, json_lines, parquet_rows
 from rag_eval_hooks.delivery.jsonl import SCHEMA, result_line, rotated_files, row_of
 from rag_eval_hooks.delivery.outbox_file import NAME, read_results
@@ -39,7 +38,7 @@ NO_ROW: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueErro
 def without_texts(row: Evaluation) -> Evaluation:
     outcomes = {name: replace(one, explanation={}) for name, one in row.outcomes.items()}
     sample = replace(row.sample, contexts=None)
-    return replace(row, sample=sample, outcomes=outcomes, log=CallLog())
+    return replace(row, sample=sample, outcomes=outcomes, log=())
 
 
 def read(*sources: Source | Iterable[Source]) -> Results:

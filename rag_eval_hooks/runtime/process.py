@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import deque
 from collections.abc import Container
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
-from rag_eval_hooks.calls import CallLog
+from rag_eval_hooks.calls import Call, call_log
 from rag_eval_hooks.decision import Decision, highest
 from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of, sample_to_text
 from rag_eval_hooks.delivery.outbox import PATIENCE_S
@@ -190,7 +191,7 @@ class Processor:
         return result
 
     async def _evaluated(self, _: Request, sample: Sample, decision: Decision) -> Evaluation:
-        start, began, log = time.time_ns(), time.monotonic_ns(), CallLog()
+        start, began, log = time.time_ns(), time.monotonic_ns(), call_log()
         with _judge_calls(self._parts, log if self._parts.config.trace_judge else None):
             scored = await self._parts.scorer.score(sample, decision.chosen)
             self._parts.telemetry.used(sample, scored)
@@ -206,7 +207,9 @@ def _evaluation(sample: Sample, decision: Decision, **known: Any) -> Evaluation:
     return Evaluation(**{"sample": sample, "outcomes": {}, **by, **known})
 
 
-def _judge_calls(parts: Parts, log: CallLog | None = None) -> AbstractContextManager[CallContext]:
+def _judge_calls(
+    parts: Parts, log: deque[Call] | None = None
+) -> AbstractContextManager[CallContext]:
     return in_call_context(budget=parts.budget, observer=parts.telemetry.calls, log=log)
 
 

@@ -84,7 +84,7 @@ class EvaluationSpans:
         with ExitStack() as ends:
             for span in reversed(spans):
                 ends.callback(span.end, self._times(evaluation)[1])
-            for call in evaluation.log.calls if spans else ():
+            for call in evaluation.log if spans else ():
                 self._write_call(call, spans[0])
 
     def write_feedback(self, feedback: Feedback, about: SpanContext) -> None:

@@ -118,7 +118,6 @@ class Telemetry(Observer):
             spans = self._try("evaluation span", self._spans.start, evaluation, attributes) or ()
         if spans:
             self._try("evaluation span", self._spans.end, spans, evaluation)
-            self._incidents.count("judge call omitted from the trace", evaluation.log.omitted)
 
     def settled(self, request: Request, ending: Ending) -> None:
         if request.span is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -14,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from opentelemetry import context
 
-from rag_eval_hooks.calls import Call, Caller, CallLog, CallOutcome, Operation, Usage, tokens
+from rag_eval_hooks.calls import Call, Caller, CallOutcome, Operation, Usage, tokens
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.incidents import without_exit
 from rag_eval_hooks.judges.calls.call_limits import CallLimits, Gate
@@ -46,7 +47,7 @@ class Tally:
 @dataclass(frozen=True, slots=True)
 class CallContext:
     observer: Any = None  # The observer's methods `called` and `passes` never raise or block.
-    log: CallLog | None = None
+    log: deque[Call] | None = None
     budget: Budget | None = None
     hold: Reservation | None = None  # unused part of the current sample's reservation
     deadline: float | None = None
@@ -166,7 +167,7 @@ def observed_call(
             if current.observer is not None and not caller.local:
                 current.observer.called(call)
             if current.log is not None and is_request:
-                current.log.called(call)
+                current.log.append(call)
 
 
 class ModelCalls:
