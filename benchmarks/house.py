@@ -33,7 +33,7 @@ ROOMS: Final = (
     Room("telemetry", ("telemetry",), 1250, 1249),
     Room("config", ("config",), 600, 828),
     Room("redaction", ("redaction",), 750, 702),
-    Room("results, datasets", ("results", "datasets"), 1700, 2344),
+    Room("results, datasets", ("results", "datasets"), 1700, 2294),
     Room("cli", ("cli",), 1000, 970),
     Room("metrics", ("metrics",), 1300, 1599),
     Room("evaluation", ("evaluation",), 870, 1130),

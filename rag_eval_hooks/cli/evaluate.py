@@ -86,8 +86,8 @@ def _failures(output: Path, arguments: argparse.Namespace) -> list[str]:
     conditions, points = arguments.fail_on, arguments.fail_on_point
     if not (conditions or points) or not output.exists():
         return []
-    whole = summarise(map(without_texts, read(output))).get(None)
-    return failed_conditions(conditions, whole.metrics if whole else {}, by_point=points)
+    whole = summarise(map(without_texts, read(output)))[None]
+    return failed_conditions(conditions, whole.metrics, by_point=points)
 
 
 def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:

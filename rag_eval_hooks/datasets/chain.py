@@ -52,9 +52,6 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
     A LangChain runnable receives the question, or the input that its schema requires. A LlamaIndex
     engine receives a query. Any other object must be callable with the question. For a callable,
     capture covers every imported framework. Capture stops after the `with` block.
-
-    Raises:
-        ConfigError: The object is neither a pipeline nor callable.
     """
     if callable(getattr(pipeline, "invoke", None)):
         yield _runnable(pipeline, evals)

@@ -34,7 +34,7 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     }.items()
 }
 """Known column names by field. `a.b` is the key `b` in the objects of the column `a`."""
-ROW_KEY: Final = "dataset_row"
+ROW_KEY: Final = "dataset_row"  # metadata key: number of the row and digest of its content
 MAX_LINE_CHARS: Final = 2**24
 """Maximum number of characters of a line or cell. Limits the memory per row."""
 _LONG: Final = 300
@@ -47,7 +47,6 @@ CUT: Final = (EOFError, zlib.error)
 @dataclass(frozen=True, slots=True)
 class DataRow:
     number: int  # from 0
-    key: str  # number of the row and digest of its content
     sample: Sample | None = None  # None for an unreadable row
     error: str = ""  # names the column, the value and the expected value
 
@@ -59,10 +58,6 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
         path: A `.jsonl`, `.csv` or `.parquet` file, optionally compressed by gzip, or a folder from
             `Dataset.save_to_disk`.
         mapped: Column name by field. These names have precedence over `COLUMNS`.
-
-    Raises:
-        ConfigError: The file is unreadable, a line is longer than `MAX_LINE_CHARS`, or the first
-            row lacks a mapped column.
     """
     mapped = mapped or {}
     for field in mapped:
@@ -76,9 +71,9 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
         digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
         key = f"{number}-{digest}"
         try:
-            yield DataRow(number, key, _sample(values, mapped, key))
+            yield DataRow(number, _sample(values, mapped, key))
         except (RecursionError, TypeError, ValueError) as error:
-            yield DataRow(number, key, error=f"row {number + 1}: {error}")
+            yield DataRow(number, error=f"row {number + 1}: {error}")
 
 
 def count_rows(path: Path) -> int | None:

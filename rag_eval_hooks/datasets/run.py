@@ -33,7 +33,7 @@ class DatasetRun(JsonlSink):
 
     The run skips rows that are in the file, except rows with a failed metric. If a pipeline answers
     the questions (`is_asked`), the run also retries rows without an answer. The run first removes
-    the results of these rows from the file. If the process is killed then, the old file remains.
+    the results of these rows from the file.
     """
 
     def __init__(self, path: Path, *, is_asked: bool = False) -> None:
@@ -75,7 +75,7 @@ class DatasetRun(JsonlSink):
             rest.replace(path)
 
     def has(self, row: DataRow) -> bool:
-        return hash(row.key) in self._done
+        return row.sample is not None and hash(row.sample.metadata[ROW_KEY]) in self._done
 
     @property
     def unscored(self) -> dict[str, str]:
@@ -134,8 +134,8 @@ def run_dataset(
     """Evaluate the rows that are not in the results file.
 
     `run` must be a sink of `evals`. The sample rate of `evals` must be 1. With `ask`, the pipeline
-    answers up to `concurrency` questions at once. Without `ask`, the evaluation uses the rows' own
-    answers. After an interrupt, rows in flight finish before `run_dataset` raises.
+    answers up to `concurrency` questions at once. After an interrupt, rows in flight finish before
+    `run_dataset` raises.
     """
     asked: dict[Future[object], int] = {}
     try:

@@ -1,15 +1,14 @@
 """Compares two runs: differences of means with intervals, and samples whose score fell.
 
-A difference combines two estimates by inverse variance. The first estimate is the mean difference
-of samples that both runs have (pairs). The second estimate is the difference of the means of all
-other samples. The variance of the second estimate follows from the intervals of the two means (Zou
-and Donner, MOVER, 2008).
+A difference combines two estimates by inverse variance: the mean difference of samples that both
+runs have (pairs), and the difference of the means of all other samples. The variance of the latter
+follows from the intervals of the two means (Zou and Donner, MOVER, 2008).
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import pvariance
@@ -34,8 +33,7 @@ from rag_eval_hooks.results.summary import (
 )
 from rag_eval_hooks.score import Score
 
-_LEAST_DROP: Final = 0.1
-"""Minimum drop of a score that counts as a regression, on the normalized scale (0 to 1)."""
+_LEAST_DROP: Final = 0.1  # minimum drop of a normalized score that counts as a regression
 _LEAST_PAIRS: Final = 5
 _Pair: TypeAlias = tuple[Evaluation | None, Evaluation | None]
 _Scored: TypeAlias = tuple[Evaluation, Score]
@@ -92,13 +90,12 @@ def compare(
     by: By = None,
     allow_different_judges: bool = False,
 ) -> Comparison:
-    """Compare a new run with a base run.
+    """Compare a new run with a base run, over all samples and by the key `by`.
 
     `compare` pairs samples by `question_id`, or by question if there is no id. If a question
     repeats, samples pair in order of appearance. If a metric has fewer than five pairs, `compare`
-    treats all samples of the metric as unpaired. Differences ignore scores outside the random
-    sample, such as scores that feedback requested. `by` is a key, such as `workflow`, for
-    additional comparisons by group.
+    treats all its samples as unpaired. Differences ignore scores outside the random sample, such as
+    scores that feedback requested.
 
     Raises:
         ConfigError: No sample has the key `by`, or the runs used different judges or prompts for a
@@ -113,7 +110,7 @@ def compare(
     for pair in pairs if by is not None else ():
         row = pair[1] or pair[0]
         groups.setdefault((row and group_key(row, by)) or "(none)", []).append(pair)
-    old, now = (summarise(each)[None].metrics if each else {} for each in (before, after))
+    old, now = (summarise(each)[None].metrics for each in (before, after))
     scored = [{name for name, one in each.items() if one.scored} for each in (old, now)]
     changes = (
         _change(metric, group, members, summary.scale)
@@ -133,25 +130,25 @@ def compare(
 
 
 def _check_judges(*runs: Iterable[Evaluation]) -> None:
-    judges: dict[str, tuple[set[str], set[str]]] = {}
-    for at, rows in enumerate(runs):
+    base, new = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for names, rows in zip((base, new), runs, strict=True):
         for metric, score in (item for row in rows for item in row.scores.items()):
             # Only a new version of the prompts, not of the package, counts as another judge.
             made_by = (score.annotator or "formula", score.version.partition("+")[2])
-            judges.setdefault(metric, (set(), set()))[at].add(" ".join(made_by).strip())
-    for metric, both in judges.items():
-        if all(both) and both[0] != both[1]:
-            got = " and ".join(", ".join(sorted(each)) for each in both)
+            names[metric].add(" ".join(made_by).strip())
+    for metric, judges in base.items():
+        if metric in new and judges != new[metric]:
+            got = " and ".join(", ".join(sorted(each)) for each in (judges, new[metric]))
             wants = "scores of one judge and one prompt version (or set allow_different_judges)"
             raise ConfigError(f"compare: {metric}", got, wants)
 
 
 def _pairs(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> Iterator[_Pair]:
-    waiting: dict[str, deque[Evaluation]] = {}
+    waiting = defaultdict[str, deque[Evaluation]](deque)
     for row in before:
-        waiting.setdefault(identity_of(row), deque()).append(row)
+        waiting[identity_of(row)].append(row)
     for row in after:
-        known = waiting.get(identity_of(row))
+        known = waiting[identity_of(row)]
         yield known.popleft() if known else None, row
     for rest in waiting.values():
         yield from ((row, None) for row in rest)

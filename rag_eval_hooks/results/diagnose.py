@@ -17,8 +17,7 @@ from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.summary import CLASS, DATA, checked_rows, group_key, mean_over
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
 
-_MOST_UNDEFINED: Final = 0.1
-"""Above this fraction of samples with an undefined score, the diagnosis shows no good signs."""
+_MOST_UNDEFINED: Final = 0.1  # fraction of samples
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
 _UNDEFINED: Final = 0.999
 
@@ -26,9 +25,9 @@ _UNDEFINED: Final = 0.999
 def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluation]:
     """Return the results that have a score or a risk, worst first.
 
-    The score of `metric` (default: faithfulness) decides the rank. Equal scores rank by the score's
-    risk, then by the mean of all scores. If the metric has no score, 1 - risk replaces the score.
-    A sample without score and risk ranks just before samples with a perfect score.
+    The score of `metric` (default: faithfulness) decides the rank, then its risk, then the mean of
+    all scores. If the metric has no score, 1 - risk replaces the score. A sample without score and
+    risk ranks just before samples with a perfect score.
     """
     rows = checked_rows(rows)
     known = {name: None for row in rows for name in row.outcomes}

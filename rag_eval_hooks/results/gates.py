@@ -136,12 +136,14 @@ _MOST_GROUPS: Final = 100
 _CHECKS: Final = 60
 """Maximum number of checks per window, for any number of requests."""
 _TIMEOUT_S: Final = 10.0
+_ALPHA: Final = 0.001
+"""1 - confidence level. The sink tests a window many times, so 0.05 would raise false alerts."""
 
 
 class AlertSink:
     """Posts an alert to a webhook when a mean crosses a threshold.
 
-    The mean covers a time window, and its entire confidence interval must cross the threshold. The
+    The mean covers a time window, and its entire 99.9 % interval must cross the threshold. The
     sink retries a failed post at the next check. Each process watches only its own requests.
 
     Args:
@@ -152,8 +154,6 @@ class AlertSink:
         window: Length of the window in seconds. A group keeps at most its latest 2,000 evaluations.
         cooldown: Minimum number of seconds between two alerts of a group.
         samples: Minimum number of evaluations for an alert.
-        confidence: Confidence level of the intervals. The sink tests a window many times, so a
-            level of 0.95 would raise false alerts.
     """
 
     def __init__(
@@ -164,7 +164,6 @@ class AlertSink:
         window: float = 3600.0,
         cooldown: float = 3600.0,
         samples: int = 30,
-        confidence: float = 0.999,
     ) -> None:
         if urlsplit(url).scheme not in ("http", "https"):
             raise ConfigError("url", url, "a URL that starts with http:// or https://")
@@ -175,7 +174,7 @@ class AlertSink:
         self.metric_limits = [
             ("AlertSink condition", one.metric, one.limit) for one in self._conditions
         ]
-        self._window, self._cooldown, self._alpha = window, cooldown, 1.0 - confidence
+        self._window, self._cooldown = window, cooldown
         self._groups: dict[str | None, _Group] = {}
         self._opener = build_opener(_NoRedirects)
 
@@ -202,7 +201,7 @@ class AlertSink:
         metrics = summarise(rows)[None].metrics
         known = {name: one for name, one in metrics.items() if one.scored >= self._samples}
         conditions = [one for one in self._conditions if one.metric in known]
-        return failed_conditions(conditions, known, alpha=self._alpha)
+        return failed_conditions(conditions, known, alpha=_ALPHA)
 
     def _post(self, key: str | None, reasons: Sequence[str], samples: int) -> None:
         of_group = f" of {self._by} {key}" if self._by else ""

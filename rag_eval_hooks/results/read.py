@@ -46,9 +46,6 @@ def read(*sources: Source | Iterable[Source]) -> Results:
 
     Sources are files of JSON lines (plain or gzip), Parquet files, spools, folders of files, and
     data frames from `to_frame`. If a file was rotated, `read` also reads the earlier parts.
-
-    Raises:
-        FileNotFoundError: A path does not exist.
     """
     flat: list[Any] = []
     for source in sources:
@@ -60,10 +57,9 @@ class Results:
     """An iterable of evaluations. Each iteration reads the files again, to save memory.
 
     Attributes:
-        skipped: Number of lines that the last iteration skipped, by reason. `cut`: a process died
-            while writing. `unreadable`: the line is not a result. `newer`: a newer version wrote
-            the line. `repeated`: an earlier line has the same result. `feedback`: the line is
-            feedback.
+        skipped: Number of lines that the last iteration skipped, by reason: `cut` (a process died
+            while writing), `unreadable` (no result), `newer` (a newer version wrote the line),
+            `repeated` (an earlier line has the same result), or `feedback`.
     """
 
     def __init__(self, places: Iterable[Any]) -> None:
@@ -135,9 +131,8 @@ def _row_or_flaw(line: Any) -> Evaluation | str:
 def to_frame(rows: Iterable[Evaluation]) -> pd.DataFrame:
     """Convert results to a data frame. `frame.to_parquet(path)` writes a file that `read` accepts.
 
-    The columns are the metadata keys, the metrics (on their own scales), `time`, `evaluated`,
-    `question`, `answer`, `reference`, `passed` and `result`. `result` has the entire result as
-    JSON.
+    The column `result` has the entire result as JSON. Further columns are metadata keys, metrics
+    (on their own scales), times, question, answer, reference and `passed`.
     """
     import pandas as pd
 
@@ -160,10 +155,8 @@ def read_labels(path: Path) -> Labels:
 
     A line has a sample's id, a metric and a value on the metric's scale. A line may also be a
     result, for example from a better judge. A result matches a sample by `question_id` or by
-    question. `read_labels` skips labels of single claims.
-
-    Raises:
-        ConfigError: A line is not a label.
+    question. `read_labels` skips labels of single claims. A line of another kind raises
+    `ConfigError`.
     """
     labels: dict[tuple[str, str], float] = {}
     for found in lines_of(path, _labels_of, _WANTS):
@@ -172,12 +165,7 @@ def read_labels(path: Path) -> Labels:
 
 
 def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> Iterator[T]:
-    """Apply `read` to the JSON of each non-blank line.
-
-    Raises:
-        ConfigError: `read` rejected a line.
-        InputError: A line is too long.
-    """
+    """Apply `read` to the JSON of each non-blank line. Raise `ConfigError` if `read` fails."""
     for number, line in json_lines(Path(path), "replace"):
         try:
             yield read(line)

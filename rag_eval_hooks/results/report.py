@@ -82,7 +82,7 @@ def make_report(
         check_key(known, key)
     times = [row.time for row in known if row.time is not None]
     return ResultReport(
-        whole=summarise(known).get(None) or ResultGroup(key=None, rows=(), metrics={}),
+        whole=summarise(known)[None],
         groups={key: summarise(known, key) for key in by or _keys(known)},
         periods=_periods(known, times),
         diagnoses=diagnose(known, cuts=cuts),
@@ -111,16 +111,15 @@ def _periods(rows: Iterable[Evaluation], times: Sequence[datetime]) -> list[Resu
     step = 3600 * next((each for each in _HOURS if hours / each < _MOST_PERIODS), _HOURS[-1])
     timed = (row for row in rows if row.time is not None)
     periods = summarise(timed, lambda row: row.time and int(row.time.timestamp() // step))
-    ordered = sorted(periods.values(), key=lambda one: int(one.key or 0))
-    return ordered if len(ordered) > 1 else []
+    ordered = sorted(periods, key=lambda key: int(key or 0))
+    return [periods[key] for key in ordered] if len(ordered) > 1 else []
 
 
 def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
     names: Counter[str] = Counter()
     for score in (score for row in rows for score in row.scores.values()):
-        caution = "a screening judge: finds samples to review, but is too weak for decisions"
-        about = ", ".join(filter(None, (score.version, caution if score.screening else "")))
-        names[f"{score.annotator or 'formulas'}{f' ({about})' if about else ''}"] += 1
+        version = f" ({score.version})" if score.version else ""
+        names[f"{score.annotator or 'formulas'}{version}"] += 1
     return dict(names.most_common())
 
 

@@ -63,9 +63,8 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultGroup:
-    """Samples with the same value of the grouping key. `key` is the value, or None without one."""
+    """Samples with the same value of the grouping key."""
 
-    key: str | None
     rows: Sequence[Evaluation] = field(repr=False)
     metrics: Mapping[str, MetricSummary]  # in the order of the configured metrics
 
@@ -99,19 +98,19 @@ def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, Res
         by: A metadata key, `reason`, `workflow`, `user_id`, `session_id`, `day`, `version`, or a
             function that returns a result's group. None puts all results into one group.
     """
-    grouped: dict[str | None, list[Evaluation]] = {}
+    grouped: dict[str | None, list[Evaluation]] = {None: []} if by is None else {}
     for row in checked_rows(rows):
         grouped.setdefault(group_key(row, by), []).append(row)
-    return {key: _group(key, members) for key, members in grouped.items()}
+    return {key: _group(members) for key, members in grouped.items()}
 
 
-def _group(key: str | None, rows: Sequence[Evaluation]) -> ResultGroup:
+def _group(rows: Sequence[Evaluation]) -> ResultGroup:
     columns: dict[str, list[tuple[Evaluation, Outcome]]] = {}
     for row in rows:
         for metric, outcome in row.outcomes.items():
             columns.setdefault(metric, []).append((row, outcome))
     metrics = {metric: _summary(metric, column) for metric, column in columns.items()}
-    return ResultGroup(key=key, rows=rows, metrics=metrics)
+    return ResultGroup(rows=rows, metrics=metrics)
 
 
 def group_key(row: Evaluation, by: By) -> str | None:
@@ -126,11 +125,7 @@ def group_key(row: Evaluation, by: By) -> str | None:
 
 
 def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
-    """Return results as a list.
-
-    Raises:
-        InputError: `rows` is not a list of results, for example a file's path.
-    """
+    """Return results as a list. Raise `InputError` for anything else, such as a file's path."""
     wanted = "results, such as the return value of read(path)"
     check_type("rows", rows, Iterable, wanted)
     found = list(rows)
@@ -191,8 +186,8 @@ def mean_over(
 ) -> Estimate | None:
     """Return the mean of the values that `in_sample` keeps, or None if there are none.
 
-    Weights are inverse inclusion probabilities. Sessions are clusters. `scored` has one pair for
-    each value: the evaluation, and the object with the inclusion probability.
+    `scored` has one pair for each value: the evaluation, and the object with the inclusion
+    probability. Sessions are clusters.
     """
     used = [(*one, value) for one, value in zip(in_sample(scored), values, strict=True) if one]
     weights, rows = [weight_of(one) for _, one, _ in used], [row for row, _, _ in used]
@@ -230,10 +225,7 @@ def _labelled(metric: str, rows: Sequence[Evaluation], labels: Labels) -> Labell
 
 
 def sessions_of(rows: Sequence[Evaluation]) -> list[object] | None:
-    """Return the cluster of each result: its session, or else the result itself.
-
-    Return None if no result has a session.
-    """
+    """Return each result's cluster (its session or else its position), or None without sessions."""
     sessions = [row.sample.session_id for row in rows]
     return [session or at for at, session in enumerate(sessions)] if any(sessions) else None
 
@@ -261,8 +253,8 @@ def scale_of_metric(metric: str) -> Scale | None:
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
     """Return slope and offset that convert normalized values to the metric's scale.
 
-    `ranked` contains scores, worst first. For a user's metric, the first and the last score in
-    `ranked` determine slope and offset.
+    For a user's metric, the worst and the best score determine slope and offset. They are the first
+    and the last score in `ranked`.
     """
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low
