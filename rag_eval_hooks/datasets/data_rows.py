@@ -219,15 +219,10 @@ def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     separator = next((mark for mark in ";\t|" if mark in "".join(names)), None)
     if separator and len(names) == 1:
         raise ValueError(f"the first line separates cells by {separator!r}; use commas")
-    while row := _next_row(reader):
-        yield row
-
-
-def _next_row(reader: csv.DictReader[str]) -> dict[str, str] | None:
-    # The limit applies to the whole process, so each row restores the limit.
+    # The limit applies to the whole process.
     limit = csv.field_size_limit(MAX_LINE_CHARS)
     try:
-        return next(reader, None)
+        yield from reader
     finally:
         csv.field_size_limit(limit)
 

@@ -26,10 +26,6 @@ class Patterns:
     Args:
         patterns: Regular expressions by kind, such as `CUSTOMER`. If an expression has a group
             `value`, only that group is redacted.
-
-    Raises:
-        ConfigError: An expression is invalid or matches the empty text, or a kind is not a valid
-            name.
     """
 
     def __init__(self, patterns: Mapping[str, str]) -> None:

@@ -25,10 +25,6 @@ class Presidio:
     Args:
         analyzer: An `AnalyzerEngine`. The default engine needs its spaCy model on disk.
         **options: Arguments of `analyze`, such as `language`, `entities` or `score_threshold`.
-
-    Raises:
-        ConfigError: No analyzer is given, and the default model is not on disk.
-        ImportError: `presidio-analyzer` or spaCy is not installed.
     """
 
     def __init__(self, analyzer: Any = None, **options: Any) -> None:

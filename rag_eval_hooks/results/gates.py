@@ -188,12 +188,13 @@ class AlertSink:
             del self._groups[next(iter(self._groups))]
         rows = group.rows
         # A repeated delivery from a spool counts once.
-        rows.setdefault(row.sample.sample_id, (now, row))
-        while len(rows) > _MOST_ROWS or next(iter(rows.values()), (now,))[0] <= now - self._window:
+        rows.setdefault(row.sample.sample_id, row)
+        since = now - self._window
+        while len(rows) > _MOST_ROWS or next(iter(rows.values()), row).end / 1e9 <= since:
             del rows[next(iter(rows))]
         if now >= group.due and len(rows) >= self._samples:
             group.due = now + self._window / _CHECKS
-            if reasons := self._reasons(row for _, row in rows.values()):
+            if reasons := self._reasons(rows.values()):
                 self._post(key, reasons, len(rows))
                 group.due = now + self._cooldown
 
@@ -222,7 +223,7 @@ class AlertSink:
 
 @dataclass(slots=True)
 class _Group:
-    rows: dict[str, tuple[float, Evaluation]] = field(default_factory=dict)
+    rows: dict[str, Evaluation] = field(default_factory=dict)
     due: float = 0.0
 
 
