@@ -32,16 +32,14 @@ class Stats:
             `offered`.
         scored: Requests with at least one score, except `partial` requests (see `failed`).
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
-        dropped: Requests that were not evaluated, by reason. `str(evals.explain(id)[0])` explains
-            the reason for a request's id.
-        failed: Evaluated requests without a score, and `partial` requests, by cause. The key is the
-            first failed metric's cause. If no metric failed, the key is the cause of the first
-            metric's missing score. A request is `partial` if the judge failed and only metrics
-            without a judge have scores.
+        dropped: Requests that were not evaluated, by reason.
+        failed: Evaluated requests without a score, by the first failed metric's cause, else by the
+            first metric's cause. `partial`: the judge failed, but metrics without a judge have
+            scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
-        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. The sum
-            `offered` excludes this field and all fields below.
+        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. `offered`
+            excludes this field and all fields below.
         recovered: Requests in `offered` that earlier processes left in the spool.
         undurable: Requests in `offered` that the spool could not store.
         without_retrieval: Requests in which a model answered but capture saw no retrieved text.
@@ -50,9 +48,8 @@ class Stats:
             counts samples that exceed the rate limit.
         failures: Missing scores by metric and failure cause, such as `ragas.faithfulness:
             judge_failed`.
-        feedback: Calls of `RagEval.feedback` by result. `joined`: this process knows the request.
-            `passed_on`: the feedback is in the spool for other processes. `alone`: sinks received
-            the feedback without its request. `unknown`, `invalid` or another reason: rejected.
+        feedback: Calls of `RagEval.feedback` by result: `joined` to a request, `passed_on` to the
+            processes that share the spool, `alone` to the sinks, or the reason of a rejection.
     """
 
     offered: int = 0
@@ -72,10 +69,7 @@ class Stats:
 
 
 class Books(Observer):
-    """Counts requests by outcome, and remembers recent requests for `explain`. Thread-safe.
-
-    A signal handler may raise at any moment. `with` still releases a plain `Lock`.
-    """
+    """Counts requests by outcome, and remembers recent requests for `explain`. Thread-safe."""
 
     def __init__(self, explained: int = 10_000) -> None:
         self._explained = explained

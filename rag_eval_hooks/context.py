@@ -74,10 +74,9 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
     """Convert documents of any supported type to contexts.
 
     Args:
-        values: One document or a sequence of documents. A document is a text, a `Context`, a
-            LangChain document, a LlamaIndex node or `NodeWithScore`, a mapping, or a pair
-            (document, score). A mapping has a text under `text`, `page_content` or `content`, and
-            optionally `id`, `score` and `metadata`.
+        values: One document or a sequence of documents: texts, `Context` objects, LangChain
+            documents, LlamaIndex nodes, pairs (document, score), or mappings with a text under
+            `text`, `page_content` or `content`, and optionally `id`, `score` and `metadata`.
 
     Raises:
         TypeError: A value is not a document.

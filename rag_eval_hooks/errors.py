@@ -54,8 +54,7 @@ class ConfigError(RagEvalError, ValueError):
 
     Attributes:
         field: Name of the setting, as in `RagEvalConfig` or the constructor.
-        got: The rejected value. In URLs, `**********` replaces credentials and query parameters.
-            The caller masks other secrets.
+        got: The rejected value, without credentials and parameters of URLs.
         wants: Description of the accepted values.
     """
 

@@ -141,14 +141,11 @@ class RagEval(OnePerProcess):
             it.answer(text)
         ```
 
-        Framework calls that run inside the block and use our handler become part of the request.
-        If the block sets no contexts or no answer, these calls supply the missing part. If the
-        block raises, the request's status is `error` or `cancelled`, and the exception propagates.
-        No new request starts if the block runs inside a framework's run, or inside a block with
-        the same question.
-
-        `metadata` accepts `session_id`, `user_id`, `question_id`, `reference` and any other keys.
-        `name` is the workflow's name on the span. Other keywords are mistakes and have no effect.
+        Framework calls inside the block become part of the request, and supply contexts or an
+        answer that the block does not set. If the block raises, the status is `error` or
+        `cancelled`. Inside a framework's run, or a block with the same question, no new request
+        starts. `metadata` accepts `session_id`, `user_id`, `question_id`, `reference` and any
+        other keys. `name` is the workflow's name on the span.
         """
         from rag_eval_hooks.capture import ManualInteraction
 
@@ -159,12 +156,10 @@ class RagEval(OnePerProcess):
     def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:
         """Queue a sample for background evaluation. Never blocks or raises.
 
-        The sample is a `Sample`, a mapping that `Sample.of` accepts, or keyword fields. The
-        evaluator writes the scores on a new RAG span below the current span. If the sample has a
-        `trace_id` or `span_id`, the scores go to that trace or span. An unreadable sample is
-        dropped as `capture_failed`. With a spool, an accepted sample is on disk within 50 ms.
-
-        Returns False if the sample is sampled out or dropped.
+        The sample is a `Sample`, a mapping that `Sample.of` accepts, or keyword fields. The scores
+        go to the sample's `trace_id` or `span_id`, or to a new RAG span below the current span.
+        With a spool, an accepted sample is on disk within 50 ms. Returns False if the sample is
+        sampled out or dropped.
         """
         return self._pipeline.intake.submit(sample, fields)
 
@@ -179,17 +174,12 @@ class RagEval(OnePerProcess):
     ) -> bool:
         """Record feedback on an answer, from a user or the application. Never blocks or raises.
 
-        Sinks receive the feedback, and the answer's trace shows the feedback. A tail
-        rule on feedback can start an evaluation. If the feedback adds a missing reference, the
-        evaluator runs the sampled metrics that need a reference.
+        The id is a trace id, a sample id, or the framework's root run id. In a trace with several
+        answers, the latest answer gets the feedback. Tail rules can start an evaluation. A
+        reference starts the sampled metrics that need one. Returns True if the feedback is queued.
 
-        The id is a trace id, a sample id, or the framework's root run id. If a trace has several
-        answers, the feedback goes to the latest answer. Returns True if the feedback is queued.
-
-        The evaluator remembers the last 1,000 requests for one hour. `stats().feedback` counts
-        feedback on these requests as `joined`. If this process does not know the request, the other
-        processes that share the spool receive the feedback (`passed_on`). Without a spool, sinks
-        receive the feedback without the request (`alone`).
+        The evaluator remembers the last 1,000 requests for one hour. Feedback on other requests
+        goes to the processes that share the spool, or to the sinks alone. See `Stats.feedback`.
         """
         return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference
@@ -204,10 +194,9 @@ class RagEval(OnePerProcess):
     ) -> Outcomes:
         """Evaluate a sample now, and return the outcomes by metric id.
 
-        `evaluate` accepts the same samples as `submit`, and returns the same scores as a background
-        evaluation. `metrics` is one metric id, several ids, or None for all metrics. Sampling
-        does not apply, `stats` does not count the call, and sinks do not receive the outcomes. The
-        call blocks, so use `aevaluate` in async code.
+        `evaluate` accepts the same samples as `submit`. `metrics` is one metric id, several ids, or
+        None for all metrics. Sampling does not apply, `stats` does not count the call, and sinks
+        do not receive the outcomes. In async code, use `aevaluate`.
 
         Raises:
             InputError: The sample has a wrong type, or a field is unknown or invalid.
@@ -259,22 +248,19 @@ class RagEval(OnePerProcess):
         return self._pipeline.spooled()
 
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
-        """Explain the outcome of each request with this id. `str(explanation)` is one line.
+        """Explain the outcomes of the last eight requests with an id that `feedback` accepts.
 
-        `explain` accepts the same ids as `feedback`. The evaluator remembers the last 10,000
-        requests with retrieved text, and the last 10,000 without retrieved text. If more than eight
-        requests have the id, `explain` returns the last eight explanations.
+        `str(explanation)` is one line. The evaluator remembers the last 10,000 requests with
+        retrieved text, and the last 10,000 without.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all accepted requests are evaluated and delivered.
 
-        The call waits for slow sinks, but not for results that stay in the spool. Finally, the call
-        flushes the providers of `setup_tracing`.
-
-        A `timeout` of None means one hour. In async code, call `flush` in a thread. Returns False
-        on timeout.
+        The call does not wait for results that stay in the spool. Finally, the call flushes the
+        providers of `setup_tracing`. A `timeout` of None means one hour. In async code, call
+        `flush` in a thread. Returns False on timeout.
         """
         from rag_eval_hooks.runtime.lifecycle import flush
 
@@ -283,9 +269,8 @@ class RagEval(OnePerProcess):
     def shutdown(self, timeout: float | None = 5.0) -> bool:
         """Finish pending samples within `timeout` seconds, then close. An exit hook does the same.
 
-        Unfinished samples stay in the spool. Without a spool, unfinished samples are dropped with
-        the reason `shutdown`. Later samples are dropped, too. Finally, the call flushes the
-        providers of `setup_tracing`. Returns False if a sample is unfinished after `timeout`.
+        Unfinished samples stay in the spool, or are dropped as `shutdown`. Finally, the call
+        flushes the providers of `setup_tracing`. Returns False if a sample is unfinished.
         """
         from rag_eval_hooks.runtime.lifecycle import shutdown
 

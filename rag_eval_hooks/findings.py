@@ -147,10 +147,7 @@ def _check_probability(value: float | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRelevance:
-    """Verdict on whether one chunk helps to answer the question, with a rating from 0 to 100.
-
-    If `sure` is False, ignore `useful` and `rating`.
-    """
+    """Whether a chunk helps to answer the question, rated from 0 to 100. Ignored unless `sure`."""
 
     useful: bool
     rating: float
@@ -160,13 +157,10 @@ class ChunkRelevance:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Three questions that the judge derives from the answer, or none if the answer states nothing.
-
-    `noncommittal` is True if the answer evades the question.
-    """
+    """Three questions that the judge derives from the answer, or none if it states nothing."""
 
     texts: tuple[str, ...]
-    noncommittal: bool = False
+    noncommittal: bool = False  # True if the answer evades the question
 
 
 @dataclass(frozen=True, slots=True)

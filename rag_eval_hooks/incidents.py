@@ -39,13 +39,8 @@ class Incidents:
     def report(self, origin: str, error: BaseException) -> None:
         """Count a caught exception. Log the type and place of the first exception of each kind.
 
-        The log omits the exception's message, which may quote a request. `origin` is the component
-        that raised the exception, such as `sink MyStore`.
-
-        Raises:
-            BaseException: The exception is a `KeyboardInterrupt`, or the application's signal
-                handler raised the exception. Celery and RQ implement time limits with such
-                exceptions.
+        The log omits the exception's message, which may quote a request. An exception of the
+        application's signal handler propagates, because Celery and RQ set time limits with it.
         """
         if _is_from_signal_handler(error):
             raise error
@@ -214,12 +209,7 @@ class ExitError(Exception):
 
 
 async def without_exit(call: Awaitable[T]) -> T:
-    """Await the user's code. If the code tries to exit the process, raise `ExitError`.
-
-    Raises:
-        ExitError: The code raised `SystemExit` or `KeyboardInterrupt`, which would stop the event
-            loop.
-    """
+    """Await the user's code. Replace an exit, which would stop the loop, by `ExitError`."""
     try:
         return await call
     except (SystemExit, KeyboardInterrupt) as error:

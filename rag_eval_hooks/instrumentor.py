@@ -35,13 +35,10 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     RAG_EVAL_SAMPLE_RATE=0.1 opentelemetry-instrument python app.py
     ```
 
-    The instrumentor logs its errors, because an exception would stop all other instrumentors. It
-    wraps the span processors that exist at start-up, so that they hold RAG spans until scores
-    arrive. Pending evaluations finish when Chainlit shuts down. They also finish at SIGTERM, unless
-    the application handles SIGTERM.
-
-    The class is a singleton. The attribute `evals` is the evaluator, or None before
-    instrumentation. Without a supported framework, `evals` stays None.
+    The span processors that exist at start-up hold RAG spans until scores arrive. Pending
+    evaluations finish when Chainlit shuts down, and at SIGTERM unless the application handles
+    SIGTERM. The class is a singleton. Its attribute `evals` is the evaluator, or None without a
+    supported framework.
     """
 
     evals: RagEval | None = None
@@ -100,9 +97,8 @@ def finish_at_sigterm(evals: RagEval) -> bool:
     """Finish evaluations and flush the global providers before SIGTERM ends the process.
 
     After a graceful shutdown, uvicorn raises SIGTERM again, and the process ends without exit
-    hooks. The evaluator gets `exit_timeout` seconds. Evaluator and providers together get twice
-    this time. If the application handles SIGTERM, or the caller is not on the main thread, return
-    False and do nothing.
+    hooks. If the application handles SIGTERM, or the caller is not on the main thread, return False
+    and do nothing.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:

@@ -63,18 +63,14 @@ class Sample:
         question_id: The question's id in a set of known questions.
         error_type: Qualified class name of the exception if `status` is `ERROR`.
         latency: Duration of the request in seconds, or None if unknown.
-        truncated: Names of incomplete texts, such as `contexts[2].text`. A text is incomplete if a
-            limit cut the text, or if capture lost an event.
-        context_source: Rule that selected the contexts: `recorded` or `chosen` (by the
-            application), `prompt`, `shingles`, `structure`, `last_list`, `step` or `earlier_turn`.
-            None without retrieval. docs/capture.md explains each rule.
-        question_source: Source of the question: `recorded` or `chosen` (by the application),
-            `input`, `prompt`, `state`, or `query` (the retriever's query).
+        truncated: Incomplete texts, such as `contexts[2].text`, after a cut or a lost event.
+        context_source: Rule that selected the contexts, such as `prompt`, or None without
+            retrieval. docs/capture.md explains each rule.
+        question_source: Rule that found the question, such as `input`.
         trace_id: The RAG span's trace id, 32 hex digits, or None without a span.
         span_id: The RAG span's id, 16 hex digits, or None without a span.
         workflow: Name of the pipeline, as on its RAG span.
-        response_id: Id of the model's reply, or None. Equality ignores `response_id`, `ended_at`
-            and `sample_id`.
+        response_id: Id of the model's reply, or None. Equality ignores this and all fields below.
         ended_at: Time at which the request finished, in nanoseconds since the epoch, or None.
         sample_id: Unique id of this sample.
     """

@@ -54,27 +54,22 @@ class Score:
 
     Attributes:
         value: The number on the metric's own scale.
-        normalized: The number mapped to [0, 1], where 1 is best. By default, the metric's `Scale`
-            maps the number.
+        normalized: The number mapped to [0, 1] by the metric's `Scale`, where 1 is best.
         label: The metric's word for the value, or None.
         parts: Numbers from which the metric computed the value, by name.
         explanation: Claims, verdicts and chunk numbers behind the value, as plain JSON types.
         warnings: Reasons to distrust the value.
-        risk: 1 minus the lowest probability among the metric's claims, in [0, 1], or None. Review
-            samples with a high risk first.
+        risk: 1 minus the lowest probability among the metric's claims, or None. Review high first.
         annotator_kind: `CODE` for formulas and the heuristic judge, `LLM` for a language model.
         annotator: The judge's kind and model, or None if the metric needs no judge.
         judged: Whether the value depends on a judge.
-        screening: True if the judge is too weak for decisions. Use such a score only to choose
-            samples for review.
+        screening: True if the judge is only good enough to choose samples for review.
         version: Versions of the package and the prompts, such as `0.1.0` or `0.1.0+prompts.1`.
         usage: The metric's share of the sample's judge usage.
-        probability: Inclusion probability of this metric, above 0 and at most 1, or None without
-            random sampling. The weight of the score is 1 / `probability`.
-        probability_estimated: Whether the probability includes the estimated effect of a rate limit
-            or a full queue.
-        reason: Sampling reason of the metric: `ratio`, `rule:<name>`, `tail:<name>`,
-            `feedback:<name>` or `reference`. Empty for scores of `RagEval.evaluate`.
+        probability: Inclusion probability of this metric, or None without random sampling. The
+            weight of the score is 1 / `probability`.
+        probability_estimated: Whether the probability estimates a rate limit or a full queue.
+        reason: Sampling reason of the metric, as in `Stats.decisions`, or empty.
     """
 
     value: float
@@ -113,8 +108,6 @@ class Score:
 @dataclass(frozen=True, slots=True)
 class NotScored:
     """A missing score and its cause. Averages ignore missing scores.
-
-    The fields of `Score` that describe a value are None, False or empty here.
 
     Attributes:
         detail: One sentence that explains the cause, without texts of the sample.
@@ -206,16 +199,13 @@ UNIT = Scale(0.0, 1.0)
 
 
 def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
-    """Return an outcome's id: 32 hex digits that depend on sample, metric, judge and versions.
-
-    A store with this id as primary key keeps each outcome only once, even after a crash.
-    """
+    """Return 32 hex digits that depend on sample, metric, judge and versions."""
     made_by = (outcome.annotator, outcome.version) if isinstance(outcome, Score) else ()
     return _digest([sample_id, metric_id, *made_by])
 
 
 def result_id(sample_id: str, outcomes: Outcomes) -> str:
-    """Return one id (32 hex digits) for all outcomes of a sample. The order does not matter."""
+    """Return one id for all outcomes of a sample, in any order. Repeated results have equal ids."""
     ids = sorted(score_id(sample_id, name, one) for name, one in outcomes.items())
     return _digest(ids or [sample_id])
 

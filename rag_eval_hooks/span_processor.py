@@ -24,10 +24,9 @@ from rag_eval_hooks.telemetry.other_span import Addition, OtherSpan
 class RagEvalSpanProcessor(SpanProcessor):
     """Wraps a span processor, and holds another instrumentor's RAG span until scores arrive.
 
-    With `spans="auto"` and another instrumentor, such as OpenInference, we write no request spans.
-    The other instrumentor's RAG span ends before the scores arrive. This processor holds the span
-    for at most `hold_timeout` seconds, adds the scores, and passes the span on. All other spans
-    pass immediately and unchanged.
+    With `spans="auto"`, another instrumentor such as OpenInference writes the RAG span. This
+    processor holds the span for at most `hold_timeout` seconds, adds the scores, and passes the
+    span on. All other spans pass immediately and unchanged.
 
     ```python
     evals = RagEval()
@@ -71,11 +70,7 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait for scores, pass on all held spans, and flush the wrapped processor.
-
-        The call waits at most `hold_timeout` seconds, and at most `timeout_millis`. Spans without
-        scores get the status `timeout`.
-        """
+        """Wait at most `hold_timeout` seconds for scores, pass on all held spans, and flush."""
         began = time.monotonic()
         kept = self._others.kept(min(self._wait, timeout_millis / 1000))
         self._release(kept, EvalStatus.TIMEOUT)
@@ -94,8 +89,7 @@ class RagEvalSpanProcessor(SpanProcessor):
 def wrap_processors(provider: object, evals: RagEval) -> bool:
     """Wrap every span processor of an SDK provider. Return False if the provider has no processors.
 
-    In zero-code start-up, no application code can wrap the processors. The SDK has no public API
-    that replaces processors, so this function changes private attributes.
+    The SDK has no public API that replaces processors, so this function changes private attributes.
     """
     processors = getattr(provider, "_active_span_processor", None)
     inner = getattr(processors, "_span_processors", None)

@@ -26,7 +26,7 @@ from rag_eval_hooks.score import AnnotatorKind
 
 
 class MemorySink:
-    """Keeps evaluations and feedback in memory, in order. Call `RagEval.flush` before reading."""
+    """Keeps evaluations and feedback in memory. Call `RagEval.flush` before reading."""
 
     def __init__(self) -> None:
         self.results: list[Evaluation] = []
@@ -55,13 +55,10 @@ class ScriptedJudge:
     """A judge that returns prepared findings.
 
     Args:
-        script: Findings, or a function that takes a `JudgeCall` and returns findings. A
-            finding that the script lacks becomes a `NotScored` with the cause `judge_failed`.
+        script: Findings, or a function that takes a `JudgeCall` and returns findings. A missing
+            finding fails as `judge_failed`.
         error: Exception to raise, such as `JudgeError("down")`, or None.
         latency: Seconds before each reply.
-
-    Attributes:
-        calls: All calls so far, in order.
     """
 
     name = "scripted"

@@ -150,10 +150,7 @@ class DaemonExecutor:
 
 
 class Loop:
-    """Calls `step` repeatedly on a daemon thread.
-
-    `step` returns the seconds until the next step, or None to end the loop. `on_error` receives
-    exceptions of `step`.
+    """Calls `step` on a daemon thread. `step` returns the seconds until the next step, or None.
 
     The class uses only plain locks, because a signal handler may raise at any moment. An exception
     inside `threading.Event`, which is Python code, could leave a lock held.

@@ -35,8 +35,8 @@ class RuleSettings(BaseModel):
         metadata: Expected value for each metadata key, or a list of accepted values.
         question: Regular expression to find in the question.
         answer: Regular expression to find in the answer. Requests without an answer never match.
-        error: `true` matches every request that raised an exception. A regular expression searches
-            the exception's class name. A failed request is evaluated without its answer.
+        error: `true`, or a regular expression to find in the exception's class name. A failed
+            request is evaluated without its answer.
         latency_above: The request took at least this number of seconds.
         latency_below: The request took less than this number of seconds.
     """
@@ -58,16 +58,14 @@ class RuleSettings(BaseModel):
 class TailSettings(BaseModel):
     """A tail rule raises metrics' rates after a low heuristic score or bad feedback.
 
-    A rule has exactly one condition: `metric`, `dont_know`, `thumbs_down`, `feedback_below` or
-    `feedback_label`. `metric` needs `below`, `above` or both, on the metric's own scale.
+    A rule has exactly one condition. `metric` needs `below`, `above` or both, on its own scale.
 
     Attributes:
         then: Suites or metric ids to evaluate when the condition holds.
         rate: Inclusion probability of these metrics, 0 to 1. A tail rule never lowers a rate.
         name: Shown in sampling reasons as `tail:<name>`. The default is the metric's id or the
             condition's name.
-        metric: Id of a metric that the heuristic judge can compute. The judge computes this metric
-            for every successful request.
+        metric: Id of a metric that the heuristic judge computes for every successful request.
         below: The condition holds if the metric's value is below this number.
         above: The condition holds if the metric's value is above this number.
         dont_know: `true` matches answers that say "I don't know".
