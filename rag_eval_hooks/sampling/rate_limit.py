@@ -15,11 +15,7 @@ _NOTHING: Final = 0.01
 
 
 class RateLimit:
-    """Sliding-window limit on samples per `second` and per `minute`. Thread-safe, O(1).
-
-    Libraries for rate limits often use fixed windows, which may admit twice the limit around a
-    window's boundary. Some libraries use the wall clock, which the system may set back.
-    """
+    """Sliding-window limit on samples per `second` and per `minute`. Thread-safe, O(1)."""
 
     def __init__(
         self, limits: Mapping[str, int], clock: Callable[[], float] = time.monotonic
@@ -48,8 +44,7 @@ class AdmittedShare:
 
     Each admitted request represents itself and a tenth of the rejected requests that have no
     representative yet. A request that represents n rejected requests has the fraction 1 / (1 + n).
-    The inverse fractions therefore add up to about the number of all requests. In simulations with
-    bursty load, a one-minute moving average had four times the error.
+    The inverse fractions therefore add up to about the number of all requests.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,10 +53,7 @@ class AdmittedShare:
         self._owed = self._since = 0.0
 
     def count(self, *, admitted: bool) -> float | None:
-        """Return the estimated fraction of admitted requests, or None for a rejected request.
-
-        The fraction is in (0, 1]. If no request was rejected recently, the fraction is 1.
-        """
+        """Return the estimated fraction of admitted requests, or None for a rejected request."""
         with self._lock:
             now = self._clock()
             if self._owed < _NOTHING or now - self._since > _REMEMBERED:

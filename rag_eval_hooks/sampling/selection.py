@@ -1,30 +1,31 @@
-"""The selection of metrics for a request."""
+"""The selection of metrics for a request, by sampling rates, rules and feedback."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence, Set
-from dataclasses import replace
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from rag_eval_hooks.config.rules import RuleSettings, TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Share, Shares, Traits, highest, position
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.evaluation.collect import Sources, findings_read
+from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.metrics import AskedMetric, Metric, example
 from rag_eval_hooks.metrics.metric import missing_inputs
 from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Field, Sample, Status
-from rag_eval_hooks.sampling.rules import (
-    MetricNames,
-    default_rates,
-    first_match,
-    rules_of,
-    tail_rules,
-    tail_scorer,
-)
-from rag_eval_hooks.score import Outcome, Outcomes
+from rag_eval_hooks.score import Outcome, Outcomes, Score
+from rag_eval_hooks.text.refusals import refusal
 
 _REFERENCE: Final = "reference"  # sampling reason if feedback adds the missing reference
+_SEARCHED: Final = 4000  # maximum number of characters of a text that a pattern searches
+_QUESTIONS: Final = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 class Selection:
@@ -37,18 +38,48 @@ class Selection:
         known: Sequence[Metric],
         incidents: Incidents,
     ) -> None:
-        names = MetricNames(chosen, known)
         self._metrics = chosen
+        # A setting may name a known metric that the application did not choose, without effect.
+        self._known = {name for m in (*chosen, *known) for name in (m.id, m.suite)} | {"all"}
         self._incidents = incidents
-        self._rates = default_rates(config, names)
-        rules = rules_of(config, names, self._rates)
+        self._rates = self._default_rates(config)
+        rules = [self._rule(number, rule) for number, rule in enumerate(config.rules, start=1)]
         self._rules = [(rule, own) for rule, own in rules if rule.error is None]
         self._error_rules = [(rule, own) for rule, own in rules if rule.error is not None]
-        tail = tail_rules(config, names)
+        tail = [self._tail_rule(number, rule) for number, rule in enumerate(config.tail)]
         self._feedback_rules = [rule for rule in tail if rule.is_on_feedback]
         self.has_feedback_rules = bool(self._feedback_rules)
         self._sample_rules = [rule for rule in tail if not rule.is_on_feedback]
         self._scorer = tail_scorer(config, (*known, *chosen), incidents)
+
+    def _ids(self, field: str, names: Iterable[str]) -> list[str]:
+        wanted, ids = set(names), [metric.id for metric in self._metrics]
+        for name in wanted - self._known:
+            raise ConfigError.unknown(field, name, self._known)
+        return [id for id in ids if wanted & {"all", id, id.partition(".")[0]}]
+
+    def _default_rates(self, config: RagEvalConfig) -> Shares:
+        shares = {metric.id: Share(config.sample_rate) for metric in self._metrics}
+        # Apply suites first, so that a metric's rate overrides its suite's rate.
+        for name in sorted(config.metric_rates, key=lambda name: (name != "all", "." in name)):
+            ids = self._ids("metric_rates", [name])
+            shares |= dict.fromkeys(ids, Share(config.metric_rates[name]))
+        return shares
+
+    def _rule(self, number: int, rule: RuleSettings) -> tuple[RuleSettings, Shares]:
+        ids = self._ids(f"rules[{number - 1}].metrics", rule.metrics or ("all",))
+        share = Share(rule.rate, f"rule:{rule.name or number}")
+        # The default rates do not apply to failed requests.
+        others = dict.fromkeys(self._rates, Share(0.0)) if rule.error else self._rates
+        return rule, {**others, **dict.fromkeys(ids, share)}
+
+    def _tail_rule(self, number: int, one: TailSettings) -> TailRule:
+        subjects = {"dont_know": one.dont_know, "thumbs_down": one.thumbs_down}
+        named = [one.name, one.metric, *(name for name, given in subjects.items() if given)]
+        what = next(filter(None, named), str(number + 1))
+        kind = "tail" if one.metric or one.dont_know else "feedback"
+        ids = self._ids(f"tail[{number}].then", one.then)
+        return TailRule(one, ids, Share(one.rate, f"{kind}:{what}"))
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
@@ -77,7 +108,7 @@ class Selection:
             if not all(rule.metadata.keys() <= metadata.keys() for rule, _ in self._rules):
                 return False
             traits = Traits(tags=tuple(tags), metadata=metadata)
-            rates = first_match(self._rules, traits) or rates
+            rates = _first_match(self._rules, traits) or rates
         return not highest(rates).includes(position(key))
 
     def decide(self, request: Request) -> Decision | None:
@@ -92,9 +123,9 @@ class Selection:
 
     def _rates_of(self, request: Request, traits: Callable[[], Traits]) -> Shares | None:
         if request.status is Status.OK:
-            return (first_match(self._rules, traits()) if self._rules else None) or self._rates
+            return (_first_match(self._rules, traits()) if self._rules else None) or self._rates
         if request.status is Status.ERROR and self._error_rules:
-            return first_match(self._error_rules, traits())
+            return _first_match(self._error_rules, traits())
         return None
 
     def is_open(self, request: Request) -> bool:
@@ -152,3 +183,91 @@ def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
         for name, outcome in outcomes.items()
         if name in shares
     }
+
+
+def _first_match(rules: Sequence[tuple[RuleSettings, Shares]], traits: Traits) -> Shares | None:
+    return next((shares for rule, shares in rules if matches(rule, traits)), None)
+
+
+def matches(rule: RuleSettings, traits: Traits) -> bool:
+    return (
+        all(tag in traits.tags for tag in rule.tags)
+        and all(_has(traits.metadata, key, value) for key, value in rule.metadata.items())
+        and _is_within(traits.latency, rule.latency_above, rule.latency_below)
+        and _finds(rule.question, traits.question)
+        and _finds("" if rule.error is True else rule.error, traits.error_type or "")
+        and (rule.answer is None or _finds(rule.answer, traits.answer()))
+    )
+
+
+def _has(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
+    accepted = value if isinstance(value, list) else [value]
+    return key in metadata and str(metadata[key]) in map(str, accepted)
+
+
+def _is_within(latency: float | None, above: float | None, below: float | None) -> bool:
+    if latency is None:
+        return above is None and below is None
+    return (above is None or latency >= above) and (below is None or latency < below)
+
+
+def _finds(pattern: str | None, text: str | None) -> bool:
+    if pattern is None:
+        return True
+    return text is not None and re.search(pattern, text[:_SEARCHED]) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TailRule:
+    """Raises the rates of the metrics `ids` to `share.rate` if a sample meets the condition."""
+
+    settings: TailSettings
+    ids: Sequence[str]
+    share: Share
+
+    @property
+    def is_on_feedback(self) -> bool:
+        return self.settings.metric is None and self.settings.dont_know is None
+
+    def meets(self, sample: Sample, outcomes: Outcomes) -> bool:
+        if self.settings.dont_know:
+            return refusal(sample.answer or "") is not None
+        outcome = outcomes.get(self.settings.metric or "")
+        if not isinstance(outcome, Score):
+            return False
+        below, above = self.settings.below, self.settings.above
+        return (below is None or outcome.value < below) and (above is None or outcome.value > above)
+
+    def meets_feedback(self, feedback: Feedback) -> bool:
+        if self.settings.thumbs_down:
+            return feedback.is_thumbs_down
+        if self.settings.feedback_below is not None:
+            return feedback.score is not None and feedback.score < self.settings.feedback_below
+        pattern = self.settings.feedback_label or ""
+        return feedback.label is not None and re.search(pattern, feedback.label) is not None
+
+
+def tail_scorer(
+    config: RagEvalConfig, known: Iterable[Metric], incidents: Incidents
+) -> Scorer | None:
+    """Return a heuristic scorer for metrics in tail rules. If no rule has a metric, return None."""
+    asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
+    if not asked:
+        return None
+    from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
+
+    cheap = {one.id: one for one in known if _needs_only(HeuristicJudge.makes, one, incidents)}
+    for metric, number in asked.items():
+        if metric not in cheap:
+            raise ConfigError.unknown(f"tail[{number}].metric", metric, cheap)
+    measured, sources = [cheap[metric] for metric in asked], Sources(judge=HeuristicJudge())
+    return Scorer(measured, sources, config.sample_timeout, incidents, only_fed=False)
+
+
+def _needs_only(made: frozenset[Finding], metric: Metric, incidents: Incidents) -> bool:
+    if isinstance(metric, AskedMetric):
+        # The metric may call an expensive service.
+        return False
+    lacking = findings_read(metric, *example(), incidents) - made
+    # Without generated questions, a metric may read a different finding instead.
+    return not (lacking if metric.reads is None else lacking - _QUESTIONS)

@@ -16,8 +16,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.request import Request
 from rag_eval_hooks.sampling.rate_limit import RateLimit
-from rag_eval_hooks.sampling.rules import matches
-from rag_eval_hooks.sampling.selection import Selection
+from rag_eval_hooks.sampling.selection import Selection, matches
 
 keys = st.text(min_size=1)
 rates = st.floats(0, 1)
