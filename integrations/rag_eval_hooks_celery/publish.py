@@ -57,11 +57,8 @@ class Publisher:
         """Send a sample and wait for the result. The wait has no limit.
 
         If no result arrives within the visibility timeout, the method sends the sample again. All
-        attempts use the same task id, so another process can find an existing result.
-
-        Returns:
-            The evaluation, or an `Ending` if there is no evaluation. If the broker does not accept
-            the sample in time, the ending is `dropped` with the reason `broker`.
+        attempts use the same task id, so another process can find an existing result. If the broker
+        does not accept the sample in time, return an ending with the reason `broker`.
         """
         sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))

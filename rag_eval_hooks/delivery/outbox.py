@@ -40,10 +40,7 @@ _NO_SINK: Final = "spool: results are lost, because their sink is not configured
 class Outbox:
     """Keeps a process's jobs in memory and, if `path` is set, in a SQLite file. Thread-safe.
 
-    Args:
-        path: Folder of the file, or None to keep jobs only in memory.
-        max_bytes: Maximum size of the file. If the file is full, new jobs stay only in memory.
-        incidents: Log of caught failures.
+    `path` is the file's folder. If the file is full, new jobs stay only in memory.
     """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:

@@ -35,16 +35,13 @@ class Sink(Protocol):
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
-        """Store or send one evaluation.
+        """Store or send one evaluation. The sink's thread awaits a returned awaitable.
 
-        The sink's thread awaits a returned awaitable. The thread's event loop runs only during
-        calls, so a background task pauses between calls.
+        The thread's event loop runs only during calls, so a background task pauses between calls.
         """
-        ...
 
     def close(self) -> None:
         """Flush and release resources. The evaluator calls this method once, at shutdown."""
-        ...
 
 
 SinkFunction: TypeAlias = (
@@ -92,11 +89,7 @@ class TooSlowError(Exception):
 
 
 def pause_after(failures: int) -> float:
-    """Return the seconds to wait before the next attempt.
-
-    The longest pause is 0.5 s after one failure. Each further failure doubles the longest pause, up
-    to 15 s. To spread retries, the result is random: 50 to 100 % of the longest pause.
-    """
+    """Return a random pause in seconds. Each failure doubles the longest pause, up to 15 s."""
     longest = min(_FIRST_PAUSE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), _LONGEST_PAUSE)
     return random.uniform(longest / 2, longest)
 
@@ -122,8 +115,8 @@ class Destination:
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         """Deliver a batch in order of arrival. Must be idempotent.
 
-        Return each failed result's exception, by the result's index. If all results fail, this
-        method may raise instead. If `last` is true, the queue will not retry.
+        Return the exceptions of failed results by index, or raise if all results fail. If `last` is
+        true, the queue will not retry.
         """
         raise NotImplementedError
 

@@ -18,11 +18,10 @@ _STOP_TIMEOUT: Final = 2.0  # seconds for each component
 
 
 class ExitHook:
-    """Flushes and shuts down a pipeline when the process exits.
+    """Flushes a pipeline when the main thread ends, and shuts it down when the process exits.
 
-    The first hook flushes when the main thread ends, while judges can still start threads. The
-    second hook shuts the pipeline down when the interpreter exits. Child processes of
-    `multiprocessing` exit without these two hooks, so a third hook flushes in each child.
+    When the main thread ends, judges can still start threads. Child processes of `multiprocessing`
+    need a third hook, because they exit without the first two.
     """
 
     def __init__(self, pipeline: Pipeline, timeout: float) -> None:
@@ -95,8 +94,7 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
 def shutdown(pipeline: Pipeline, timeout: float) -> bool:
     """Finish pending requests within `timeout` seconds, then close. Idempotent.
 
-    Return True if all pending requests have finished. Unfinished requests stay in the spool. If no
-    spool is set, drop unfinished requests with the reason `shutdown`.
+    Return False if a request is unfinished.
     """
     pipeline.ready()
     deadline = time.monotonic() + timeout

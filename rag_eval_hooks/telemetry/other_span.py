@@ -26,8 +26,8 @@ Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 class OtherSpan:
     """A span of another instrumentor. Thread-safe.
 
-    The instrumentor may end the span before the scores exist. `RagEvalSpanProcessor` delays the
-    export until scores arrive. Without this processor, the span accepts scores only while open.
+    `RagEvalSpanProcessor` delays the export of the ended span until scores arrive. Without this
+    processor, the span accepts scores only while open.
     """
 
     def __init__(
@@ -94,8 +94,7 @@ class OtherSpan:
 class OtherSpans:
     """Keeps other instrumentors' spans by id, so that the spans can receive scores. Thread-safe.
 
-    Calls `hold` with each finished span whose export must wait. If more than `limits.HELD_SPANS`
-    spans wait for scores, the oldest span stops waiting.
+    Calls `hold` with each finished span whose export must wait.
     """
 
     def __init__(self, hold: Callable[[HeldSpan], None]) -> None:
@@ -110,10 +109,7 @@ class OtherSpans:
         self.waiting: dict[OtherSpan, None] = {}
 
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
-        """Add an open span that will receive scores.
-
-        When the span ends, this class calls `waits`, which returns whether scores are expected.
-        """
+        """Add an open span. When the span ends, `waits` returns whether scores are expected."""
         other = OtherSpan(span, waits, self, processed=self.processors > 0)
         if self.processors:
             oldest = None

@@ -69,10 +69,9 @@ def global_providers() -> list[Any]:
 
 
 def flush_providers(timeout: float, providers: Iterable[Any] | None = None) -> bool:
-    """Flush providers in parallel. Skip providers without the method `force_flush`.
+    """Flush providers in parallel, by default the providers of `setup_tracing`.
 
-    Exporters may exceed their timeout, so the wait has its own limit. By default, flush the
-    providers that `setup_tracing` set. Return whether all providers finished in time.
+    Exporters may exceed their timeout, so the wait has its own limit. Return False on timeout.
     """
     deadline = time.monotonic() + timeout
     if providers is None:
