@@ -20,8 +20,8 @@ from typing import Any
 
 from benchmarks.table import parser_of, written
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery import AnySink, Dispatch
 from rag_eval_hooks.delivery.codec import from_text
+from rag_eval_hooks.delivery.dispatch import AnySink, Dispatch
 from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink

@@ -22,10 +22,11 @@ from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 from rag_eval_hooks.telemetry.tracing import setup_tracing
 
 if TYPE_CHECKING:
-    from rag_eval_hooks.delivery import JsonlSink, Sink
+    from rag_eval_hooks.delivery.jsonl import JsonlSink
     from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
     from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
     from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+    from rag_eval_hooks.delivery.sink import Sink
     from rag_eval_hooks.evaluation.own_metrics import Criterion, evaluator_metric
     from rag_eval_hooks.findings import Findings
     from rag_eval_hooks.judges import Embedder, Judge
@@ -99,7 +100,7 @@ _LAZY: Final = {
     "Findings": "rag_eval_hooks.findings",
     "LangfuseSink": "rag_eval_hooks.delivery.platforms.langfuse",
     "HeuristicJudge": "rag_eval_hooks.judges.heuristic.judge",
-    "JsonlSink": "rag_eval_hooks.delivery",
+    "JsonlSink": "rag_eval_hooks.delivery.jsonl",
     "Judge": "rag_eval_hooks.judges",
     "MemorySink": "rag_eval_hooks.testing",
     "Metric": "rag_eval_hooks.metrics",
@@ -112,7 +113,7 @@ _LAZY: Final = {
     "RagEvalSpanProcessor": "rag_eval_hooks.span_processor",
     "ScriptedJudge": "rag_eval_hooks.testing",
     "SentenceEmbedder": "rag_eval_hooks.judges.hugging_face",
-    "Sink": "rag_eval_hooks.delivery",
+    "Sink": "rag_eval_hooks.delivery.sink",
     "evaluator_metric": "rag_eval_hooks.evaluation.own_metrics",
 }
 

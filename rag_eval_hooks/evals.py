@@ -32,7 +32,7 @@ from rag_eval_hooks.telemetry.tracing import flush_providers
 if TYPE_CHECKING:
     from rag_eval_hooks.capture import ManualInteraction
     from rag_eval_hooks.config.settings import SettingKeywords
-    from rag_eval_hooks.delivery import SinkSpec
+    from rag_eval_hooks.delivery.dispatch import SinkSpec
     from rag_eval_hooks.explanation import Explanation
     from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
     from rag_eval_hooks.judges.llm import Function

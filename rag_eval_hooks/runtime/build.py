@@ -18,8 +18,8 @@ from opentelemetry.trace import TracerProvider
 from rag_eval_hooks import judges, semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery import AnySink, SinkSpec, sink_list
 from rag_eval_hooks.delivery.codec import from_text
+from rag_eval_hooks.delivery.dispatch import AnySink, SinkSpec, sink_list
 from rag_eval_hooks.delivery.outbox_file import check_spool
 from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.evaluation.collect import Source, Sources

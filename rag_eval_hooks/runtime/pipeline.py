@@ -14,7 +14,7 @@ from rag_eval_hooks.books import Books, Stats
 from rag_eval_hooks.capture import Assembler, OtherInstrumentors, Recorder, SpanWriter
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
-from rag_eval_hooks.delivery import Dispatch
+from rag_eval_hooks.delivery.dispatch import Dispatch
 from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.errors import InputError

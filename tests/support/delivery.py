@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery import Dispatch, sink_list
 from rag_eval_hooks.delivery.codec import from_text
+from rag_eval_hooks.delivery.dispatch import Dispatch, sink_list
 from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
