@@ -98,7 +98,7 @@ class RagEval(OnePerProcess):
         **given: Unpack[SettingKeywords],
     ) -> None:
         # Import runtime, judges and sinks late, to keep the package's import fast.
-        from rag_eval_hooks.runtime.build import Models, parts_of, settings_of
+        from rag_eval_hooks.runtime.build import Models, Parts, settings_of
         from rag_eval_hooks.runtime.lifecycle import close_abandoned
         from rag_eval_hooks.runtime.pipeline import Pipeline
 
@@ -106,7 +106,7 @@ class RagEval(OnePerProcess):
         models = Models(judge, embedder, token_scorer)
         settings = settings_of(config, models, run_on, {**given, **rate})
         providers = tracer_provider, meter_provider, logger_provider
-        parts = self._parts = parts_of(settings, models, metrics, sinks, run_on, redact, providers)
+        parts = self._parts = Parts(settings, models, metrics, sinks, run_on, redact, providers)
         self.config = parts.config
         self.incidents = self._incidents = parts.incidents
         self._pipeline = Pipeline(parts)

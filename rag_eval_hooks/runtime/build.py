@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from opentelemetry import _logs, trace
-from opentelemetry import metrics as otel_metrics
+from opentelemetry import metrics as metrics_api
 from opentelemetry._logs import LoggerProvider
-from opentelemetry.metrics import MeterProvider
+from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
 from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks import judges, semconv
@@ -22,20 +22,20 @@ from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.dispatch import AnySink, SinkSpec, sink_list
 from rag_eval_hooks.delivery.outbox_file import check_spool
 from rag_eval_hooks.errors import ConfigError, kind_of
-from rag_eval_hooks.evaluation.collect import Source, Sources
+from rag_eval_hooks.evaluation.collect import Sources
 from rag_eval_hooks.evaluation.golden_references import References, read_golden
 from rag_eval_hooks.evaluation.own_metrics import metric_of
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.findings import EMBEDDED
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
-from rag_eval_hooks.judges.calls.budget import Budget, budget_of
+from rag_eval_hooks.judges.calls.budget import budget_of
 from rag_eval_hooks.judges.cascade import Cascade
 from rag_eval_hooks.judges.llm import CallableJudge, Function
 from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose, chosen_by_default
 from rag_eval_hooks.metrics.question_checks import Check, parse_checks
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES
-from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
+from rag_eval_hooks.redaction import RedactSpec, choose_redactor
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
@@ -92,20 +92,58 @@ class Models:
         return CallableJudge(self.judge) if inspect.isroutine(self.judge) else self.judge
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    config: RagEvalConfig
-    incidents: Incidents
-    redactor: Redactor
-    selection: Selection
-    scorer: Scorer
-    references: References | None
-    budget: Budget | None
-    telemetry: Telemetry
-    sinks: Sequence[AnySink]
-    tracer_provider: TracerProvider | None
-    judges: Sequence[Source]
-    fleet: RemoteFleet | None
+    """The components of a pipeline that survive a fork."""
+
+    def __init__(
+        self,
+        config: RagEvalConfig,
+        models: Models,
+        metrics: MetricSpec | Iterable[MetricSpec] | None,
+        sinks: Iterable[SinkSpec] | SinkSpec | None,
+        run_on: object,
+        redact: RedactSpec | None,
+        providers: tuple[TracerProvider | None, MeterProvider | None, LoggerProvider | None],
+    ) -> None:
+        if config.trace_judge and config.evaluation_span == "off":
+            wants = "false because evaluation_span is 'off'. Choose another evaluation_span"
+            raise ConfigError("trace_judge", True, wants)
+        if config.spool is not None:
+            # The application may change its working directory later.
+            config = config.model_copy(update={"spool": str(Path(config.spool).absolute())})
+            check_spool(Path(config.spool or ""))
+        self.config, self.incidents = config, (incidents := Incidents())
+        self.fleet = _fleet(config, run_on)
+        self.redactor = choose_redactor(config, redact)
+        available = build(question_checks=_question_checks(config.question_checks))
+        chosen = _chosen_metrics(metrics, config, available)
+        measured = chosen_by_default(available) if chosen is None else chosen
+        # With Celery, only the workers use the configured sinks.
+        self.sinks = sink_list(() if self.fleet and sinks is None else sinks, config)
+        _check_alerts(self.sinks, measured)
+        embeds = any(metric.findings & EMBEDDED for metric in measured)
+        sources = models.sources(config, incidents, embeds=embeds)
+        self.judges = [one for one in (sources.judge, sources.embedder, sources.scorer) if one]
+        self.selection = Selection(config, measured, available, incidents)
+        timeout, only_fed = config.sample_timeout, chosen is None
+        self.scorer = Scorer(measured, sources, timeout, incidents, only_fed=only_fed)
+        golden = config.references
+        self.references = None if golden is None else References(read_golden(golden))
+        embedder = sources.embedder if embeds else None
+        self.budget = budget_of(config, sources.judge, embedder, incidents)
+        tracer, meter, logger = providers
+        silent = trace.NoOpTracerProvider()
+        self.tracer_provider = _usable(trace.get_tracer, tracer, silent, incidents)
+        self.telemetry = Telemetry(
+            config,
+            Thresholds(config.thresholds, measured),
+            incidents,
+            judge=sources.judge.name,
+            tracer=self.tracer_provider,
+            meter=_usable(metrics_api.get_meter, meter, NoOpMeterProvider(), incidents),
+            logger=_usable(_logs.get_logger, logger, _logs.NoOpLoggerProvider(), incidents),
+            has_sinks=bool(self.sinks or sinks is not None or self.fleet or config.spool),
+        )
 
     def revive(self, text: str) -> Evaluation:
         return self.telemetry.judged(from_text(text, self.redactor))
@@ -120,65 +158,12 @@ class Parts:
                 self.incidents.report(f"close {judge.name}", error)
 
 
-def parts_of(
-    config: RagEvalConfig,
-    models: Models,
-    metrics: MetricSpec | Iterable[MetricSpec] | None,
-    sinks: Iterable[SinkSpec] | SinkSpec | None,
-    run_on: object,
-    redact: RedactSpec | None,
-    providers: tuple[TracerProvider | None, MeterProvider | None, LoggerProvider | None],
-) -> Parts:
-    if config.trace_judge and config.evaluation_span == "off":
-        wants = "false because evaluation_span is 'off'. Choose another evaluation_span"
-        raise ConfigError("trace_judge", True, wants)
-    if config.spool is not None:
-        # The application may change its working directory later.
-        config = config.model_copy(update={"spool": str(Path(config.spool).absolute())})
-        check_spool(Path(config.spool or ""))
-    incidents = Incidents()
-    fleet = _fleet(config, run_on)
-    available = build(question_checks=_question_checks(config.question_checks))
-    redactor = choose_redactor(config, redact)
-    chosen = _chosen_metrics(metrics, config, available)
-    # With Celery, only the workers use the configured sinks.
-    all_sinks = sink_list(() if fleet and sinks is None else sinks, config)
-    measured = chosen_by_default(available) if chosen is None else chosen
-    embeds = any(metric.findings & EMBEDDED for metric in measured)
-    sources = models.sources(config, incidents, embeds=embeds)
-    scales = {metric.id: metric.scale for metric in measured}
-    for sink in all_sinks:
+def _check_alerts(sinks: Sequence[AnySink], metrics: Iterable[Metric]) -> None:
+    scales = {metric.id: metric.scale for metric in metrics}
+    for sink in sinks:
         # Reject an alert whose condition no score can meet.
         for setting, name, limit in getattr(sink, "__dict__", {}).get("metric_limits", ()):
             check_limit(setting, name, limit, scales)
-    tracer, meter, logger = providers
-    tracer = _usable(trace.get_tracer, tracer, trace.NoOpTracerProvider(), incidents)
-    meter = _usable(otel_metrics.get_meter, meter, otel_metrics.NoOpMeterProvider(), incidents)
-    logger = _usable(_logs.get_logger, logger, _logs.NoOpLoggerProvider(), incidents)
-    path = config.references
-    return Parts(
-        config=config,
-        incidents=incidents,
-        redactor=redactor,
-        selection=Selection(config, measured, available, incidents),
-        scorer=Scorer(measured, sources, config.sample_timeout, incidents, only_fed=chosen is None),
-        references=None if path is None else References(read_golden(path)),
-        budget=budget_of(config, sources.judge, sources.embedder if embeds else None, incidents),
-        telemetry=Telemetry(
-            config,
-            Thresholds(config.thresholds, measured),
-            incidents,
-            judge=sources.judge.name,
-            tracer=tracer,
-            meter=meter,
-            logger=logger,
-            has_sinks=bool(all_sinks or sinks is not None or fleet or config.spool),
-        ),
-        sinks=all_sinks,
-        tracer_provider=tracer,
-        judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
-        fleet=fleet,
-    )
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:

@@ -7,17 +7,17 @@ import json
 import re
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from rag_eval_hooks.config import limits
-from rag_eval_hooks.decision import RATE_LIMIT
+from rag_eval_hooks.books import Memory
+from rag_eval_hooks.decision import RATE_LIMIT, Decision
 from rag_eval_hooks.delivery.outbox_file import FEEDBACK, Job
 from rag_eval_hooks.evaluation.worker import Work
-from rag_eval_hooks.feedback import Feedback, given_id, id_of
+from rag_eval_hooks.feedback import Feedback, given_id
 from rag_eval_hooks.own_requests import suppressed
 from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
@@ -221,11 +221,26 @@ class FeedbackDesk(Observer):
         with_reference, wanted, fed = asked
         # Update before the first await. Other feedback then does not evaluate these metrics again.
         request.evaluated |= fed
-        evaluation = await self._pipeline.processor.evaluate_asked(request, with_reference, wanted)
-        if evaluation is None:
+        ending = await self._ending_of(request, with_reference, wanted)
+        if ending is None or (evaluation := ending.evaluation) is None:
             request.evaluated -= fed
         else:
             self._remember(request, evaluation)
+
+    async def _ending_of(self, ended: Request, sample: Sample, decision: Decision) -> Ending | None:
+        """Evaluate the metrics that feedback selected, as a new request."""
+        request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
+        request.is_final = request.by_feedback = True
+        processor = self._pipeline.processor
+        if (refused := self._pipeline.admit(request, decision)) is not None:
+            self._pipeline.settle(request, refused)
+            return request.ending
+        processor.accept(request)
+        try:
+            await processor.process(request)
+        finally:
+            processor.end(request)
+        return request.ending
 
     def _remember(self, request: Request, evaluation: Evaluation) -> None:
         unanswered = (Cause.MISSING_INPUT, Cause.SAMPLED_OUT)
@@ -252,78 +267,3 @@ class FeedbackDesk(Observer):
             return None
         self._memory.update(request, sample)
         return sample
-
-
-class Memory:
-    """Remembers recent requests, within `limits.FEEDBACK_*`. Thread-safe.
-
-    If all texts together are too long, the oldest requests lose their texts, but keep their ids.
-    """
-
-    def __init__(self) -> None:
-        self._size, self._seconds = limits.FEEDBACK_SAMPLES, limits.FEEDBACK_SECONDS
-        self._most_chars = limits.FEEDBACK_CHARS
-        self._lock = threading.Lock()
-        # Requests and their deadlines, oldest first.
-        self._requests: OrderedDict[Request, float] = OrderedDict()
-        # Requests with texts and their number of characters, oldest first.
-        self._texts: OrderedDict[Request, int] = OrderedDict()
-        self._by_id: dict[str, Request] = {}
-        self.chars = 0
-
-    def __len__(self) -> int:
-        return len(self._requests)
-
-    def add(self, request: Request, *, with_text: bool = True) -> None:
-        if self._size and request.ids:
-            with self._lock:
-                self._requests[request] = time.monotonic() + self._seconds
-                self._by_id |= dict.fromkeys(request.ids, request)
-                self._keep_text(request, request.size if with_text else None)
-                self._trim()
-
-    def find(self, name: str) -> Request | None:
-        with self._lock:
-            self._trim()
-            return self._by_id.get(name)
-
-    def keeps_text(self, request: Request) -> bool:
-        return request in self._texts
-
-    def update(self, request: Request, sample: Sample) -> None:
-        name = id_of(sample.sample_id)
-        with self._lock:
-            if request in self._requests:
-                if name not in request.ids:
-                    request.ids = (*request.ids, name)
-                    self._by_id[name] = request
-                request.keep(sample)
-                self._keep_text(request, sample.chars)
-                self._trim()
-
-    def strip(self, request: Request) -> None:
-        with self._lock:
-            self._keep_text(request, None)
-
-    def _keep_text(self, request: Request, size: int | None) -> None:
-        self.chars -= self._texts.pop(request, 0)
-        if size is not None and size <= self._most_chars:
-            self._texts[request] = size
-            self.chars += size
-        elif request.ending is not None and not request.ending.is_left:
-            # An unfinished evaluation and the spool still need the text.
-            request.release()
-
-    def _trim(self) -> None:
-        now = time.monotonic()
-        while self._requests:
-            oldest, deadline = next(iter(self._requests.items()))
-            if len(self._requests) <= self._size and deadline > now:
-                break
-            del self._requests[oldest]
-            self.chars -= self._texts.pop(oldest, 0)
-            for name in oldest.ids:
-                if self._by_id.get(name) is oldest:
-                    del self._by_id[name]
-        while self.chars > self._most_chars:
-            self._keep_text(next(iter(self._texts)), None)

@@ -137,7 +137,7 @@ class Pipeline:
         """Sample a request. Return True if the request is sampled and queued. Never blocks."""
         try:
             self.ready()
-            ending = self._decide(request) or self._queue(request)
+            ending = self._decide(request) or self.queue(request)
         except BaseException as error:  # noqa: BLE001 - a signal handler may raise
             self.settle(request, Ending.dropped("cancelled"))
             self.parts.incidents.report("submit", error)
@@ -170,7 +170,7 @@ class Pipeline:
             request.decision = decision.admitted(share)
         return None
 
-    def _queue(self, request: Request) -> Ending | None:
+    def queue(self, request: Request) -> Ending | None:
         if refusal := self._refusal():
             if self.is_closed:
                 self.parts.incidents.mistake("request after shutdown", _ADVICE)
@@ -238,13 +238,6 @@ class Pipeline:
 
     def _capacity(self) -> int:
         return 0 if self.remote and self.remote.is_down else self.worker.capacity()
-
-    def resume(self, request: Request) -> bool:
-        ending = self._queue(request)
-        if ending is not None and request.accepted:
-            request.entry.is_left = True
-            self.settle(request, Ending.dropped("spooled"))
-        return ending is None
 
     def drain(self) -> None:
         self.ready()

@@ -80,25 +80,6 @@ class Processor:
                 self._parts.incidents.count("shutdown dropped requests", detail=advice)
             self._pipeline.settle(request, ending)
 
-    async def evaluate_asked(
-        self, ended: Request, sample: Sample, decision: Decision
-    ) -> Evaluation | None:
-        """Evaluate the metrics that feedback selected, as a new request.
-
-        Return None if the request ends without an evaluation, for example by the rate limit.
-        """
-        request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
-        request.is_final = request.by_feedback = True
-        if (refused := self._pipeline.admit(request, decision)) is not None:
-            self._pipeline.settle(request, refused)
-            return None
-        self.accept(request)
-        try:
-            await self.process(request)
-        finally:
-            self.end(request)
-        return None if request.ending is None else request.ending.evaluation
-
     def recover(self, job: Job) -> bool:
         """Queue a sample that a dead process left. If the queue is full, return False."""
         redactor, refusal = self._parts.redactor, "gave_up" if job.tries >= _MOST_TRIES else ""
@@ -116,11 +97,15 @@ class Processor:
             refusal = "unreadable"
         request.entry, request.accepted_at = job, job.accepted
         request.is_recovered, request.is_counted = True, job.is_left
-        if not refusal:
-            return self._pipeline.resume(request)
-        self.accept(request)
-        self._pipeline.settle(request, Ending.dropped(refusal))
-        return True
+        if refusal:
+            self.accept(request)
+            self._pipeline.settle(request, Ending.dropped(refusal))
+            return True
+        ending = self._pipeline.queue(request)
+        if ending is not None and request.accepted:
+            job.is_left = True
+            self._pipeline.settle(request, Ending.dropped("spooled"))
+        return ending is None
 
     async def _ending_of(self, request: Request) -> Ending:
         if request.is_recovered and self._remote is None:
