@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
+from rag_eval_hooks.telemetry.evaluation_metrics import ValueLimit
 from rag_eval_hooks.text.folding import toml_of
 
 # Any, because mypy does not infer the attributes of `Pipeline` here.

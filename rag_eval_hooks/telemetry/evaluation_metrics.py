@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from opentelemetry import metrics
@@ -19,11 +19,28 @@ from rag_eval_hooks.judges.calls.call_limits import BreakerState, Gate
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
-from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 from rag_eval_hooks.telemetry.rag_span import context_of
 from rag_eval_hooks.text.folding import toml_of
 
+_MAX_VALUES: Final = 50
 _INSTRUMENTS: Final = toml_of("instruments.toml", __package__)
+
+
+class ValueLimit:
+    """Limits each attribute of OpenTelemetry metrics to 50 values. Others become `other`."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, set[str]] = {}
+
+    def of(self, attribute: str, value: str) -> str:
+        seen = self._seen.setdefault(attribute, set())
+        if value not in seen and len(seen) >= _MAX_VALUES:
+            return "other"
+        seen.add(value)
+        return value
+
+    def apply(self, attributes: Mapping[str, str]) -> dict[str, str]:
+        return {key: self.of(key, value) for key, value in attributes.items()}
 
 
 class MetricRecorder:

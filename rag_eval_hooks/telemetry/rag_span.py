@@ -1,4 +1,4 @@
-"""Holds RAG spans until their scores exist, and ends them with their real end time."""
+"""Holds RAG spans until their scores exist, and limits their attributes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Final, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config import limits
@@ -18,6 +20,10 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import Attributes, HeldSpan
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.semconv import EvalStatus
+
+V = TypeVar("V")
+_MAX_OURS: Final = 100
+"""Maximum number of our attributes per span. By default, the SDK keeps 128 and drops the oldest."""
 
 
 class SpanHolder:
@@ -108,3 +114,51 @@ def around(span: SpanContext | None) -> Context:
 
 def context_of(sample: Sample) -> Context:
     return around(recorded_span(sample.trace_id, sample.span_id))
+
+
+def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
+    """Return the attributes that have a value, with enum members as plain values for exporters."""
+    return {
+        key: value.value if isinstance(value, Enum) else value
+        for key, value in attributes.items()
+        if value is not None
+    }
+
+
+def _room(span: object, limit: str, used: str) -> int | None:
+    most = getattr(getattr(span, "_limits", None), limit, None)
+    return None if most is None else max(0, int(most) - len(getattr(span, used, None) or ()))
+
+
+def attribute_room(span: object) -> int | None:
+    return _room(span, "max_span_attributes", "attributes")
+
+
+def longest_text(span: object) -> int | None:
+    """Return the SDK's maximum length of an attribute's text, or None without a limit."""
+    limit = getattr(getattr(span, "_limits", None), "max_span_attribute_length", None)
+    return None if limit is None else int(limit)
+
+
+def fitting(span: object, attributes: Attributes) -> Attributes:
+    """Return the first attributes that fit on the span, and a count of omitted attributes.
+
+    A full span gets no attribute, because the SDK would drop one of the application's attributes.
+    """
+    room = attribute_room(span)
+    left = _MAX_OURS if room is None else min(room, _MAX_OURS)
+    old = getattr(span, "attributes", None) or {}
+    new = [key for key in attributes if key not in old]
+    if len(new) <= left:
+        return attributes
+    omitted = set(new[max(0, left - 1) :])
+    chosen = {key: value for key, value in attributes.items() if key not in omitted}
+    if left:
+        chosen[semconv.EVAL_OMITTED] = len(omitted)
+    return chosen
+
+
+def complete(span: Span, attributes: Attributes, links: Sequence[SpanContext] = ()) -> None:
+    span.set_attributes(fitting(span, attributes))
+    for link in links[: _room(span, "max_links", "links")]:
+        span.add_link(link)

@@ -29,8 +29,15 @@ from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.request import Attributes
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
-from rag_eval_hooks.telemetry.attribute_limits import attribute_room, fitting, longest_text, present
-from rag_eval_hooks.telemetry.rag_span import around, context_of, recorded_span
+from rag_eval_hooks.telemetry.rag_span import (
+    around,
+    attribute_room,
+    context_of,
+    fitting,
+    longest_text,
+    present,
+    recorded_span,
+)
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
 
 _MAX_RESULTS: Final = 20
