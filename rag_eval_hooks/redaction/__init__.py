@@ -6,7 +6,6 @@ import hashlib
 import importlib
 import inspect
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.config.settings import REDACTIONS, RagEvalConfig
@@ -79,11 +78,12 @@ def _finder(name: str, config: RagEvalConfig) -> Finder:
 def _function(given: Any) -> RedactFunction:
     if isinstance(given, type) or not callable(given):
         raise ConfigError("redact", given, REDACTIONS)
-    with suppress(ValueError):  # Some built-in functions have no signature.
-        try:
-            inspect.signature(given).bind("text")
-        except TypeError:
-            wants = f"a function of a text.{place_of(given)}"
-            raise ConfigError("redact", given, wants) from None
+    try:
+        inspect.signature(given).bind("text")
+    except TypeError:
+        wants = f"a function of a text.{place_of(given)}"
+        raise ConfigError("redact", given, wants) from None
+    except ValueError:
+        pass  # Some built-in functions have no signature.
     function: RedactFunction = given
     return function
