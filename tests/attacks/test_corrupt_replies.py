@@ -37,8 +37,8 @@ TASKS: Mapping[str, JudgeTask] = {
 }
 OPTIONS: Sequence[Mapping[str, Any]] = (
     {},
-    {"verify_tokens": 100},
-    {"verify_tokens": 60},
+    {"window": 100},
+    {"window": 60},
 )
 RUNS = size(300, 3_000)
 

@@ -145,7 +145,7 @@ def outside_blocks(body: dict[str, Any]) -> Iterator[str]:
 
 @pytest.mark.parametrize("tokens", [12_000, 20])
 def test_text_of_a_sample_stands_in_blocks_alone(tokens: int) -> None:
-    bodies = prompts(verify_tokens=tokens)
+    bodies = prompts(window=tokens)
     assert len(bodies) >= 4
     assert [mark for mark in MARKS.values() if mark not in str(bodies)] == []
     assert HIDDEN not in str(bodies)
