@@ -25,7 +25,7 @@ from benchmarks.table import parser_of, written
 from rag_eval_hooks import Cascade, NotScored, RagEval, Sample
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.prompts.prompt import Prompt
 from rag_eval_hooks.score import Cause
 from tests.support.corpus import EIGHT, samples
 from tests.support.servers.brain import WordEmbedder, truthful_reply

@@ -87,7 +87,6 @@ class Support:
         warning: Reason to distrust the verdict, or empty.
         judge: Name of the judge if the sample has several judges, else empty.
         sent_on: Probability that a cascade asks the second judge, or None.
-        partly: Numbers of the chunks that state part of the claim. Equality ignores this field.
     """
 
     by_chunk: tuple[bool, ...]
@@ -99,7 +98,6 @@ class Support:
     warning: str = ""
     judge: str = ""
     sent_on: float | None = None
-    partly: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         supported = self.together or any(self.by_chunk)

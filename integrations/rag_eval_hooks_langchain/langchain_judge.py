@@ -19,7 +19,7 @@ from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, ModelAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.prompts.prompt import Prompt, ReplyError
 
 _Model: TypeAlias = Runnable[Any, Any]
 _METHODS: Final[Mapping[OutputMode, str]] = {

@@ -18,7 +18,7 @@ from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.prompts.prompt import Prompt
 
 
 class LlamaIndexChat(ChatAdapter):

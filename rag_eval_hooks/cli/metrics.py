@@ -11,7 +11,7 @@ from typing import Any, Final
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.metrics import ALL_METRICS, Metric, example
-from rag_eval_hooks.prompts import SPECS, Unit, with_bases
+from rag_eval_hooks.prompts.specs import SPECS, Unit, with_bases
 from rag_eval_hooks.score import NotScored
 
 _HEADER: Final = ("metric", "scale", "better", "needs", "judge calls", "source")

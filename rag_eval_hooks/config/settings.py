@@ -59,6 +59,7 @@ class SettingKeywords(TypedDict, total=False):
     judge_headers: Mapping[str, _Secret]
     judge_timeout: float
     judge_concurrency: int
+    judge_window: int | None
     judge_prices: str | None
     thresholds: Mapping[str, float]
     references: str | None
@@ -129,6 +130,11 @@ class RagEvalConfig(BaseModel):
     judge_timeout: Seconds = setting(30.0, "Timeout of one judge call, in seconds.")
     judge_concurrency: Count = setting(
         16, "Maximum number of samples in evaluation, and maximum number of judge calls in flight."
+    )
+    judge_window: Count | None = setting(
+        None,
+        "Maximum tokens of contexts in one judge call. Longer contexts are divided among several "
+        "calls. Default: 60,000 for an LLM, 20,000 for a decision model, 2,000 for `ollama`.",
     )
     judge_prices: Path = setting(
         None, "TOML file with token prices, which override built-in prices."

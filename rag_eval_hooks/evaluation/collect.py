@@ -34,7 +34,7 @@ from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
 from rag_eval_hooks.judges.sources import embedded, expected_calls, findings_by
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
-from rag_eval_hooks.prompts import ABOUT, SPECS, Unit, with_bases
+from rag_eval_hooks.prompts.specs import ABOUT, SPECS, Unit, with_bases
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import Cause, NotScored
 

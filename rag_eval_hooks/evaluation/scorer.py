@@ -31,7 +31,7 @@ from rag_eval_hooks.findings import (
 from rag_eval_hooks.incidents import Incidents, in_words, without_exit
 from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.metrics.metric import missing_inputs
-from rag_eval_hooks.prompts import ABOUT, SPECS, Unit
+from rag_eval_hooks.prompts.specs import ABOUT, SPECS, Unit
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import (
     AnnotatorKind,

@@ -15,6 +15,7 @@ from rag_eval_hooks.score import AnnotatorKind
 
 _MINILM: Final = "sentence-transformers/all-MiniLM-L6-v2"
 _OLLAMA: Final = "http://localhost:11434/v1"
+_OLLAMA_WINDOW: Final = 2_000  # Ollama cuts prompts that exceed its default window of 4,096 tokens
 _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 
 
@@ -108,6 +109,8 @@ def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
         return HeuristicJudge(Entailer(model) if model else None)
     from rag_eval_hooks.judges.memo import Memo
 
+    if window := config.judge_window or (_OLLAMA_WINDOW if name == "ollama" else None):
+        options = {"window": window, **options}
     options = {"memo": Memo(), **_endpoint(config, name, model), **options}
     if name in ("openai-decisions", "systemone"):
         from rag_eval_hooks.judges.decision_judge import DecisionJudge

@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict
@@ -16,11 +16,13 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
 from rag_eval_hooks.judges.sources import findings_by
-from rag_eval_hooks.prompts import ABOUT
+from rag_eval_hooks.prompts.specs import ABOUT
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 
 _logger = logging.getLogger("rag_eval_hooks")
+
+_BAND: Final = (0.3, 0.7)  # probabilities between the two need the second judge
 
 Positions: TypeAlias = dict[Finding, list[int]]  # positions of items; an empty list means all
 
@@ -28,10 +30,10 @@ Positions: TypeAlias = dict[Finding, list[int]]  # positions of items; an empty 
 class Cascade:
     """Asks a cheap judge first, and a second judge where the first judge is unsure.
 
-    The second judge receives unsure verdicts and verdicts with a warning. The second judge also
-    receives a random fraction of the sure verdicts, to measure how often the two judges agree. The
-    second judge makes all findings that the first judge cannot make. If the second judge fails, the
-    first judge's findings remain.
+    The second judge receives unsure verdicts, verdicts with a warning or with a probability between
+    0.3 and 0.7, and a random fraction of the other verdicts, to measure how often the two judges
+    agree. The second judge makes all findings that the first judge cannot make. If the second judge
+    fails, the first judge's findings remain.
 
     `Support.judge` names the judge of each verdict. `Support.sent_on` is the probability that the
     cascade asked the second judge. To estimate the agreement, weight each verdict by 1 / `sent_on`.
@@ -133,7 +135,8 @@ class Cascade:
         return sent
 
     def _chance(self, verdict: Support | Verdict) -> float:
-        doubtful = not verdict.sure or bool(getattr(verdict, "warning", ""))
+        is_close = verdict.probability is not None and _BAND[0] < verdict.probability < _BAND[1]
+        doubtful = is_close or not verdict.sure or bool(getattr(verdict, "warning", ""))
         return 1.0 if doubtful else self._floor
 
 

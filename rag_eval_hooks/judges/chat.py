@@ -16,7 +16,7 @@ from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.calls.failures import RequestRefusedError
-from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.prompts.prompt import Prompt, ReplyError
 from rag_eval_hooks.threads import DaemonExecutor
 
 _ABOUT_OUTPUT: Final = re.compile(

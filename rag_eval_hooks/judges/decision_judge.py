@@ -33,10 +33,10 @@ from rag_eval_hooks.judges.model_judge import (
     without_missing_texts,
 )
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import SPECS, Ask, Reading, Unit
+from rag_eval_hooks.prompts.ask import Ask, Reading
 from rag_eval_hooks.prompts.elements import AgreementElement, GEvalElement, View, content_of
 from rag_eval_hooks.prompts.prompt import data_block, numbered, sealed
-from rag_eval_hooks.prompts.specs import WORDING
+from rag_eval_hooks.prompts.specs import SPECS, WORDING, Unit
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.text.folding import collapse_runs
@@ -194,7 +194,6 @@ def _questions(ask: Ask, key: str) -> list[Question]:
         return [_question("noul", text)]
     chunks = ask.chunks() if ask.has_contexts else {}
     told = [f"Chunk {number} states all of {key}." for number in chunks if len(chunks) > 1]
-    told += [f"The chunks state a part of {key}, but not all."] if ask.is_partial else []
     verdict = _question("choice", text, dict.fromkeys(_VERDICTS))
     return [verdict, *(_question("noul", one) for one in told)]
 
@@ -211,7 +210,6 @@ def _support(ask: Ask, verdict: Verdict, answers: Sequence[Answer]) -> Support:
     supporting = {*chunks} if len(chunks) == 1 else stating
     word = _VERDICTS[0] if verdict.holds else _VERDICTS[1 + against.index(max(against))]
     supports = verdict.holds and verdict.sure
-    is_part = ask.is_partial and not supports and others[-1][0] >= _HALF
     numbers = range(1, len(ask.sample.contexts or ()) + 1)
     return Support(
         by_chunk=tuple(supports and number in supporting for number in numbers),
@@ -219,5 +217,4 @@ def _support(ask: Ask, verdict: Verdict, answers: Sequence[Answer]) -> Support:
         reason=verdict.reason,
         verdict=word if verdict.sure else ClaimVerdict.UNSURE,
         probability=verdict.probability,
-        partly=frozenset(chunks if is_part else ()),
     )

@@ -13,7 +13,7 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.chat import ModelAdapter
-from rag_eval_hooks.prompts import ReplyError
+from rag_eval_hooks.prompts.prompt import ReplyError
 
 Question: TypeAlias = dict[str, Any]  # in System One's format; contains no texts of the sample
 Answer: TypeAlias = tuple[float, ...]  # probability of a statement, or of each option

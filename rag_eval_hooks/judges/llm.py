@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
@@ -17,19 +17,12 @@ from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges.calls.call_context import Meter
 from rag_eval_hooks.judges.calls.call_limits import CallLimits
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, reply_text
-from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.model_judge import Answers, ModelJudge, about_group, gathered
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import (
-    PROMPTS_VERSION,
-    SPECS,
-    TEMPLATES,
-    WITH_CONTEXTS,
-    Ask,
-    Prompt,
-    PromptKind,
-    Unit,
-)
+from rag_eval_hooks.prompts.ask import TEMPLATES, WITH_CONTEXTS, Ask
+from rag_eval_hooks.prompts.prompt import Prompt
+from rag_eval_hooks.prompts.specs import PROMPTS_VERSION, SPECS, SYSTEM_TEXTS, PromptKind, Unit
 from rag_eval_hooks.text.folding import fold
 
 Messages: TypeAlias = list[dict[str, str]]
@@ -59,6 +52,8 @@ class LLMJudge(ModelJudge):
         chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
         window: Maximum tokens of contexts in one call that verifies claims. Three UTF-8 bytes
             count as one token. The judge divides longer contexts among several calls.
+        examples: Your own labeled examples, which follow the examples of the prompts. Keys:
+            `decomposing`, `questioning`, `judging` and `rating`.
         memo: Stores valid replies for reuse. None disables the reuse.
         prices: Price tables for the costs in the usage. None omits the costs.
     """
@@ -69,11 +64,17 @@ class LLMJudge(ModelJudge):
         self,
         chat: Any,
         *,
-        window: int = 12_000,
+        window: int = 60_000,
+        examples: Mapping[str, str] | None = None,
         memo: Memo | None = None,
         prices: Prices | None = None,
     ) -> None:
         super().__init__(chat, window, memo, prices)
+        self._examples = dict(examples or {})
+        for name in self._examples.keys() - SYSTEM_TEXTS.keys():
+            raise ConfigError.unknown("examples", name, SYSTEM_TEXTS)
+        if examples:
+            self.version += f"+{memo_key('', '', self._examples).hex()[:8]}"
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
         """Return how many calls the judge needs if no reply is invalid."""
@@ -116,7 +117,7 @@ class LLMJudge(ModelJudge):
         for _ in range(_ATTEMPTS):
             if not (still := answers.open(keys)):
                 break
-            prompt = ask.prompt(still, problems)
+            prompt = ask.prompt(still, problems, self._examples.get(ask.spec.system, ""))
             complete = partial(self._model.complete, prompt.sealed(self._secret))
             read = partial(ask.read, still)
             reading = await self._request(prompt.identity, complete, read, [answers])

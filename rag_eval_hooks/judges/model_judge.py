@@ -25,7 +25,9 @@ from rag_eval_hooks.judges.calls.call_context import (
 from rag_eval_hooks.judges.calls.failures import absence_of
 from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import SPECS, Ask, Reading, ReplyError, Unit
+from rag_eval_hooks.prompts.ask import Ask, Reading
+from rag_eval_hooks.prompts.prompt import ReplyError
+from rag_eval_hooks.prompts.specs import SPECS, Unit
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 
@@ -33,7 +35,7 @@ T = TypeVar("T")
 
 _NO_TEXT: Final = NotScored(Cause.MISSING_INPUT, "the sample lacks a text that the judge needs")
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
-_SPREAD: Final = "chunks that state parts of the claim did not fit into one call"
+_SPREAD: Final = "the chunks did not fit into one call, and together they may state the claim"
 _SUPPORTS: Final = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
 _RANK: Final = (
     ClaimVerdict.SUPPORTED,
@@ -184,7 +186,7 @@ def _joined(ask: Ask, parts: Sequence[Answers]) -> Answers:
     for key in {key: None for part in parts for key in part.values}:
         found = [part.values[key] for part in parts if key in part.values]
         if ask.kind in _SUPPORTS and len(found) == len(parts):
-            whole.values[key] = _unless_spread(reduce(_union, found), parts)
+            whole.values[key] = _unless_spread(reduce(_union, found), len(parts))
         elif ask.kind is Finding.ENTITIES_FOUND:
             hits = [verdict for verdict in found if verdict.holds]
             if hits or len(found) == len(parts):
@@ -205,13 +207,11 @@ def _union(one: Support, other: Support) -> Support:
         together=(one.together or other.together) and not any(by_chunk),
         probability=max(probabilities, default=None),
         reason=" ".join(dict.fromkeys(filter(None, reasons))),
-        partly=one.partly | other.partly,
     )
 
 
-def _unless_spread(content: Support, parts: Sequence[Answers]) -> Support:
-    stating = sum(bool(content.partly.intersection(part.ask.shown or ())) for part in parts)
-    if content.supported or stating < 2:
+def _unless_spread(content: Support, parts: int) -> Support:
+    if parts == 1 or content.verdict is not ClaimVerdict.NOT_STATED:
         return content
     return replace(content, verdict=ClaimVerdict.UNSURE, reason=_SPREAD)
 

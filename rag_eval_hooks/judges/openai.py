@@ -14,7 +14,7 @@ from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, field
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.judges.sources import checked_vectors
-from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.prompts.prompt import Prompt, ReplyError
 
 _BATCH: Final = 128  # maximum number of texts per request; every known endpoint accepts this number
 

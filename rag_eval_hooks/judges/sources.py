@@ -13,7 +13,7 @@ from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges import Embedder, Judge
 from rag_eval_hooks.judges.calls.call_context import Tally, in_call_context, observed_call
-from rag_eval_hooks.prompts import ABOUT, SPECS
+from rag_eval_hooks.prompts.specs import ABOUT, SPECS
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind
 

@@ -13,7 +13,6 @@ from rag_eval_hooks.findings import Finding, Findings, Stance
 from rag_eval_hooks.prompts.elements import (
     ReplyElement,
     SpoiledGroupError,
-    SupportElement,
     View,
     content_of,
     number_of,
@@ -22,7 +21,6 @@ from rag_eval_hooks.prompts.prompt import (
     Prompt,
     ReplyError,
     data_block,
-    example_of,
     numbered,
     reply_json,
     schema_of,
@@ -77,11 +75,6 @@ class Ask:
     def has_contexts(self) -> bool:
         return Field.CONTEXTS in self.spec.shows
 
-    @property
-    def is_partial(self) -> bool:
-        shown, chunks = self.shown, self.sample.contexts or ()
-        return self.has_contexts and shown is not None and len(shown) < len(chunks)
-
     def items(self) -> Mapping[str, str]:
         spec = self.spec
         match spec.unit:
@@ -111,7 +104,9 @@ class Ask:
             return f"Candidate: the {candidate}; standard: the {standard}. {text}"
         return text.replace("{key}", key)
 
-    def prompt(self, keys: Sequence[str], problems: Sequence[str] = ()) -> Prompt:
+    def prompt(
+        self, keys: Sequence[str], problems: Sequence[str] = (), examples: str = ""
+    ) -> Prompt:
         kind, spec = self.kind, self.spec
         # The contexts come first in every prompt, so that the prompts share a prefix.
         blocks = [{"question": self.sample.question, "chunks": self.chunks()}]
@@ -125,11 +120,11 @@ class Ask:
             again = "Give all that is asked for above."
             lines += ["", f"Your last reply could not be used: {listed}. {again}"]
         return Prompt(
-            system=SYSTEM_TEXTS[spec.system],
+            system=f"{SYSTEM_TEXTS[spec.system]}\n\n{examples}".rstrip(),
             user="\n".join(lines),
             name="verdicts" if self.has_contexts else spec.call.value,
             model=_reply_model(WITH_CONTEXTS if self.has_contexts else (kind,)),
-            example=example_of(schema_of(_reply_model((kind,)))),
+            shape=schema_of(_reply_model((kind,))),
             version=PROMPTS_VERSION,
         )
 
@@ -205,7 +200,7 @@ class Ask:
         if not self.has_contexts:
             return View({1: self._text(self.spec.text) or ""})
         texts = {int(number): text for number, text in self.chunks().items()}
-        return View(texts, len(self.sample.contexts or ()), partial=self.is_partial)
+        return View(texts, len(self.sample.contexts or ()))
 
     def _document(self, keys: Sequence[str]) -> dict[str, Any]:
         spec, items = self.spec, self.items()
@@ -227,13 +222,10 @@ class Ask:
         return document
 
     def _instruction(self, keys: Sequence[str]) -> str:
-        spec, text = self.spec, self.spec.instruction
+        text = self.spec.instruction
         if isinstance(text, list):
             return text[TEMPLATES.index(keys[0])]
-        if spec.unit is Unit.CHUNK:
-            return self._purposed(text)
-        is_partial = self.is_partial and spec.element is SupportElement
-        return f"{text} {WORDING['elsewhere']}" if is_partial else text
+        return self._purposed(text)
 
     def _purposed(self, text: str) -> str:
         seen = [name.value for name in self.spec.shows[2:] if self._text(name) is not None]

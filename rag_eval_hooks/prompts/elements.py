@@ -98,7 +98,6 @@ CoverageRating: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(number_o
 class View:
     texts: Mapping[int, str]
     chunks: int = 0
-    partial: bool = False
 
     @cached_property
     def _plain(self) -> Mapping[int, str]:
@@ -194,14 +193,11 @@ class AgreementElement(ReplyElement):
 
 class SupportElement(AgreementElement):
     chunks: list[WholeNumber] = Field(default_factory=list)
-    partly: list[WholeNumber] = Field(default_factory=list)
     together: Flag = False
 
     def content(self, view: View) -> Support:
-        if not {*self.chunks, *self.partly} <= view.texts.keys():
+        if not {*self.chunks} <= view.texts.keys():
             raise SpoiledGroupError("the reply names a chunk number that does not exist")
-        if view.partial and "partly" not in self.model_fields_set:
-            raise ReplyError("`partly` is missing")
         if self.together and len(view.texts) == 1:
             raise ReplyError("`together` must be false, because there is only one chunk")
         supporting = frozenset(self.chunks)
@@ -218,7 +214,6 @@ class SupportElement(AgreementElement):
             ClaimVerdict(self.verdict),
             self.quote,
             warning=self._flaw(quoted),
-            partly=frozenset(self.partly) - supporting,
         )
 
     @staticmethod

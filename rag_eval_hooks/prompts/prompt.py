@@ -23,12 +23,6 @@ _FOREIGN: Final = re.compile(
     r"\U000e0000-\U000e007f]",
     re.IGNORECASE,
 )
-_PLACEHOLDERS: Final = {
-    "string": "<text>",
-    "integer": "<whole number>",
-    "number": "<number>",
-    "boolean": "<true or false>",
-}
 _SAYS_NOTHING: Final = re.compile(r"[\s.\u2026_-]*")
 _KEPT: Final = ("type", "enum", "required", "additionalProperties")
 """JSON Schema keywords that every strict endpoint accepts."""
@@ -44,20 +38,20 @@ class Prompt:
 
     `model` is the Pydantic model of the reply, and `name` is the name of its JSON schema. All
     prompts with contexts have the same schema, and their user texts start with the contexts. A
-    provider can cache this prefix. `example` is a reply with placeholders as values.
+    provider can cache this prefix. `shape` is the JSON schema of the requested finding alone.
     """
 
     system: str
     user: str
     name: str
     model: type[BaseModel]
-    example: Mapping[str, Any]
+    shape: Mapping[str, Any]
     version: str = ""
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """JSON values that determine the reply. Use the prompt before it is sealed."""
-        return (self.version, self.name, self.system, self.user, self.example)
+        return (self.version, self.name, self.system, self.user)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -65,7 +59,7 @@ class Prompt:
 
     @property
     def user_with_shape(self) -> str:
-        return f"{self.user}\n\nThe reply has this shape: {_dumped(self.example)}"
+        return f"{self.user}\n\nThe reply matches this JSON schema: {_dumped(self.shape)}"
 
     def sealed(self, secret: bytes) -> Prompt:
         """Return the prompt with delimiters that are unpredictable without the secret."""
@@ -105,7 +99,7 @@ def numbered(prefix: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def is_empty(text: str) -> bool:
-    return text in _PLACEHOLDERS.values() or _SAYS_NOTHING.fullmatch(text) is not None
+    return _SAYS_NOTHING.fullmatch(text) is not None
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
@@ -130,18 +124,6 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
         return kept
 
     return inlined(schema)
-
-
-def example_of(schema: Mapping[str, Any]) -> Any:
-    if "properties" in schema:
-        return {name: example_of(part) for name, part in schema["properties"].items()}
-    if "items" in schema:
-        return [example_of(schema["items"])]
-    if "anyOf" in schema:
-        return example_of(schema["anyOf"][0])
-    if "enum" in schema:
-        return f"<{' | '.join(map(str, schema['enum']))}>"
-    return _PLACEHOLDERS[schema["type"]]
 
 
 _NEXT: Final = re.compile(r"<think(?:ing)?>|\{(?=\s*[\"}])", re.IGNORECASE)

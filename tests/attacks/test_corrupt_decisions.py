@@ -11,7 +11,7 @@ import pytest
 
 from rag_eval_hooks import DecisionJudge, NotScored
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Support, Verdict
-from rag_eval_hooks.prompts import SPECS
+from rag_eval_hooks.prompts.specs import SPECS
 from rag_eval_hooks.score import Cause
 from tests.support.judge_task import JudgeTask
 from tests.support.servers.decision_server import DecisionServer

@@ -11,7 +11,7 @@ from typing import Any
 
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.prompts.prompt import Prompt
 from rag_eval_hooks.score import Cause, NotScored
 from tests.support.judge_task import JudgeTask
 from tests.support.servers.brain import truthful_reply

@@ -17,7 +17,7 @@ from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.metrics import ALL_METRICS, Metric
-from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.prompts.prompt import Prompt
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Outcomes, Score
 from tests.support.brain_chat import body

@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_eval_hooks import RagEval
-from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks import RagEval, RagEvalConfig
+from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import UNREAD, Finding, made
+from rag_eval_hooks.judges import choose_judge
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.prompts import SPECS, ReplyError
 from rag_eval_hooks.prompts.elements import NOT_QUOTED
+from rag_eval_hooks.prompts.prompt import ReplyError
+from rag_eval_hooks.prompts.specs import SPECS
 from rag_eval_hooks.sample import Field
 from rag_eval_hooks.score import Cause, NotScored
 from tests.support.brain_chat import BrainChat, Reply, body, right, verify, without
@@ -191,16 +193,32 @@ async def test_long_contexts_are_verified_in_parts() -> None:
         task = replace(LONG_VERIFY, wanted=frozenset({kind}))
         whole = await task.by(LLMJudge(BrainChat()))
         parted = await task.by(LLMJudge(chat, window=100))
-        assert getattr(parted, kind.value) == getattr(whole, kind.value)
+        pairs = zip(getattr(parted, kind.value), getattr(whole, kind.value), strict=True)
+        assert all(one == other or not one.sure for one, other in pairs)
         shown = [list(prompt_data(body(prompt)).get("chunks", ())) for prompt in chat.prompts]
         assert shown == ([[]] if kind in AGREEMENTS else [["1", "2"], ["3", "4"]])
 
 
-async def test_a_claim_spread_over_parts_is_unsure_and_a_half_is_not_the_claim() -> None:
+async def test_own_examples_follow_the_examples_of_the_prompts() -> None:
+    chat, plain = BrainChat(), LLMJudge(BrainChat())
+    judge = LLMJudge(chat, examples={"judging": "Example 4. Ours."})
+    await replace(VERIFY, wanted=SUPPORT).by(judge)
+    assert all(prompt.system.endswith("\n\nExample 4. Ours.") for prompt in chat.prompts)
+    assert judge.version != plain.version
+    with pytest.raises(ConfigError, match="judgin"):
+        LLMJudge(chat, examples={"judgin": "Example 4. Ours."})
+
+
+def test_judge_window_is_a_setting_and_small_for_ollama() -> None:
+    given = {"ollama:m": (None, 2_000), "openai:m": (None, 60_000), "azure:m": (9, 9)}
+    for name, (setting, window) in given.items():
+        config = RagEvalConfig(judge=name, judge_window=setting, judge_base_url="http://localhost")
+        assert choose_judge(config)._window == window  # type: ignore[attr-defined]
+
+
+async def test_a_claim_that_no_part_states_is_unsure() -> None:
+    """Several parts may state the claim together."""
     chat = BrainChat()
     findings = await FAR.by(LLMJudge(chat, window=60))
-    assert verdicts(made(findings.answer_support)) == [None, (False,) * 3]
+    assert verdicts(made(findings.answer_support)) == [None, None]
     assert len(chat.prompts) == 3
-    chunks = LONG_VERIFY.chunks[:1] + LONG_VERIFY.chunks[2:3]
-    findings = await replace(FAR, chunks=chunks).by(LLMJudge(chat, window=60))
-    assert verdicts(made(findings.answer_support)) == [(False,) * 2] * 2

@@ -7,7 +7,7 @@ from typing import Any
 from rag_eval_hooks import NotScored, Outcome, Sample, Score
 from rag_eval_hooks.findings import Finding, Findings, Support
 from rag_eval_hooks.metrics import ALL_METRICS, Metric
-from rag_eval_hooks.prompts import with_bases
+from rag_eval_hooks.prompts.specs import with_bases
 from rag_eval_hooks.score import Cause, Unavailable
 
 BY_ID = {metric.id: metric for metric in ALL_METRICS}

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 from rag_eval_hooks import Context, RagEval, Sample, Score
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.prompts import Prompt
-from rag_eval_hooks.prompts.prompt import data_block
+from rag_eval_hooks.prompts.prompt import Prompt, data_block
 from rag_eval_hooks.score import Outcomes
 from tests.support.servers.brain import truthful_reply
 

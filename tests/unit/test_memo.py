@@ -13,19 +13,19 @@ from pydantic import BaseModel
 
 from rag_eval_hooks.judges.llm import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo, memo_key
-from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.prompts.prompt import Prompt
 from tests.support.servers.brain import truthful_reply
 from tests.support.servers.samples import ONE, TRUTH, found, spent
 
 
 def prompt(user: str = "u", **changes: Any) -> Prompt:
-    fields = {"system": "s", "user": user, "name": "n", "model": BaseModel, "example": {"a": True}}
+    fields = {"system": "s", "user": user, "name": "n", "model": BaseModel, "shape": {}}
     return Prompt(**{**fields, **changes})
 
 
 def test_memo_key_differs_by_whatever_is_asked_and_of_whom() -> None:
     changes: list[dict[str, Any]] = [{}, {"user": "other"}, {"system": "other"}, {"name": "other"}]
-    changes += [{"version": "other"}, {"example": {"a": 1}}, {"user": "u\ud800"}]
+    changes += [{"version": "other"}, {"user": "u\ud800"}]
     keys = [memo_key("m", "", prompt(**change).identity) for change in changes]
     keys += [memo_key(*of, prompt().identity) for of in (("other", ""), ("m", "https://elsewhere"))]
     assert len(set(keys)) == len(keys)

@@ -28,7 +28,7 @@ from rag_eval_hooks.judges.calls.failures import (
     status_of,
 )
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import ReplyError
+from rag_eval_hooks.prompts.prompt import ReplyError
 
 if TYPE_CHECKING:
     from rag_eval_hooks.judges.calls.budget import Budget, Reservation

@@ -10,7 +10,7 @@ from rag_eval_hooks.calls import CallOutcome
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout, JudgeUnavailable
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents, in_words, is_ours, place_in_application
-from rag_eval_hooks.prompts import ReplyError
+from rag_eval_hooks.prompts.prompt import ReplyError
 from rag_eval_hooks.score import Cause, NotScored
 
 _NO_CREDIT: Final = "insufficient_quota"

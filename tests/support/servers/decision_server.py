@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from rag_eval_hooks.findings import Finding
-from rag_eval_hooks.prompts import SPECS
+from rag_eval_hooks.prompts.specs import SPECS
 from tests.support.servers.brain import GROUPS, prompt_data
 from tests.support.servers.judge_server import JudgeServer, Recorded
 from tests.support.servers.loopback import Routes
@@ -23,7 +23,6 @@ DECISIONS, SYSTEM_ONE = "/v1/decisions", "/v1/systemone"
 _CHUNK = re.compile(
     r"Chunk (\d+) (?:states all of (\w+)|helps to .*?(answer|reference|question))\."
 )
-_PART = re.compile(r"The chunks state a part of (\w+), but not all\.")
 _VERDICT = re.compile(r"Judge (\w+) by the (chunks|reference|answer)\.")
 _STANCE = re.compile(r"As a reply to the question, the (\w+) is so vague")
 _ROLES = re.compile(r"Candidate: the (\w+); standard: the (\w+)\. ")
@@ -140,7 +139,7 @@ def state_of(body: Asked) -> dict[str, Any]:
             data[f"{name}_claims"] = data[name]
             data[name] = " ".join(data[name].values())
         claims |= data.get(f"{name}_claims", {})
-    return {**data, "claims": claims, "partial": True}
+    return {**data, "claims": claims}
 
 
 def _row(key: str, by: str, data: Asked) -> dict[str, Any]:
@@ -151,8 +150,6 @@ def _row(key: str, by: str, data: Asked) -> dict[str, Any]:
 
 
 def _is_true(text: str, data: Asked) -> bool:
-    if part := _PART.fullmatch(text):
-        return bool(_row(part[1], "chunks", data)["partly"])
     if chunk := _CHUNK.fullmatch(text):
         number, claim, purpose = chunk.groups()
         if claim is not None:
