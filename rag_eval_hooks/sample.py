@@ -127,15 +127,13 @@ class Sample:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sample as plain types, without fields that have their default value."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        plain["status"] = None if self.status is Status.OK else self.status.value
-        plain["metadata"] = dict(self.metadata)
-        plain["contexts"] = None if self.contexts is None else [_plain(c) for c in self.contexts]
-        return {
-            key: value
-            for key, value in plain.items()
-            if key == "question" or value == [] or value not in (None, (), {})
-        }
+        plain = _plain(self)
+        plain["status"] = self.status.value
+        if self.status is Status.OK:
+            del plain["status"]
+        if self.contexts is not None:
+            plain["contexts"] = [_plain(context) for context in self.contexts]
+        return plain
 
     @classmethod
     def of(cls, value: Sample | Mapping[str, Any]) -> Sample:
@@ -236,7 +234,7 @@ def texts_of(name: str, values: Any) -> tuple[str, ...]:
     return () if values is None else tuple(map(str, values))
 
 
-def _plain(context: Context) -> dict[str, Any]:
-    values = {f.name: getattr(context, f.name) for f in fields(context)}
-    values["metadata"] = dict(context.metadata)
-    return {key: value for key, value in values.items() if value not in (None, {})}
+def _plain(one: Sample | Context) -> dict[str, Any]:
+    values = {f.name: getattr(one, f.name) for f in fields(one)}
+    values["metadata"] = dict(one.metadata)
+    return {key: value for key, value in values.items() if value not in (None, (), {})}
