@@ -152,7 +152,7 @@ class RagEval(OnePerProcess):
         about: dict[str, Any] = {"metadata": metadata, "tags": tags, "name": name}
         return ManualInteraction(self.recorder, self.incidents, question, **about, keywords=unknown)
 
-    @partial(host_edge, failed=False)
+    @partial(host_edge, origin="", failed=False)
     def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:
         """Queue a sample for background evaluation. Never blocks or raises.
 
@@ -163,7 +163,7 @@ class RagEval(OnePerProcess):
         """
         return self._pipeline.intake.submit(sample, fields)
 
-    @partial(host_edge, failed=False)
+    @partial(host_edge, origin="", failed=False)
     def feedback(
         self,
         trace_id_or_sample_id: str | uuid.UUID,

@@ -181,7 +181,7 @@ def _is_stdlib(file: str) -> bool:
     return file.startswith((_STDLIB, "<frozen")) and "-packages" not in file
 
 
-def host_edge(method: F, failed: object = None) -> F:
+def host_edge(method: F, origin: str = "capture ", failed: object = None) -> F:
     """Report a method's exceptions, because none may reach the host. Then return `failed`."""
 
     @functools.wraps(method)
@@ -189,7 +189,7 @@ def host_edge(method: F, failed: object = None) -> F:
         try:
             return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the host's edge
-            self._incidents.report(f"capture {method.__name__}", _without_keyword(error))
+            self._incidents.report(f"{origin}{method.__name__}", _without_keyword(error))
             return failed
 
     return cast("F", guarded)
