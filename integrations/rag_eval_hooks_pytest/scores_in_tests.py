@@ -21,11 +21,7 @@ _MOST_TEXT = 4000
 
 
 class ScoresInTests:
-    """Evaluates samples in a test session and asserts their scores.
-
-    Args:
-        results: File to which this object appends every evaluation, or None.
-    """
+    """Evaluates samples, asserts their scores, and appends the evaluations to a results file."""
 
     def __init__(self, results: Path | None = None) -> None:
         self._evals = RagEval()
@@ -52,9 +48,6 @@ class ScoresInTests:
         Raises:
             AssertionError: A score is missing or does not reach its limit. The message lists each
                 claim with its verdict and quote.
-            ConfigError: A name matches no metric or several metrics, or a limit is outside the
-                scale.
-            InputError: A limit is missing or not a number.
         """
         # Hide this function from pytest's traceback.
         __tracebackhide__ = True

@@ -211,11 +211,7 @@ class Redactor:
         redacted = {name: by.value(name, getattr(sample, name)) for name in fields + listed}
         # Redaction changes chunk ids and `reference_ids` in the same way, so equal ids stay equal.
         redacted |= {name: tuple(redacted[name]) for name in listed if redacted[name] is not None}
-        return replace(
-            sample,
-            **redacted,
-            contexts=sample.contexts and tuple(contexts),
-        )
+        return replace(sample, **redacted, contexts=sample.contexts and tuple(contexts))
 
     def again(self, sample: Sample) -> Sample:
         """Redact a sample that was redacted with other settings. Existing placeholders stay."""

@@ -78,10 +78,6 @@ class Comparison:
     new: Mapping[str, MetricSummary]  # metrics of the new run
     unscored: Sequence[str]  # metrics without a score in at least one of the runs
 
-    @property
-    def is_screening(self) -> bool:
-        return any(one.is_screening for one in self.new.values())
-
 
 def compare(
     base: Iterable[Evaluation],

@@ -51,10 +51,6 @@ class ResultReport:
         return tuple(self.whole.metrics.values())
 
     @property
-    def is_screening(self) -> bool:
-        return any(one.is_screening for one in self.metrics)
-
-    @property
     def total(self) -> Usage:
         return sum((one.usage for one in self.metrics), start=Usage())
 
@@ -150,8 +146,7 @@ def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> 
     regressions = [
         {**_fields(one), "question": one.new.sample.question} for one in comparison.regressions
     ]
-    own = {"screening": comparison.is_screening, "failures": failures, "regressions": regressions}
-    return _as_plain({**_fields(comparison), **own})
+    return _as_plain({**_fields(comparison), "failures": failures, "regressions": regressions})
 
 
 def _as_plain(value: dict[str, Any]) -> dict[str, Any]:
