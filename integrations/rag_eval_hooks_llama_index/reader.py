@@ -238,13 +238,15 @@ def _answer_of(value: Any) -> str | None:
         value = value.content
     if isinstance(value, int | float):
         return str(value)
+    # A list may contain answers to several questions.
+    answer = None if isinstance(value, list | tuple) else readings.answer_of(value)
+    if answer is not None:
+        return answer
     is_model = isinstance(value, Record) and issubclass(value.kind, BaseModel)
     if is_model and not issubclass(value.kind, Event) and (text := readings.as_json(value)):
         # Write a number as pydantic does.
         return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
-    # A list may contain answers to several questions.
-    answer = None if isinstance(value, list | tuple) else readings.answer_of(value)
-    return _only(_texts_in(value)) if answer is None else answer
+    return _only(_texts_in(value))
 
 
 def _nodes_in(value: Any) -> list[NodeContext] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rag_eval_hooks.capture.documents import texts_in
 from rag_eval_hooks.capture.passages import Prompts, distinct
@@ -126,6 +126,8 @@ def _are_alike(one: Run, other: Run) -> bool:
 
 def _outputs(call: Run) -> list[str]:
     first, *others = [*map(fold, texts_in(call.text or ""))]
+    # An application may add entries to an object, such as the question of a JSON answer.
+    first = first.removeprefix("{").removesuffix("}").strip()
     can_be_quoted = (
         any(map(str.isalpha, first)) and len(first) + (not first.isascii()) >= _MIN_OUTPUT
     )
@@ -229,7 +231,8 @@ def _said(interaction: Interaction) -> str | None:
     said = said or [(c, text) for c, text in pairs if (c.text or "").rstrip().endswith(text)]
     if len(said) > 1:
         said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
-        said = [(c, text) for c, text in said if can_answer(c.text or "")] or said
+        told = [text for _, text in said]
+        said = [(c, t) for c, t in said if can_answer(c.text or "", _quoted(c, told))] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
     answer = said[0][1] if said else None
     # If the root returns the reply with and without its label, use the text without the label.
@@ -250,13 +253,17 @@ def holds_reply(text: str, call: Run) -> bool:
 
 def _may_answer(run: Run, gave: Sequence[Run], interaction: Interaction) -> bool:
     """Return False for a call that gives no answer, such as a check or a title."""
-    before = [fold(one.text or "") for one in gave if one.start < run.start]
+    before = [one.text or "" for one in gave if one.start < run.start]
     if run.kind is not RunKind.MODEL or not before:
         return True
-    prompt = fold(" ".join(run.prompt))
-    if any(is_distinctive(said) and said in prompt for said in before):
-        return can_answer(run.text or "")
+    if quoted := _quoted(run, before):
+        return can_answer(run.text or "", quoted)
     return not interaction.lists or _is_grounded(run, interaction, interaction.models)
+
+
+def _quoted(call: Run, texts: Iterable[str]) -> list[str]:
+    prompt = fold(" ".join(call.prompt))
+    return [text for text in texts if is_distinctive(said := fold(text)) and said in prompt]
 
 
 def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> bool:

@@ -108,8 +108,8 @@ class _OpenRequest:
         said = [fold(_answer(one)) for one in self.calls]
         for place, call in reversed(list(enumerate(self.calls))):
             prompt = _prompt(call)
-            checks = any(is_distinctive(text) and text in prompt for text in said[:place])
-            if said[place] and (can_answer(_answer(call)) or not checks):
+            quoted = [text for text in said[:place] if is_distinctive(text) and text in prompt]
+            if said[place] and (can_answer(_answer(call), quoted) or not quoted):
                 return call
         return self.calls[-1]
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rag_eval_hooks.text.folding import FUNCTION_WORDS, SPACED, STOP_WORDS, is_content, tokens
+from rag_eval_hooks.text import folding
 
 _DISTINCTIVE: Final = 20
 """Minimum width of a text that cannot be in a prompt by coincidence."""
@@ -20,7 +20,7 @@ _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
-FUNCTION: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
+FUNCTION: Final = frozenset[str]().union(*folding.FUNCTION_WORDS.values())
 _ODD = frozenset(b'"#&*<>\\_`|~')
 _PLAIN = bytes(code for code in range(ord(" "), 127) if code not in _ODD)
 _SPACES = "\t\n\r\v\f\x1c\x1d\x1e\x1f"
@@ -82,7 +82,7 @@ def _decoded(match: re.Match[str]) -> str:
 
 def words(text: str) -> list[str]:
     if text.isascii():
-        return text.translate(SPACED).lower().split()
+        return text.translate(folding.SPACED).lower().split()
     return list(map(str.lower, _WORD.findall(text)))
 
 
@@ -116,8 +116,8 @@ def _wide_runs(listed: Sequence[str]) -> Iterator[str]:
 
 
 def content_words(text: str) -> set[str]:
-    left = set(tokens(text)) - STOP_WORDS - FUNCTION
-    return {token for token in left if len(token) > 1 or is_content(token)}
+    left = set(folding.tokens(text)) - folding.STOP_WORDS - FUNCTION
+    return {token for token in left if len(token) > 1 or folding.is_content(token)}
 
 
 def is_distinctive(folded: str) -> bool:
@@ -130,11 +130,21 @@ def is_distinctive_text(text: str) -> bool:
     return is_distinctive(fold(text[:_ENOUGH])) or is_distinctive(fold(text[_ENOUGH:]))
 
 
-def can_answer(text: str) -> bool:
-    """Return False for a label, JSON or a list of questions, which checks and helpers return."""
+def can_answer(text: str, quoted: Iterable[str] = ()) -> bool:
+    """Return False for a label, JSON or a list of questions, which checks and helpers return.
+
+    Also return False for a verdict on a text in `quoted`.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     asks = all(line.rstrip().endswith(("?", "\uff1f", "\u061f")) for line in lines)
-    return is_distinctive_text(text) and not asks and text.lstrip()[0] not in "{["
+    is_prose = is_distinctive_text(text) and not asks and text.lstrip()[0] not in "{["
+    return is_prose and not any(_judges(text, one) for one in quoted)
+
+
+def _judges(text: str, other: str) -> bool:
+    # A revision repeats words of the other text, and a translation has another language.
+    is_about = content_words(text).isdisjoint(content_words(other))
+    return is_about and folding.language(words(text)) == folding.language(words(other)) is not None
 
 
 def width(text: str) -> int:

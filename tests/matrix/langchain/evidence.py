@@ -35,6 +35,7 @@ VERDICT = DRAWN.chance.choice([NAME, json.dumps({NAME: OTHER}), f"{QUESTION}\n{Q
 LINES = [" ".join(DRAWN.name() for _ in range(5)) for _ in range(2)]
 """Short texts without a word of the question."""
 HITS = [f"{QUESTION[: len(QUESTION) // 2]} {one}" for one in LINES]
+SAID = f"It is as you said, and this is all of it: {PART}"
 ODD = f'{OTHER}\n"{THIRD}" & <{NAME}>\tü 水'
 
 Tool = tuple[str, str, Callable[[str], Any]]
@@ -132,8 +133,11 @@ def feedback(state: Any) -> dict[str, Any]:
     return {kit.SHOWN: f"Your reply was: {state[kit.SHOWN]}\n\nMake it shorter, please."}
 
 
-def checked(state: Any) -> dict[str, Any]:
-    return {kit.SHOWN: kit.message_text(says(VERDICT).invoke(f"{TEXT}\n{state[kit.SAID]}"))}
+def checked(verdict: str) -> Callable[[Any], dict[str, Any]]:
+    """A node that shows the model a document and the answer."""
+    return lambda state: {
+        kit.SHOWN: kit.message_text(says(verdict).invoke(f"{TEXT}\n{state[kit.SAID]}"))
+    }
 
 
 def report(state: Any) -> dict[str, Any]:
@@ -144,6 +148,10 @@ def report(state: Any) -> dict[str, Any]:
 def counted(state: Any) -> dict[str, Any]:
     reply = kit.message_text(says(json.dumps({NAME: NUMBER})).invoke(f"{TEXT}\n{state[kit.ASKED]}"))
     return {kit.SHOWN: str(json.loads(reply)[NAME])}
+
+
+def merged(state: Any) -> dict[str, Any]:
+    return {kit.SHOWN: json.dumps({kit.ASKED: OTHER, NAME: int(counted(state)[kit.SHOWN])})}
 
 
 NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
@@ -215,9 +223,15 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         [TEXT, ODD],
     ),
     "documents as Python writes them": (in_form(repr), ANSWER, [TEXT, ODD]),
-    "a check after the answer": (found(tell(PART, kit.FOUND), checked), PART, [TEXT]),
+    "a check after the answer": (found(tell(PART, kit.FOUND), checked(VERDICT)), PART, [TEXT]),
+    "a verdict after the answer": (
+        found(tell(SAID, kit.FOUND), checked(f"It is as it was in the {NAME}.")),
+        SAID,
+        [TEXT],
+    ),
     "a report of two replies": (found(drafting, report), f"{PART}\n\n{OTHER}", [TEXT]),
     "a number parsed from a reply": (found(counted, tell(PART, kit.SHOWN)), PART, [TEXT]),
+    "a reply merged into JSON": (found(merged, tell(ANSWER, kit.SHOWN)), ANSWER, [TEXT]),
     "a passage as a message": (steps(put(kit.SHOWN, [TEXT]), tell(PART, kit.SHOWN)), PART, [TEXT]),
 }
 

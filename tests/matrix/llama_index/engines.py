@@ -113,13 +113,15 @@ def tree_summarize_of_divided_nodes(draw: Draw) -> Asked:
 
 @shape(GROUP, *WAYS)
 def output_class(draw: Draw) -> Asked:
-    corpus, filled = Corpus(draw), {draw.name(): draw.short() for _ in range(2)}
+    keys = (draw.chance.choice(["answer", draw.name()]), draw.name())
+    corpus, filled = Corpus(draw), {key: draw.short() for key in keys}
     name = draw.name().title()
     fields: dict[str, Any] = dict.fromkeys(filled, (str, ...))
     form: Any = create_model(name, **fields)
     engine = corpus.engine(Scripted(reply=lambda _: pick(name, **filled)), output_cls=form)
     spans = ("chat scripted", f"execute_tool {name}", *QUERY_SPANS[1:])
-    return corpus.asked(engine, form(**filled).model_dump_json(), spans=spans)
+    answer = filled.get("answer") or form(**filled).model_dump_json()
+    return corpus.asked(engine, answer, spans=spans)
 
 
 # Engines that ask others.
