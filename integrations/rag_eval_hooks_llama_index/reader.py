@@ -26,12 +26,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import vocabulary
 from rag_eval_hooks_llama_index.spans import Role, start_facts
-from rag_eval_hooks_llama_index.vocabulary import (
-    NodeContext,
-    Reply,
-    form_of,
-    is_of_framework,
-)
+from rag_eval_hooks_llama_index.vocabulary import NodeContext, Reply, form_of, is_of_framework
 
 _QUESTION_KEYS = (
     *("question", "query", "query_str", "str_or_query_bundle", "query_bundle", "message"),

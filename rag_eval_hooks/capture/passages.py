@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from io import StringIO
 from itertools import chain, pairwise
 from typing import NamedTuple, TypeAlias
@@ -27,17 +27,11 @@ MIN_RUNS = 3
 _MIN_METADATA = 40
 """Minimum number of characters of a metadata text that identifies its document."""
 _FEW = 16
-"""Maximum number of texts to search for in a prompt before indexing the prompt."""
+"""Maximum number of passages to search for from the prompt's start."""
 _GAP = 200
 """Maximum number of characters between two passages that a prompt shows one after another."""
 _MIN_SPACES = 4
 """Minimum number of spaces of a text to search for behind the previous passage."""
-_SHORT = 20_000
-"""Maximum number of characters of a prompt to search without an index."""
-_KEY = 24
-"""Number of characters per index key."""
-_STEP = 16
-"""Number of characters between the starts of two keys."""
 
 
 class Passage:
@@ -75,43 +69,9 @@ class Location(NamedTuple):
 Placed: TypeAlias = dict[Passage, Location]
 
 
-class _Index:
-    """Finds texts in a prompt. Shorter prompts that `text` starts with share the index.
-
-    An index key starts at every `_STEP` characters, so a long text in the prompt contains a key.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._found: dict[str, int] = {}
-
-    @cached_property
-    def _places(self) -> tuple[dict[str, int], dict[str, int]]:
-        starts = range(0, len(self.text), _STEP)
-        keys = [self.text[at : at + _KEY] for at in starts]
-        first = dict(zip(reversed(keys), reversed(starts), strict=True))
-        return first, dict(zip(keys, starts, strict=True))
-
-    def find(self, text: str) -> int:
-        if text not in self._found:
-            self._found[text] = self._search(text)
-        return self._found[text]
-
-    def _search(self, text: str) -> int:
-        if len(self._found) < _FEW or len(self.text) < _SHORT or len(text) < _KEY + _STEP:
-            return self.text.find(text)
-        first, last = self._places
-        keys = [(n, key) for n in range(_STEP) if (key := text[n : n + _KEY]) in first]
-        if not keys:
-            return -1
-        start = min(first[key] - n for n, key in keys)
-        end = max(last[key] - n for n, key in keys) + len(text)
-        return self.text.find(text, max(0, start), end)
-
-
 class _Prompt:
-    def __init__(self, text: str, question: str, index: _Index) -> None:
-        self._text, self._index = text, index
+    def __init__(self, text: str, question: str, find: Callable[[str], int]) -> None:
+        self._text, self._find = text, find
         at = text.rfind(question) if question else -1
         self._asked, self._asked_end = (at, at + len(question)) if at >= 0 else (-1, -1)
         # end of the passage that was found last, or -1 in a search for few passages
@@ -124,7 +84,7 @@ class _Prompt:
             # Most prompts show the passages one after another.
             first = self._text.find(text, self.end, self.end + size + _GAP)
         if first < 0:
-            first = self._index.find(text)
+            first = self._find(text)
         if first < 0 or first + size > len(self._text):
             return -1
         if is_next:
@@ -142,12 +102,12 @@ class Prompts:
         self, texts: Sequence[str], question: str = "", queries: Iterable[str] = ()
     ) -> None:
         self.texts = texts
-        indexes: dict[str, _Index] = {}
+        found: dict[str, Callable[[str], int]] = {}
         for text in sorted(texts, key=len, reverse=True):
-            # An agent's prompts extend one another, so index only the longest prompt.
-            longer = (one for one in indexes.values() if one.text.startswith(text))
-            indexes[text] = next(longer, None) or _Index(text)
-        self._prompts = [_Prompt(text, question, indexes[text]) for text in texts]
+            # An agent's prompts extend one another, so search only the longest prompt.
+            longer = (find for one, find in found.items() if one.startswith(text))
+            found[text] = next(longer, None) or cache(text.find)
+        self._prompts = [_Prompt(text, question, found[text]) for text in texts]
         self._queries = (question, *queries)
 
     @cached_property

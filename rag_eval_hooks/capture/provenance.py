@@ -141,10 +141,7 @@ class Provenance:
         ]
 
     def likely(self, passages: Sequence[Passage]) -> Iterator[Passage]:
-        """Yield lists that a search likely returned. Other steps load lists of rules or examples.
-
-        Such a list has long texts, scores or words of the question, or the answer is a refusal.
-        """
+        """Yield lists that a search likely returned. Other steps load rules or examples."""
         asked = set(map(stem, content_words(self._question)))
         for one in by_list(passages):
             own = {stem(word) for p in one for word in p.content_words}

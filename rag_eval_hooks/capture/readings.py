@@ -25,9 +25,7 @@ from rag_eval_hooks.capture.snapshots import Record
 
 _QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "user_msg", "messages")
 _SURE_KEYS: Final = ("structured_response", "answer", "final_answer")
-_OTHER_KEYS: Final = (
-    *("output", "result", "response", "reply", "output_text", "generation", "text"),
-)
+_OTHER_KEYS: Final = ("output", "result", "response", "reply", "output_text", "generation", "text")
 _ANSWER_KEYS: Final = (*_SURE_KEYS, *_OTHER_KEYS)
 _PARSED: Final = {"raw", "parsed", "parsing_error"}
 _USER: Final = ("user", "human")

@@ -11,17 +11,7 @@ from typing import Final, TypeAlias
 
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
-from opentelemetry.trace import (
-    NoOpTracerProvider,
-    ProxyTracerProvider,
-    Span,
-    SpanContext,
-    SpanKind,
-    StatusCode,
-    TracerProvider,
-    format_span_id,
-    format_trace_id,
-)
+from opentelemetry.trace import Span, SpanContext, TracerProvider
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
@@ -44,11 +34,11 @@ from rag_eval_hooks.telemetry.rag_span import (
 Redact: TypeAlias = Callable[[Contents], Contents]
 
 _FORMS: Final = {
-    RunKind.RETRIEVER: ("retrieval", "RETRIEVER", SpanKind.CLIENT),
-    RunKind.MODEL: ("chat", "LLM", SpanKind.CLIENT),
-    RunKind.TOOL: ("execute_tool", "TOOL", SpanKind.INTERNAL),
-    RunKind.EMBEDDING: ("embeddings", "EMBEDDING", SpanKind.CLIENT),
-    RunKind.RERANKER: ("rerank", "RERANKER", SpanKind.INTERNAL),
+    RunKind.RETRIEVER: ("retrieval", "RETRIEVER", trace.SpanKind.CLIENT),
+    RunKind.MODEL: ("chat", "LLM", trace.SpanKind.CLIENT),
+    RunKind.TOOL: ("execute_tool", "TOOL", trace.SpanKind.INTERNAL),
+    RunKind.EMBEDDING: ("embeddings", "EMBEDDING", trace.SpanKind.CLIENT),
+    RunKind.RERANKER: ("rerank", "RERANKER", trace.SpanKind.INTERNAL),
 }
 _MOST_WAITING: Final = 1000
 """Maximum number of requests whose spans wait for the background thread."""
@@ -127,12 +117,12 @@ class RequestSpan:
 
     @property
     def trace_id(self) -> str | None:
-        return format_trace_id(self.context.trace_id) if self.context.is_valid else None
+        return trace.format_trace_id(self.context.trace_id) if self.context.is_valid else None
 
     @property
     def span_id(self) -> str | None:
         known = self.context.is_valid and self.recorded
-        return format_span_id(self.context.span_id) if known else None
+        return trace.format_span_id(self.context.span_id) if known else None
 
     def complete(self) -> None:
         if self.deferred is not None:
@@ -170,7 +160,7 @@ class SpanWriter:
     def has_trace(self) -> bool:
         """Whether a provider is set or a span is current."""
         provider = self._provider or trace.get_tracer_provider()
-        is_set = not isinstance(provider, ProxyTracerProvider | NoOpTracerProvider)
+        is_set = not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
         return is_set or trace.get_current_span() is not trace.INVALID_SPAN
 
     def begin(self, interaction: Interaction, redact: Redact = dict) -> RequestSpan:
@@ -290,4 +280,4 @@ def _mark_failure(span: Span, error_type: str | None, status: Status) -> None:
     if error_type is None and status in (Status.OK, Status.CLOSED, Status.INTERRUPTED):
         return
     span.set_attribute(semconv.ERROR_TYPE, error_type or status.value)
-    span.set_status(StatusCode.ERROR)
+    span.set_status(trace.StatusCode.ERROR)

@@ -131,10 +131,7 @@ def is_distinctive_text(text: str) -> bool:
 
 
 def can_answer(text: str, quoted: Iterable[str] = ()) -> bool:
-    """Return False for a label, JSON or a list of questions, which checks and helpers return.
-
-    Also return False for a verdict on a text in `quoted`.
-    """
+    """Return False for a label, JSON, questions, or a verdict on a text in `quoted`."""
     lines = [line for line in text.splitlines() if line.strip()]
     asks = all(line.rstrip().endswith(("?", "\uff1f", "\u061f")) for line in lines)
     is_prose = is_distinctive_text(text) and not asks and text.lstrip()[0] not in "{["
