@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 from rag_eval_hooks.datasets.run import Ask
@@ -30,9 +29,6 @@ def named_object(name: str, option: str = "chain") -> Any:
     module, _, attribute = name.partition(":")
     if not (module and attribute):
         raise ConfigError(option, name, "module:object, such as app:chain")
-    if module.endswith(".py") or "/" in module:
-        dotted = ".".join(part for part in Path(module).with_suffix("").parts if part not in "./..")
-        raise ConfigError(option, name, f"module:object; write {dotted}:{attribute}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:

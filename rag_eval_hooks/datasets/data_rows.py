@@ -177,9 +177,6 @@ def _read(path: Path) -> Iterator[Any]:
         raise ConfigError("data", str(path), wants)
     try:
         yield from read(path)
-    except UnicodeDecodeError as error:
-        wants = f"a file in UTF-8 (byte {error.start} is in another encoding)"
-        raise ConfigError("data", str(path), wants) from error
     except (OSError, ValueError, *CUT, csv.Error) as error:
         raise ConfigError("data", str(path), f"a readable file; {error}") from error
 
@@ -215,10 +212,6 @@ def _lines(path: Path, errors: str = "strict") -> Iterator[str]:
 
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     reader = csv.DictReader(_lines(path), restkey="")
-    names = list(reader.fieldnames or ())
-    separator = next((mark for mark in ";\t|" if mark in "".join(names)), None)
-    if separator and len(names) == 1:
-        raise ValueError(f"the first line separates cells by {separator!r}; use commas")
     # The limit applies to the whole process.
     limit = csv.field_size_limit(MAX_LINE_CHARS)
     try:
