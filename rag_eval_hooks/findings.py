@@ -255,17 +255,12 @@ class Findings:
         return cls(**absent)
 
     def merged(self, other: Findings) -> Findings:
-        values = {
-            name: value for name in _NAMES if (value := getattr(other, name)) is not _NOT_ASKED
-        }
+        values: dict[str, Any] = {k: getattr(other, k) for k in Finding if other.asked(k)}
         if not values and not other.usage:
             return self
         usage = total_by_key(self.usage, other.usage)
         warnings = {**self.warnings, **other.warnings}
         return replace(self, **values, usage=usage, warnings=warnings, by={**self.by, **other.by})
-
-
-_NAMES: Final = tuple(kind.value for kind in Finding)
 
 
 def made(finding: Made[T]) -> T:
