@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
+from inspect import getattr_static
 from typing import Any, Self, TypeAlias, Unpack
 from uuid import UUID
 
@@ -42,6 +43,7 @@ from rag_eval_hooks_langchain.vocabulary import TOLD, class_name, users_tags
 
 FRAMEWORK = "langchain"
 _IGNORES = ("ignore_chain", "ignore_llm", "ignore_chat_model", "ignore_retriever")
+_HOLDERS = ("invoke", "retrieve", "source_nodes")
 _NOTHING: Mapping[str, Any] = {}
 _Values: TypeAlias = Mapping[str, Any]
 
@@ -280,7 +282,9 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     def _record(self, run: Run, documents: Any) -> None:
         contexts = contexts_in(whole(self._reader.copy(run, documents)))
-        if contexts is None or hasattr(type(documents), "invoke"):  # a retriever, not its documents
+        # A retriever or a response also contains other texts.
+        is_holder = any(getattr_static(documents, one, None) is not None for one in _HOLDERS)
+        if contexts is None or is_holder:
             several = isinstance(documents, list | tuple) and documents
             raise refusal(documents[0] if several else documents)
         self._recorder.defer(run, "record", self._recorder.documents, run, contexts, Origin.STATED)
