@@ -70,7 +70,7 @@ class RagEval(OnePerProcess):
         token_scorer: Model for `graphrag.bert_score_f1`, such as `BertScorer()`, or None.
         run_on: Where to evaluate: `thread`, `celery`, or a Celery application.
         redact: Names that the setting `redact` accepts, redaction rules, and functions
-            `(text) -> text` or `(field, text) -> text`.
+            `(text) -> text`.
         tracer_provider: OpenTelemetry's tracer provider. None means the global provider.
             `meter_provider` and `logger_provider` work the same way.
         **given: Further settings. docs/configuration.md lists all settings.

@@ -11,10 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
-from rag_eval_hooks.cli.arguments import (
-    UNSCORED,
-    UsageError,
-)
+from rag_eval_hooks.cli.arguments import UNSCORED, UsageError
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts
 from rag_eval_hooks.datasets.chain import asking, named_object

@@ -44,11 +44,8 @@ def expressions(section: str, **parts: str) -> LazyPatterns:
     return compiled(table[section], table["parts"] | parts, flags=0)
 
 
-def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
-    """Return the non-empty matches in text order, each with its `value` set.
-
-    Overlapping matches become one match of the earlier rule's kind.
-    """
+def merge_matches(by_rule: Sequence[Iterable[Match]]) -> list[Match]:
+    """Return the matches in text order. Overlapping matches become one of the earlier rule."""
     ranked = [(rank, match) for rank, matches in enumerate(by_rule) for match in matches]
     merged: list[tuple[int, Match]] = []
     for rank, match in sorted(ranked, key=lambda each: (each[1].start, each[0])):
@@ -60,7 +57,7 @@ def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
                 match = Match(start, end, match.kind)
         if match.start < match.end:
             merged.append((rank, match))
-    return [replace(m, value=m.value or text[m.start : m.end]) for _, m in merged]
+    return [match for _, match in merged]
 
 
 MARGIN: Final = 400
@@ -165,10 +162,11 @@ class Session:
         return {k: v if k in STRUCTURE else inner[k](key, v) for k, v in value.items()}
 
     def _by_rules(self, text: str) -> str:
-        matches = merge_matches(text, [tuple(rule(text)) for rule in self._redactor.rules])
+        matches = merge_matches([tuple(rule(text)) for rule in self._redactor.rules])
         parts, end = [], 0
         for match in matches:
-            parts += [text[end : match.start], self._placeholder(match.kind, match.value)]
+            value = match.value or text[match.start : match.end]
+            parts += [text[end : match.start], self._placeholder(match.kind, value)]
             end = match.end
         return "".join([*parts, text[end:]]) if parts else text
 

@@ -12,5 +12,5 @@ RULES = choose_redactor(RagEvalConfig(), ["all", "ip"])
 
 
 def found(redactor: Redactor, text: str) -> list[str]:
-    matches = merge_matches(text, [tuple(rule(text)) for rule in redactor.rules])
+    matches = merge_matches([tuple(rule(text)) for rule in redactor.rules])
     return [text[match.start : match.end] for match in matches]
