@@ -1,22 +1,27 @@
+"""The Celery application, and the messages between applications and workers."""
+
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import BROKER, RagEvalConfig
+from rag_eval_hooks.decision import Decision
+from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of, sample_to_text
 from rag_eval_hooks.errors import ConfigError, missing_extra
-from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.redaction import Redactor
+from rag_eval_hooks.request import Column, Ending, Request
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 
 if TYPE_CHECKING:
     from celery import Celery
 
-    from rag_eval_hooks_celery.publish import Publisher
-
-__all__ = ["QUEUE", "TASK", "Fleet", "fleet_of", "visibility_timeout"]
-
 TASK: Final = "rag_eval_hooks.evaluate"
 QUEUE: Final = "rag_eval"
+_SCHEMA: Final = 1
 _TIMEOUT_S: Final = 10.0
 """Seconds to wait for a reply from the broker or the result backend."""
 _KEEP_S: Final = 86_400
@@ -91,11 +96,6 @@ class Fleet:
             return 9 if urgent else 3
         return 0 if urgent else 6
 
-    def publisher(self, incidents: Incidents, mark: str) -> Publisher:
-        from rag_eval_hooks_celery.publish import Publisher
-
-        return Publisher(self, incidents, mark)
-
     def _queue(self) -> Any:
         from kombu import Queue
 
@@ -125,3 +125,37 @@ def fleet_of(config: RagEvalConfig, app: Celery | None = None) -> Fleet:
 
 def _kind(url: str) -> str:
     return url.partition(":")[0]
+
+
+def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: str) -> str:
+    return sample_to_text(sample, decision, mark, schema=_SCHEMA, accepted=accepted)
+
+
+def request_from_wire(text: str, redactor: Redactor) -> Request:
+    data = json.loads(text)
+    if not 1 <= data["schema"] <= _SCHEMA:
+        raise ValueError(f"The schema is {data['schema']!r}, but must be 1 to {_SCHEMA}.")
+    sample, decision = sample_of(data)
+    request = Request.of(
+        redactor.again(sample) if is_redacted_differently(redactor, data) else sample
+    )
+    request.decision, request.is_final = decision, True
+    request.accepted_at = float(data["accepted"])
+    return request
+
+
+def result_to_text(ending: Ending) -> str:
+    plain: dict[str, Any] = {"schema": _SCHEMA, "column": ending.column, "reason": ending.reason}
+    if (evaluation := ending.evaluation) is not None:
+        outcomes = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
+        plain |= {"start": evaluation.start, "end": evaluation.end, "outcomes": outcomes}
+    return json.dumps(plain, default=str, separators=(",", ":"))
+
+
+def result_from_text(text: str) -> dict[str, Any] | Ending:
+    """Return the fields of an evaluation, or an `Ending` if there is no evaluation."""
+    data = json.loads(text)
+    if "outcomes" not in data:
+        return Ending(Column(data["column"]), str(data["reason"]))
+    outcomes = {name: outcome_from_dict(one) for name, one in data["outcomes"].items()}
+    return {"outcomes": outcomes, "start": int(data["start"]), "end": int(data["end"])}

@@ -15,10 +15,14 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import BROKER_DOWN, Ending
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.threads import DaemonExecutor
-from rag_eval_hooks_celery.app import QUEUE, TASK, Fleet, visibility_timeout
-from rag_eval_hooks_celery.wire import result_from_text, sample_to_wire
-
-__all__ = ["Publisher"]
+from rag_eval_hooks_celery.app import (
+    QUEUE,
+    TASK,
+    Fleet,
+    result_from_text,
+    sample_to_wire,
+    visibility_timeout,
+)
 
 _POLL_S: Final = 0.1
 _PAUSE_S: Final = 1.0

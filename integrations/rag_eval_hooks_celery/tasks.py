@@ -19,8 +19,14 @@ from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.redaction import choose_redactor
 from rag_eval_hooks.request import Ending
 from rag_eval_hooks.telemetry.tracing import setup_tracing
-from rag_eval_hooks_celery.app import TASK, Fleet, fleet_of, visibility_timeout
-from rag_eval_hooks_celery.wire import request_from_wire, result_to_text
+from rag_eval_hooks_celery.app import (
+    TASK,
+    Fleet,
+    fleet_of,
+    request_from_wire,
+    result_to_text,
+    visibility_timeout,
+)
 
 __all__ = ["app", "worker_settings"]
 

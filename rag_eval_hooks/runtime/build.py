@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, cast
@@ -217,8 +218,8 @@ def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
         wants = "'thread', 'celery' or a Celery application"
         raise ConfigError("run_on", type(app).__name__, wants)
     # Import late, because the integration imports the pipeline.
-    fleet: RemoteFleet = import_module("rag_eval_hooks_celery").fleet_of(config, app).publisher
-    return fleet
+    celery = import_module("rag_eval_hooks_celery")
+    return partial(celery.Publisher, celery.fleet_of(config, app))
 
 
 def settings_of(
