@@ -146,13 +146,13 @@ class FeedbackDesk(Observer):
             self._parts.incidents.report("spool", error)
         else:
             outcome = self._join(name, feedback)
-            if outcome is None and time.time() - job.accepted < _PATIENCE_S:
+            if outcome is None and time.time() - job.accepted >= _PATIENCE_S:
+                outcome = self._deliver_alone(name, feedback)
+            if outcome not in ("joined", "alone"):
+                # Another process knows the request, or this process has no room now.
                 self._look_at = time.monotonic() + _PAUSE_S
                 return False
-            outcome = outcome or self._deliver_alone(name, feedback)
             self._books.note("feedback", outcome)
-            if outcome not in ("joined", "alone"):
-                self._parts.incidents.count("feedback is lost")
         self._outbox.end(job, FEEDBACK)
         return True
 
