@@ -9,6 +9,7 @@ One thread writes the file. No method raises. If the disk fails, jobs stay in me
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -97,6 +98,18 @@ class Outbox:
             job.consumers = {*then, *job.consumers} - {consumer}
             job.encode = encode or job.encode
             return self._mark(job)
+
+    async def within_patience(self, written: Future[bool]) -> bool:
+        """Wait for a write. Return False if another process has claimed the job."""
+        if self.is_stalled:
+            return True
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await asyncio.wrap_future(written)
+        except TimeoutError as error:
+            self.is_stalled = True
+            self._report(error)
+            return True
 
     def leave(self, job: Job, *consumers: str) -> bool:
         """Leave a stored job to other processes. Return False if the job is not stored."""

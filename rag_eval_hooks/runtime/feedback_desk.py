@@ -21,6 +21,7 @@ from rag_eval_hooks.feedback import Feedback, given_id
 from rag_eval_hooks.own_requests import suppressed
 from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.runtime.process import accept, end, process
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored
 
@@ -231,15 +232,14 @@ class FeedbackDesk(Observer):
         """Evaluate the metrics that feedback selected, as a new request."""
         request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
         request.is_final = request.by_feedback = True
-        processor = self._pipeline.processor
         if (refused := self._pipeline.admit(request, decision)) is not None:
             self._pipeline.settle(request, refused)
             return request.ending
-        processor.accept(request)
+        accept(self._pipeline, request)
         try:
-            await processor.process(request)
+            await process(self._pipeline, request)
         finally:
-            processor.end(request)
+            end(self._pipeline, request)
         return request.ending
 
     def _remember(self, request: Request, evaluation: Evaluation) -> None:

@@ -26,7 +26,7 @@ from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.feedback_desk import FeedbackDesk
 from rag_eval_hooks.runtime.intake import Intake
 from rag_eval_hooks.runtime.lifecycle import ExitHook
-from rag_eval_hooks.runtime.process import Processor, evaluate_inline
+from rag_eval_hooks.runtime.process import accept, end, evaluate_inline, process, recover
 from rag_eval_hooks.runtime.self_metrics import observe
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import AdmittedShare, RateLimit
@@ -108,8 +108,8 @@ class Pipeline:
             mark=parts.redactor.mark,
             tracer_provider=parts.tracer_provider,
         )
-        self.processor = Processor(self)
-        self.outbox.consume(EVALUATE, self._capacity, self.processor.recover)
+        self.recovered = 0
+        self.outbox.consume(EVALUATE, self._capacity, partial(recover, self))
         self._desk = FeedbackDesk(self)
         # `flush` waits for `books`, so `books` must come last.
         self._observers: tuple[Observer, ...] = (parts.telemetry, self._desk, self.books)
@@ -182,13 +182,12 @@ class Pipeline:
                 request.decision = request.decision.admitted(share)
         if reason is None:
             try:
-                self.processor.accept(request)
+                accept(self, request)
             except BaseException:
                 self.worker.release(request.size)
                 raise
-            run = partial(self.processor.process, request)
-            end = partial(self.processor.end, request)
-            reason = self.worker.put(Work(run, end, request.size))
+            work = Work(partial(process, self, request), partial(end, self, request), request.size)
+            reason = self.worker.put(work)
         return None if reason is None else Ending.dropped(reason)
 
     def settle(self, request: Request, ending: Ending) -> None:
@@ -261,8 +260,8 @@ class Pipeline:
         return replace(self.snapshot(), without_retrieval=self.recorder.ended.unretrieved)
 
     def snapshot(self) -> Stats:
-        recovered, undurable = self.processor.recovered, self.outbox.undurable
-        return self.books.snapshot(self.parts.incidents.counts(), recovered, undurable)
+        counts = self.parts.incidents.counts()
+        return self.books.snapshot(counts, self.recovered, self.outbox.undurable)
 
     def spooled(self) -> Mapping[str, int]:
         self.drain()

@@ -21,9 +21,8 @@ import pytest
 
 from rag_eval_hooks import Feedback, JsonlSink, RagEval, Sample
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.delivery import outbox_file
+from rag_eval_hooks.delivery import outbox, outbox_file
 from rag_eval_hooks.results import read
-from rag_eval_hooks.runtime import process
 from rag_eval_hooks.sqlite_file import SqliteFile
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.delivery import PLATFORMS
@@ -55,7 +54,7 @@ def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     # Longer leases of killed processes count as expired.
     monkeypatch.setattr(outbox_file, "LEASE_S", 1.0)
     # A result that waited longer for a busy disk would be delivered without being stored.
-    monkeypatch.setattr(process, "PATIENCE_S", PATIENCE)
+    monkeypatch.setattr(outbox, "PATIENCE_S", PATIENCE)
     made: list[RagEval] = []
 
     def build(*sinks: Any, judge: Any = None, **settings: Any) -> RagEval:
