@@ -41,9 +41,8 @@ def evaluator_metric(
     """Return a metric that calls a synchronous or asynchronous evaluator.
 
     Args:
-        evaluator: Function with any of the parameters `inputs`, `outputs` and `reference_outputs`.
-            Other required parameters raise `ConfigError`. `inputs` has `question` and `contexts`.
-            `outputs` has `answer`. `reference_outputs` has the reference as `answer`, or is None.
+        evaluator: Function with any of the parameters `inputs` (`question` and `contexts`),
+            `outputs` (`answer`) and `reference_outputs` (the reference as `answer`, or None).
             The evaluator returns a boolean, a number, or a mapping with `score` (or `value`) and
             optionally `comment`. A synchronous evaluator runs in a thread.
         id: `<suite>.<metric>`. The default is `evaluator.` and the function's name.
@@ -86,7 +85,6 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     """Return a metric from a function of a sample. A synchronous function runs on a thread.
 
     The function returns a number from 0 to 1, a boolean, a `Score`, a `NotScored`, or None.
-    None means that the sample has no score.
     """
     written = getattr(function, "__name__", type(function).__name__)
     _check_arguments(function, written)
@@ -95,10 +93,7 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
 
 
 def _check_arguments(function: Callable[..., Any], name: str) -> None:
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # Some functions that are not written in Python have no signature.
-        return
+    signature = inspect.signature(function)
     try:
         signature.bind(None)
     except TypeError:
@@ -177,8 +172,7 @@ class Criterion(Metric):
     RagEval(metrics=["ragas", notice])
     ```
 
-    A separate judge call checks the answer, so the score does not depend on other metrics. A
-    criterion needs a language model as the judge. The heuristic judge gives no score.
+    A separate judge call checks the answer. The heuristic judge gives no score.
 
     Args:
         text: A predicate such as `mentions the notice period`, or a sentence that starts with a

@@ -54,10 +54,9 @@ class _InlineCall(Generic[R]):
 
 
 class Worker:
-    """Processes queued jobs concurrently, on a daemon thread with an event loop.
+    """Processes queued jobs concurrently, on a daemon thread that the first job starts.
 
-    The thread starts with the first job. The worker never holds the lock while a thread starts,
-    because gevent runs other threads meanwhile.
+    The worker never holds the lock while a thread starts, because gevent runs other threads.
     """
 
     def __init__(
@@ -95,11 +94,9 @@ class Worker:
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
 
     def reserve(self, size: int) -> str | None:
-        """Reserve a slot for a job of `size` characters. O(1), never waits.
+        """Reserve a slot for a job of `size` characters, or return the obstacle. Never waits.
 
-        Returns:
-            None if a slot is reserved, else the obstacle: `shutdown`, `queue_full` or `no_thread`.
-            After None, the caller must call `put` or `release`.
+        If the result is None, the caller must call `put` or `release`.
         """
         if self._thread is None and not (self._closed or self._start()):
             return "no_thread"
@@ -120,10 +117,9 @@ class Worker:
             self.waiting_chars -= size
 
     def put(self, job: Work, *, reserved: bool = True) -> str | None:
-        """Queue a job. Return None, or `shutdown` if the worker has stopped.
+        """Queue a job, and return None, or `shutdown` if the worker has stopped.
 
-        Call `reserve` before `put`. If you have accepted a job earlier without a slot, pass
-        `reserved=False`. The worker then queues the job even if the queue is full or closed.
+        With `reserved=False`, the queue accepts the job even if the queue is full or closed.
         """
         with self._lock:
             self._reserved -= reserved

@@ -21,15 +21,14 @@ _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 
 @runtime_checkable
 class Judge(Protocol):
-    """Makes findings about samples.
+    """Makes findings about samples, in the evaluator's event loop.
 
-    All calls run in the evaluator's event loop. Scores show `name`, such as `openai:gpt-4o-mini`.
-    Scores with different values of `version` are not comparable.
+    Scores show `name`, such as `openai:gpt-4o-mini`. Scores with different values of `version` are
+    not comparable.
 
     Two flags are optional. `screening = True` marks a judge that only suggests samples to review.
-    `one_call = True` marks a judge that finds claims and entities without a model call. The
-    evaluator's first call of `make` then requests only claims and entities. The second call
-    requests all other findings.
+    `one_call = True` marks a judge that finds claims and entities without a model call. The first
+    call of `make` then requests only claims and entities, and the second call all other findings.
     """
 
     @property
@@ -44,10 +43,9 @@ class Judge(Protocol):
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Make findings about a sample.
 
-        The evaluator calls `make` at most three times per sample. The first call asks for claims,
-        entities, and findings that need no other finding. The second call asks for verdicts on the
-        claims and entities. The third call asks for findings that a metric requests after reading
-        the verdicts. `known` contains the findings of earlier calls.
+        The evaluator calls `make` at most three times per sample: for findings that need no other
+        finding, such as claims; for verdicts on the claims and entities; and for findings that a
+        metric requests after reading the verdicts. `known` contains the earlier findings.
 
         Returns:
             Each requested finding, or a `NotScored` with the cause. A list of verdicts has one
@@ -71,11 +69,7 @@ class Embedder(Protocol):
     def name(self) -> str: ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, in order. All vectors have the same length.
-
-        Raises:
-            JudgeError: The embedder failed.
-        """
+        """Return one vector per text, in order. Raise `JudgeError` if the embedder fails."""
         ...
 
     async def aclose(self) -> None: ...
@@ -89,11 +83,7 @@ class TokenScorer(Protocol):
     def name(self) -> str: ...
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
-        """Return precision, recall and F1 of the candidate's tokens against the reference's tokens.
-
-        Raises:
-            JudgeError: The scorer failed.
-        """
+        """Return precision, recall and F1 of tokens. Raise `JudgeError` if the scorer fails."""
         ...
 
     async def aclose(self) -> None: ...

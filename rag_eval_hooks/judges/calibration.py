@@ -38,7 +38,7 @@ class Calibration:
     auroc: float = 0.5
 
     def apply(self, probability: float) -> float:
-        return _sigmoid(self.slope * log_odds(probability) + self.intercept)
+        return sigmoid(self.slope * log_odds(probability) + self.intercept)
 
     def judged(self, support: Support) -> Support:
         if support.probability is None:
@@ -77,11 +77,10 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Measures how well probabilities agree with human labels.
+    """Agreement of probabilities with human labels.
 
-    `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982). `cut` maximizes
-    the balanced accuracy. A row of `curve` is a bin: its mean probability, its fraction of true
-    labels, and its number of labels.
+    `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982). A row of `curve`
+    is a bin: its mean probability, its fraction of true labels, and its number of labels.
     """
 
     labels: int
@@ -136,7 +135,7 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
         a, b, d = _RIDGE, 0.0, _RIDGE
         by_slope, by_intercept = _RIDGE * (slope - 1), _RIDGE * intercept
         for x, label in zip(odds, labels, strict=True):
-            p = _sigmoid(slope * x + intercept)
+            p = sigmoid(slope * x + intercept)
             weight, miss = p * (1 - p), p - label
             a, b, d = a + weight * x * x, b + weight * x, d + weight
             by_slope, by_intercept = by_slope + miss * x, by_intercept + miss
@@ -156,5 +155,5 @@ def log_odds(probability: float, edge: float = _EDGE) -> float:
     return math.log(bounded / (1 - bounded))
 
 
-def _sigmoid(value: float) -> float:
+def sigmoid(value: float) -> float:
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, value))))

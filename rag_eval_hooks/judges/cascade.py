@@ -35,8 +35,8 @@ class Cascade:
     agree. The second judge makes all findings that the first judge cannot make. If the second judge
     fails, the first judge's findings remain.
 
-    `Support.judge` names the judge of each verdict. `Support.sent_on` is the probability that the
-    cascade asked the second judge. To estimate the agreement, weight each verdict by 1 / `sent_on`.
+    `Support.judge` names the judge of each verdict. To estimate the agreement, weight each verdict
+    by 1 / `Support.sent_on`, the probability that the cascade asked the second judge.
 
     Example:
         ```python

@@ -41,11 +41,7 @@ class SentenceEmbedder(LocalModel[str, list[float]]):
         super().__init__(model, caller, partial(_load_embedder, model), size=_TEXTS)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector of length 1 per text, in order.
-
-        Raises:
-            JudgeError: The model failed.
-        """
+        """Return one vector of length 1 per text, in order."""
         return await self.run_all(texts)
 
 
@@ -67,17 +63,16 @@ def _load_embedder(source: str) -> Callable[[Sequence[str]], list[list[float]]]:
 
 
 class BertScorer(LocalModel[_TextPair, TokenScore]):
-    """Computes BERTScore: precision, recall and F1 over tokens matched by contextual embeddings.
+    """Computes BERTScore, without idf weights (Zhang et al., ICLR 2020).
 
-    The scores equal the scores of `bert_score.score` without idf weights (Zhang et al., BERTScore,
-    ICLR 2020). The model loads once, on first use. Concurrent callers share a batch.
+    The model loads once, on first use. Concurrent callers share a batch.
 
     Args:
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
-        layer: Number of the layer whose embeddings BERTScore compares. Layer 0 is the model's
-            input. Set `layer` for a model that bert-score does not know.
-        rescale_with_baseline: Whether to rescale the scores by the baseline that bert-score ships
-            for the model. Unrelated texts then score about 0, and a score can be negative.
+        layer: Layer whose embeddings BERTScore compares; 0 is the input. Set `layer` for a model
+            that bert-score does not know.
+        rescale_with_baseline: Whether to rescale the scores by bert-score's baseline for the model.
+            Unrelated texts then score about 0, and a score can be negative.
 
     Raises:
         ImportError: The extra `bertscore` is not installed.
@@ -106,11 +101,7 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         super().__init__(model, caller, load, size=_PAIRS)
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
-        """Return precision, recall and F1, each at most 1.
-
-        Raises:
-            JudgeError: The model failed.
-        """
+        """Return precision, recall and F1, each at most 1."""
         (found,) = await self.run_all([(candidate, reference)])
         if not all(map(math.isfinite, (found.precision, found.recall, found.f1))):
             raise JudgeError(f"{self.name}: the model returned NaN or infinity")

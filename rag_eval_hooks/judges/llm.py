@@ -38,15 +38,10 @@ _WANTS: Final = "a function that accepts a list of messages and returns the repl
 
 
 class LLMJudge(ModelJudge):
-    """Makes findings with a language model.
+    """Makes findings with a language model, with separate calls for each finding.
 
-    The judge makes separate calls for each finding. A call contains only the texts that the
-    finding needs. All calls about a sample's contexts start with the same schema,
-    system text and contexts. From the second call on, a provider's prompt cache can serve this
-    prefix.
-
-    A reply consists of items, such as verdicts. If an item is invalid, the judge tells the model
-    the problem and asks again.
+    All calls about a sample's contexts start with the same text, for the provider's prompt cache.
+    If an item of a reply is invalid, the judge tells the model the problem and asks again.
 
     Args:
         chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
@@ -108,10 +103,7 @@ class LLMJudge(ModelJudge):
         await self._ask(answers, keys)
 
     async def _ask(self, answers: Answers, keys: Sequence[str]) -> None:
-        """Ask about items until each item has a valid reply, or no attempt is left.
-
-        If an item has a warning, such as a quote that no chunk contains, the judge asks once more.
-        """
+        """Ask about items until each item has a valid reply, or no attempt is left."""
         ask = answers.ask
         problems: tuple[str, ...] = ()
         for _ in range(_ATTEMPTS):
@@ -138,8 +130,7 @@ def _requests(answers: Answers) -> list[tuple[str, ...]]:
 def _literal(ask: Ask) -> dict[str, Verdict]:
     """Return verdicts for entities that a chunk contains as whole words, ignoring case and accents.
 
-    Only white space, with or without punctuation before the white space, ends a word. So "36.5" and
-    "1,036" do not contain "36".
+    "36.5" and "1,036" do not contain "36".
     """
     chunks = [fold(context.text) for context in ask.sample.contexts or ()]
     names = {key: fold(entity) for key, entity in ask.items().items()}
@@ -163,12 +154,10 @@ class CallableJudge(LLMJudge):
         ```
 
     Args:
-        function: Receives a list with a system and a user message, each with `role` and `content`.
-            Returns the reply's text. An async function runs in the evaluator's event loop. Any
-            other function runs on a thread. If the function raises, the findings have
-            the cause `judge_failed`.
-        name: Scores show the judge as `callable:<name>`. The default is the function's name. `memo`
-            needs a name, because the memo stores replies by name.
+        function: Receives a system and a user message, each with `role` and `content`, and returns
+            the reply's text. A function that is not async runs on a thread.
+        name: Scores show the judge as `callable:<name>`. The default is the function's name. A
+            `memo` needs a name, because the memo stores replies by name.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`.
     """
 

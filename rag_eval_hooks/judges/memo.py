@@ -34,13 +34,12 @@ _TRIM: Final = "DELETE FROM replies_1 WHERE id <= (SELECT MAX(id) FROM replies_1
 class Memo:
     """Stores replies by model and prompt, in memory or on disk.
 
-    Several judges may share a memo, and several processes may share a folder. Replies contain
-    claims of the samples. Protect the folder like the samples. A corrupt, locked, full or hanging
-    disk never makes the judge fail. After five consecutive failures, the memo ignores the disk.
+    Several judges may share a memo, and several processes a folder. Protect the folder like the
+    samples, because replies contain claims. A disk failure never makes the judge fail. After five
+    consecutive failures, the memo ignores the disk.
 
     Args:
-        path: Folder for replies on disk. The memo creates a missing folder. None keeps the replies
-            in memory.
+        path: Folder for replies on disk, or None for memory.
         size: Maximum number of replies. The memo evicts the oldest reply first.
     """
 

@@ -110,11 +110,7 @@ class OpenAIEmbedder:
         self._prices = prices or Prices()
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, in order. All vectors have the same length.
-
-        Raises:
-            JudgeError: The endpoint failed.
-        """
+        """Return one vector per text, in order."""
         vectors: list[list[float]] = []
         for start in range(0, len(texts), _BATCH):
             # Endpoints reject empty texts. Requests cannot contain lone surrogates.

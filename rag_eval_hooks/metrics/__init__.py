@@ -33,14 +33,9 @@ def build(
     dont_know: DontKnow = DontKnow.REFUSAL,
     question_checks: Iterable[Check] = (),
 ) -> tuple[Metric, ...]:
-    """Return the metrics of all suites, and one metric for each question check.
+    """Return the metrics of all suites, and one metric for each check from `parse_checks`.
 
-    Args:
-        graphrag_weights: Weight of each part of `graphrag.ragas_score`.
-        graphrag_rank_aware: Whether `graphrag.ragas_context_precision` considers the chunks' rank.
-        whitepaper_weights: Weight of each part of `whitepaper.weighted_score`.
-        dont_know: How `graphrag.answer_class` detects DON'T KNOW answers.
-        question_checks: Checks for known questions, from `parse_checks`.
+    The weights are those of the parts of `graphrag.ragas_score` and `whitepaper.weighted_score`.
     """
     return (
         *ragas.METRICS,

@@ -62,8 +62,7 @@ def supported_share(
 ) -> Scoring:
     """Return a function that scores the share of supported claims among the sure verdicts.
 
-    A score's parts are the shares of contradicted, unstated and unsure claims. If `raw` is true,
-    the parts are in [0, 1] and include the supported share. Without claims, the score is `empty`.
+    With `raw`, the parts are in [0, 1] and include the share. Without claims, the score is `empty`.
     """
     top = 1.0 if raw else scale.high
 
@@ -114,11 +113,7 @@ def chunk_precision(
 def sure_ones(
     verdicts: Sequence[V], explanation: Mapping[str, Any]
 ) -> tuple[list[V], tuple[str, ...]]:
-    """Return the sure verdicts, and the warnings for the score.
-
-    Raises:
-        Unavailable: Fewer than two thirds of the verdicts are sure.
-    """
+    """Return the sure verdicts, and the warnings for the score."""
     reasons = [one.reason for one in verdicts if not one.sure]
     unsure: tuple[str, ...] = require_sure([one.sure for one in verdicts], reasons, explanation)
     return [one for one in verdicts if one.sure], (*unsure, *flaws(verdicts))

@@ -24,12 +24,10 @@ class Metric:
         id: `<suite>.<metric>`.
         score: Pure function of a sample and its findings. The sample has all fields in `needs`. To
             read a finding, call `made`, which raises `Unavailable` if the finding is absent.
-        needs: Fields that the sample must have. If a field is missing, the outcome is
-            `missing_input`.
+        needs: Fields that the sample must have, else the outcome is `missing_input`.
         findings: Findings that `score` reads.
-        reads: Function that returns the part of `findings` that `score` reads for one sample. None
-            means all of `findings`. The evaluator calls `reads` before each round of judge calls,
-            with the known findings. `reads` may raise `Unavailable`.
+        reads: Function that returns the part of `findings` that `score` reads for one sample. The
+            evaluator calls `reads` before each round of judge calls, with the known findings.
         scale: Range of the values, and whether higher is better.
         summary: One sentence that explains the value.
         source: Publication that defines the metric.
@@ -80,9 +78,7 @@ class AskedMetric(Metric):
     """A metric that an async function computes, for `RagEval(metrics=[...])`.
 
     Attributes:
-        ask: Async function of a sample that has all fields in `needs`. The function runs in the
-            evaluator's event loop and must not block the loop. If the function raises, the outcome
-            is `metric_failed`.
+        ask: Async function of a sample. It must not block the evaluator's event loop.
         timeout: Seconds after which the outcome is `timeout`.
         annotator: Name of the evaluator, shown on the score.
     """

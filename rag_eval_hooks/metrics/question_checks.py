@@ -101,9 +101,8 @@ class _Check(_Table):
 class ListCheck(_Check):
     r"""Checks which items of the reference's list the answer also lists.
 
-    Every match of a pattern such as `Rule C-\d+` is a list item. Matching ignores case. A line
-    without a match is a list item if the line begins with a bullet or number. The item is then the
-    line's text up to a colon or dash.
+    Every match of a pattern such as `Rule C-\d+` is an item. A line without a match is an item, up
+    to a colon or dash, if the line begins with a bullet or number.
     """
 
     value = "rules_coverage"
@@ -218,11 +217,7 @@ def _listed(line: str) -> list[str]:
 
 
 def _computes(sign: str, answer: str) -> bool:
-    """Return True if an arithmetic sign is between numbers or words.
-
-    Between words, a space must be on both sides of the sign. The letter x in a word and
-    Markdown's asterisks are not signs.
-    """
+    """Return True if an arithmetic sign is between numbers, or between words and spaces."""
     sign = re.escape(sign)
     between_numbers = rf"[0-9)%]\s?{sign}\s?[-+$\u20ac\u00a3(]*[0-9]"
     between_words = rf"[\w)%][ \t]+{sign}[ \t]+[\w($\u20ac\u00a3]"

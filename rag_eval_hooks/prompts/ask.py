@@ -46,20 +46,16 @@ class Reading(NamedTuple):
 
     values: Mapping[Any, Any]
     problems: tuple[str, ...] = ()
-    cut: bool = False
 
 
 @dataclass(frozen=True)
 class Ask:
     """A question to the judge about one finding of one sample.
 
-    A finding covers items, such as claims or chunks. A prompt may ask about some of the items. Each
-    item has a key. Keys of sentences and chunks are numbers from 1. `a1` is the answer's first
-    claim, `r1` the reference's first claim, and `e1` the first entity. The key of a whole text is
-    its field name, such as `answer`. A list or a rating is one item. `accuracy_ratings` has two
-    items, because two separate prompts ask for a rating.
-
-    The prompt contains only the chunks numbered in `shown`. None means all chunks.
+    A finding covers items, such as claims or chunks. A prompt may ask about some of the items. Keys
+    of sentences and chunks are numbers from 1. `a1` is the answer's first claim, `r1` the
+    reference's first claim, and `e1` the first entity. The key of a whole text is its field name.
+    The prompt contains only the chunks numbered in `shown`, or all chunks.
     """
 
     kind: Finding
@@ -131,8 +127,7 @@ class Ask:
     def read(self, keys: Sequence[str], reply: str) -> Reading:
         """Return the valid values by item.
 
-        The last JSON object of a reply is the answer. An item is invalid if an earlier
-        object, such as a draft or a quote, contains a different value for the item.
+        An item is invalid if an earlier object of the reply has a different value for the item.
         """
         objects, cut = reply_json(reply, self.kind.value)
         drafts = [one for one in objects if self.kind in one] or objects[-1:]
@@ -143,7 +138,7 @@ class Ask:
         flaws = ((key, getattr(one, "warning", "")) for key, one in values.items())
         problems += [f"{key}: {flaw}" for key, flaw in flaws if flaw]
         listed = tuple(f"{self.kind.value}: {one}" for one in dict.fromkeys(problems))
-        return Reading(values, ("the reply was cut off",) if cut else listed, cut)
+        return Reading(values, ("the reply was cut off",) if cut else listed)
 
     def content(self, values: Mapping[str, Any]) -> Any:
         """Build the finding. If the reply has no verdict for an item, the verdict is unsure."""
@@ -192,9 +187,8 @@ class Ask:
         except ReplyError as error:
             return ReplyError(f"{key}: {error}")
 
-    def _text(self, name: Field) -> str | None:
-        text: str | None = getattr(self.sample, name)
-        return text
+    def _text(self, name: Field) -> Any:
+        return getattr(self.sample, name)
 
     def _view(self) -> View:
         if not self.has_contexts:

@@ -34,11 +34,10 @@ class ReplyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A system text and a user text for a language model.
+    """Texts for a language model, and the Pydantic model of the reply.
 
-    `model` is the Pydantic model of the reply, and `name` is the name of its JSON schema. All
-    prompts with contexts have the same schema, and their user texts start with the contexts. A
-    provider can cache this prefix. `shape` is the JSON schema of the requested finding alone.
+    All prompts with contexts have the same schema, and their user texts start with the contexts, so
+    that a provider can cache this prefix. `shape` is the schema of the requested finding alone.
     """
 
     system: str
@@ -76,11 +75,7 @@ def _token(text: str, key: bytes = b"") -> str:
 
 
 def data_block(document: Mapping[str, Any]) -> str:
-    """Quote untrusted texts as one JSON document between delimiters that the texts cannot contain.
-
-    Invisible characters, and brackets that resemble delimiters, become JSON escapes. Lone
-    surrogates become question marks, because no request can contain them.
-    """
+    """Quote untrusted texts as one JSON document between delimiters that no text can contain."""
     text = _FOREIGN.sub(_escape, encodable(_dumped(document)))
     token = _token(text)
     return f"<data {token}>\n{text}\n</data {token}>"
@@ -133,15 +128,12 @@ _FIRST_KEY: Final = re.compile(r"\{\s*\"(\w+)\"\s*:")
 _STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 _CLOSERS: Final = {"{": "}", "[": "]"}
 _DEEPEST: Final = 50
-_DIGITS: Final = 300  # digits; no float has more, and Python cannot parse thousands of digits
 
 
 def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
     """Return the JSON objects in a reply, and whether the last object is truncated.
 
-    The parser ignores thoughts, prose and code fences. A truncated object keeps its complete
-    elements. `name` is the first key of the expected object. If a nested object also starts with
-    this key, the parser raises `ReplyError`.
+    A truncated object keeps its complete elements. `name` is the first key of the expected object.
     """
     text = _without_thoughts(text)
     objects: list[dict[str, Any]] = []
@@ -152,7 +144,10 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
             at = None if thought is None else thought.end()
             continue
         at, whole = _extent(text, match.start())
-        value = _decoded(whole)
+        try:
+            value: dict[str, Any] = _DECODER.decode(whole)
+        except ValueError:  # also a number of more than 4,300 digits
+            raise ReplyError("the reply's JSON is malformed") from None
         inner = text[match.start() + 1 : at]
         if (at is None or name in value) and name in _FIRST_KEY.findall(inner):
             raise ReplyError("the reply started its JSON object twice")
@@ -173,10 +168,7 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return an object's end and text.
-
-    If the reply is cut off, return None as the end, and a text with only the complete elements.
-    """
+    """Return an object's end and text. If the object is cut off, return None and its whole part."""
     open_marks: list[str] = []
     complete = "{}"
     for match in _STRUCTURE.finditer(text, start):
@@ -194,14 +186,6 @@ def _extent(text: str, start: int) -> tuple[int | None, str]:
     return None, complete
 
 
-def _decoded(text: str) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = _DECODER.decode(text)
-    except (json.JSONDecodeError, RecursionError):
-        raise ReplyError("the reply's JSON is malformed") from None
-    return value
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(pairs)
     if len(unique) != len(pairs):
@@ -213,16 +197,7 @@ def _no_constant(_name: str) -> NoReturn:
     raise ReplyError("the reply has NaN or Infinity, which JSON does not allow")
 
 
-def _whole_number(digits: str) -> int:
-    if len(digits) > _DIGITS:
-        raise ReplyError(f"the reply has a number with more than {_DIGITS} digits")
-    return int(digits)
-
-
 # Not strict, so that texts may contain line breaks.
 _DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_unique,
-    parse_constant=_no_constant,
-    parse_int=_whole_number,
-    strict=False,
+    object_pairs_hook=_unique, parse_constant=_no_constant, strict=False
 )

@@ -54,10 +54,7 @@ _LONGEST_MATCH: Final = 300
 
 
 def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield the same matches as `finditer`, for a pattern that matches at most 300 characters.
-
-    `re` holds the GIL during each call. Therefore `matches_of` searches a long text in pieces.
-    """
+    """Yield the matches of a pattern of at most 300 characters, without holding the GIL long."""
     start = 0
     while start < len(text):
         limit = start + _PIECE
@@ -96,10 +93,7 @@ _RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
 
 
 def collapse_runs(text: str) -> str:
-    """Remove invisible characters and long repetitions of one character.
-
-    A backtracking pattern takes quadratic time on long repetitions.
-    """
+    """Remove invisible characters, and repetitions on which patterns take quadratic time."""
     spaced = _SPACES.sub(lambda run: "\n\n" if "\n" in run[0] else " ", text.translate(_UNSEEN))
     return _RUN.sub(lambda run: run[0][:_LONGEST_RUN], spaced)
 
@@ -120,11 +114,9 @@ def squash(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Remove case, accents, compatibility forms and surplus white space.
+    """Remove case, accents, compatibility forms, Arabic vowel marks and surplus white space.
 
-    "Café" and "CAFE" become equal. Full-width and plain letters become equal. Arabic with and
-    without vowel marks becomes equal. Voicing marks of Japanese kana stay, because they distinguish
-    words.
+    Voicing marks of Japanese kana stay, because they distinguish words.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text.translate(_QUOTES).casefold())
@@ -133,10 +125,7 @@ def fold(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """Return normalized words in order. Chinese, Japanese and Korean words become bigrams.
-
-    Numbers stay whole. A possessive "'s" is removed. Contractions such as "don't" stay one token.
-    """
+    """Return normalized words in order. Chinese, Japanese and Korean words become bigrams."""
     return folded_tokens(fold(text))
 
 
@@ -213,10 +202,7 @@ def language(words: Sequence[str]) -> str | None:
 
 
 def cache_short(maxsize: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
-    """Cache a function's results for texts of at most 300 characters.
-
-    A cache of thousands of longer texts would take gigabytes.
-    """
+    """Cache results for texts of at most 300 characters, to limit the cache's memory."""
 
     def decorate(function: Callable[[str], R]) -> Callable[[str], R]:
         cached = lru_cache(maxsize)(function)

@@ -225,8 +225,7 @@ def _same_date(said: Measure, stated: Measure) -> bool:
 def numbers(text: str) -> list[Number]:
     """Return the numbers in a text, in order, with repetitions.
 
-    "1,000" is 1000, "0.305 percent" is 0.305 %, "2.5 million" is 2500000, and "1990s" is 1990. A
-    comma that cannot group thousands is a decimal comma ("0,305", "1.000,50"). Digits in
+    A comma that cannot group thousands is a decimal comma ("0,305", "1.000,50"). Digits in
     identifiers ("A4b"), versions ("1.2.3") and the markers of a numbered list are ignored.
     """
     return [number for _, _, number in number_spans(text)]

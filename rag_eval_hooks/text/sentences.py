@@ -28,8 +28,7 @@ _WRAP = 50  # characters; a shorter line without a full stop is a separate sente
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text in order. List items and short lines are sentences.
 
-    A full stop directly before a capital ("hotels.The") ends a sentence, because scraped passages
-    often lack the space. The result contains the whole text except white space.
+    The result contains the whole text except white space.
     """
     return [piece for block in _blocks(text) for piece in _split(block)]
 

@@ -192,7 +192,7 @@ def written(folder: Path, probabilities: list[float], truths: list[bool]) -> lis
         claim = {"claim": f"claim {number}", "supported": True, "probability": probability}
         sample = {"question": "q", "sample_id": f"s{number}", "answer": "a", "contexts": ["c"]}
         score = {"value": 1.0, "normalized": 1.0, "explanation": {"claims": [claim]}}
-        score |= {"annotator": "heuristic", "version": "0.0+heuristic.9"}
+        score |= {"annotator": "heuristic", "version": "0.0+heuristic.10"}
         lines.append({"sample": sample, "outcomes": {"ragas.faithfulness": score}})
         told.append({"sample_id": f"s{number}", "supported": truth})
         if number % 2:
@@ -209,7 +209,7 @@ def test_calibrate_writes_a_file_that_the_judge_reads(
     assert main(written(tmp_path, probabilities, truths)) == 0
     assert "labels             120" in capsys.readouterr().out
     made = Calibration.read(tmp_path / "made.json")
-    assert made == replace(fitted(probabilities, truths), judge="heuristic heuristic.9")
+    assert made == replace(fitted(probabilities, truths), judge="heuristic heuristic.10")
     judge = HeuristicJudge(calibration=tmp_path / "made.json")
     assert not judge.screening
     assert judge.name == f"heuristic (calibrated n=120, AUROC {made.auroc:.2f})"

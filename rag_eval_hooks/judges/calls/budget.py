@@ -62,14 +62,12 @@ class Spend(NamedTuple):
 class Budget:
     """Admits model calls until a limit of the current hour or day (UTC) is reached.
 
-    Before a sample's first call, the budget reserves all expected calls of the sample. If the
-    budget has no room for all of them, the judge makes no call for the sample. The estimate for a
-    call is the prompt's tokens plus 256 reply tokens. The usage in the reply replaces the estimate.
-    The estimate remains if the call times out, reports no tokens, or belongs to a killed process.
+    The budget reserves all expected calls of a sample before its first call, or makes no call for
+    the sample. The usage in a reply replaces the estimate: the prompt's tokens plus 256. The
+    estimate remains if the call times out, reports no tokens, or belongs to a killed process.
 
-    Keys of `limits` are `<unit>_per_<period>`, such as `calls_per_day`. `rate` limits this
-    process's calls per second. A separate thread writes the SQLite file, because a hanging disk
-    must not block the event loop. If the file fails, the budget admits no call.
+    Keys of `limits` are `<unit>_per_<period>`. `rate` limits this process's calls per second. A
+    separate thread writes the file, because a hanging disk must not block the event loop.
     """
 
     def __init__(

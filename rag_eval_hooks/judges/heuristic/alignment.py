@@ -71,10 +71,7 @@ def anchors(claim: Sentence, code: str) -> frozenset[str]:
 
 
 def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
-    """Return whether a sentence repeats most words of a long claim.
-
-    The sentence must also repeat all values and names, and limiting words such as "if" and "most".
-    """
+    """Return whether a sentence repeats most words of a long claim, and all values and names."""
     words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
     if not code or max(len(claimed), len(stated)) > 2 * _LONGEST:
         return False

@@ -16,7 +16,7 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import JudgeError, missing_extra
 from rag_eval_hooks.explanation import encodable
 from rag_eval_hooks.findings import ClaimVerdict, Support
-from rag_eval_hooks.judges.calibration import log_odds
+from rag_eval_hooks.judges.calibration import log_odds, sigmoid
 from rag_eval_hooks.judges.heuristic.support import ClaimReading
 from rag_eval_hooks.judges.local_model import LocalModel, short_name
 
@@ -90,7 +90,7 @@ def _judged(reading: ClaimReading, judged: Mapping[int, Judged]) -> Support:
     entailed, (_, neither, contrary) = judged[at][0], judged[first]
     by_words, by_model = log_odds(support.probability or 0.5, _EDGE), log_odds(entailed, _EDGE)
     odds = _WORDS * by_words + _MODEL * by_model + _BASE
-    support = replace(support, probability=1 / (1 + math.exp(-odds)))
+    support = replace(support, probability=sigmoid(odds))
     if contrary >= _CONTRARY and entailed < _STATES:
         quote = reading.closest[first].text
         reason = f"the entailment model finds a contradiction in {quote!r}"

@@ -26,7 +26,7 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.text.folding import collapse_runs
 from rag_eval_hooks.text.key_terms import entities
 
-VERSION: Final = "heuristic.9"
+VERSION: Final = "heuristic.10"
 _NOT_MADE: Final = NotScored(
     Cause.MISSING_INPUT,
     "the heuristic judge cannot generate questions or rate by rubrics; configure an LLM judge",
@@ -127,14 +127,11 @@ class HeuristicJudge:
 
     A claim is supported if one sentence states the claim in nearly the same words. A claim with a
     different value, an unknown name or a negation is contradicted or not stated. The judge is
-    unsure about other claims. Each verdict has a probability of support. Scores are marked as
-    `screening`. docs/accuracy.md lists the accuracy on each data set.
+    unsure about other claims. Scores are marked as `screening`.
 
     Args:
         entailer: A local model that judges the English claims that the rules did not reject.
         calibration: A file that `rag-eval-hooks calibrate` wrote from your labels for this judge.
-            The file calibrates the probabilities. Contradicted claims stay contradicted. All other
-            claims with a probability of at least the file's `cut` are supported.
 
     Raises:
         ConfigError: The file is not a calibration, or belongs to another judge or version.

@@ -39,8 +39,6 @@ _MOST_ALIASES: Final = 200
 _NAMED: Final = 3  # number of words before a family name that may contain the first name
 _DENIALS: Final = frozenset[str]().union(*(lexicon.denials for lexicon in LEXICONS.values()))
 _CJK_DENIALS: Final = word_set("不 没 沒 未 無 无 없 ない せん なか 않다 않는")
-_FOOTNOTE: Final = re.compile(r"(?<=[a-z]{4})\d{1,2}(?=[\s.,;:)]|$)")
-_SUPERSCRIPT: Final = re.compile(r"[\u00b9\u00b2\u00b3\u2070-\u2079]")
 _ASIDE: Final = re.compile(r"\([^()]*\)")
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 PATTERNS: Final = compiled(toml_of("claims.toml", __package__))
@@ -53,8 +51,7 @@ def claims(text: str) -> tuple[str, ...]:
     """Return the distinct claims of a text, one per sentence or clause, in order.
 
     Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences about missing
-    information are not claims. `claims` removes list markers, citations and openings such as "Based
-    on the passages,". A text that is only a heading, such as "**Cornish heath**", is a claim.
+    information are not claims. A text that is only a heading, such as "**Cornish heath**", is one.
     """
     found = distinct(_claims(text, headings=False)) or distinct(_claims(text, headings=True))
     return tuple(found)
@@ -159,9 +156,6 @@ class _Answer:
 
 def classification(question: str, answer: str, reference: str) -> Verdict:
     asked, listed = frozenset(terms(question)), aliases(reference)
-    answer = _SUPERSCRIPT.sub("", answer)
-    if not any(map(_FOOTNOTE.search, listed)):  # the digit of "Python3" is no footnote
-        answer = _FOOTNOTE.sub("", answer)
     said = _Answer(answer)
     found = [_states(asked, said, alias) for alias in listed]
     return next((verdict for verdict in found if verdict.holds), found[-1])
@@ -218,10 +212,7 @@ def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def direct_relevance(question: str, answer: str) -> float:
-    """Return the fraction of the question's content words that the answer contains.
-
-    The result is a multiple of 0.25. A short answer gets at least 0.5, and a vague answer gets 0.
-    """
+    """Return the fraction of the question's content words in the answer, as a multiple of 0.25."""
     if indistinct(answer):
         return 0.0
     asked, said = frozenset(terms(question)), SplitText(answer)

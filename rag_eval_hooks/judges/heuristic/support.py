@@ -11,6 +11,7 @@ from operator import mul
 from typing import Final, NamedTuple
 
 from rag_eval_hooks.findings import ClaimVerdict, Support
+from rag_eval_hooks.judges.calibration import sigmoid
 from rag_eval_hooks.judges.heuristic.alignment import Alignment, align, anchors, is_year, resembles
 from rag_eval_hooks.judges.heuristic.chunks import (
     PLACEHOLDER,
@@ -59,7 +60,7 @@ def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> ClaimRead
     support = _ruling(claim, chunks, lacking)
     found = _features(claim, chunks, lacking, near, support.verdict)
     odds = _MODEL["base"] + math.fsum(map(mul, _MODEL["weights"], found)) if claim.terms else 0.0
-    probability = 1.0 / (1.0 + math.exp(-odds))
+    probability = sigmoid(odds)
     if not support.sure and probability >= _SURE and len(claim.chain) >= _LONG:
         support = _resembling(claim, chunks, near) or support
     elif support.verdict is ClaimVerdict.CONTRADICTED:
