@@ -60,10 +60,12 @@ class AnsweringCalls:
         waiting = list(made)
         while waiting:
             call = waiting.pop(0)
-            for one in self._with_siblings(self._quoted_by(call)):
+            quoted = self._quoted_by(call)
+            for one in self._with_siblings(quoted):
                 if one not in made:
                     # A draft comes before the call that refines the draft.
-                    made.insert(made.index(call) if _are_alike(one, call) else len(made), one)
+                    is_draft = quoted == [one] and _are_alike(one, call)
+                    made.insert(made.index(call) if is_draft else len(made), one)
                     waiting.append(one)
         return made
 

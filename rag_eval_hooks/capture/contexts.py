@@ -153,7 +153,8 @@ class _Search:
         tools = list(chain.from_iterable(self._tool_texts))
         lower_ranks = (tools, self._texts.step_texts(Origin.STEP), self._earlier_texts())
         lower: list[Passage] = []
-        for texts in lower_ranks[rank:]:
+        # A list that the search for guesses left out may add facts to the lists that it found.
+        for texts in lower_ranks[rank - (rank > 1) :]:
             lower += self._texts.used(texts, [*passages, *lower])
         if any(p.found.origin is Origin.EARLIER for p in lower):
             prompts = self._prompts_of(self._calls.prompts)

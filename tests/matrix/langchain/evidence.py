@@ -35,6 +35,8 @@ VERDICT = DRAWN.chance.choice([NAME, json.dumps({NAME: OTHER}), f"{QUESTION}\n{Q
 LINES = [" ".join(DRAWN.name() for _ in range(5)) for _ in range(2)]
 """Short texts without a word of the question."""
 HITS = [f"{QUESTION[: len(QUESTION) // 2]} {one}" for one in LINES]
+BOTH = f"{' '.join(LINES)} {TEXT[:20]}"
+"""An answer with few words of the first text."""
 SAID = f"It is as you said, and this is all of it: {PART}"
 ODD = f'{OTHER}\n"{THIRD}" & <{NAME}>\tü 水'
 
@@ -207,6 +209,11 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         steps(put(kit.SHOWN, HITS), tell(ANSWER, kit.SHOWN)),
         ANSWER,
         HITS,
+    ),
+    "a hit beside other hits": (
+        steps(put(kit.FOUND, HITS), put(kit.SHOWN, [TEXT]), tell(BOTH, kit.FOUND, kit.SHOWN)),
+        BOTH,
+        [*HITS, TEXT],
     ),
     "rows of a text and a score": (
         steps(put(kit.SHOWN, [(TEXT, 0.5), (OTHER, 0.4)]), tell(PART, kit.SHOWN)),
