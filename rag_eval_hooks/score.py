@@ -96,13 +96,10 @@ class Score:
         if self.value is None:
             raise wrong_type("value", "a finite number", None, "To give no score, return None.")
         check_number("value", self.value)
-        if self.normalized is not None:
-            check_number("normalized", self.normalized, "a number from 0 to 1", least=0, most=1)
-        if self.label is not None:
-            check_type("label", self.label, str, "str")
+        check_number("normalized", self.normalized, "a number from 0 to 1", least=0, most=1)
+        check_type("label", self.label, str, "str")
         for name in ("parts", "explanation"):
-            if not isinstance(value := getattr(self, name), dict):
-                check_type(name, value, Mapping, "a mapping, such as {'comment': ...}")
+            check_type(name, getattr(self, name), (dict, Mapping), "a mapping, such as {'a': 1}")
 
 
 @dataclass(frozen=True, slots=True)
