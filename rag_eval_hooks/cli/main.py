@@ -5,28 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli.arguments import add_arguments
-from rag_eval_hooks.errors import RagEvalError, install_command, unknown
+from rag_eval_hooks.errors import RagEvalError, unknown
 from rag_eval_hooks.text.folding import toml_of
 
 _WRONG_USE: Final = 2
 _INTERRUPTED: Final = 130
 _NOT_READ: Final = 141
-_EXTRAS: Final[Mapping[str, str]] = {
-    "celery": "celery",
-    "jinja2": "report",
-    "langchain_core": "langchain",
-    "llama_index": "llama-index",
-    "markupsafe": "report",
-    "openai": "openai",
-    "opentelemetry": "otel",
-    "rich": "report",
-}
 
 
 def work(arguments: argparse.Namespace) -> int:
@@ -85,12 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    if not isinstance(error, ModuleNotFoundError) or not error.name or "pip install" in str(error):
-        return str(error) or type(error).__name__
-    package = error.name.partition(".")[0]
-    if package in _EXTRAS:
-        return f"{error.name} is not installed. {install_command(_EXTRAS[package])}"
-    return f"{error.name} is not installed. Run: pip install {package}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"{error.name} is not installed. Run: pip install {error.name.partition('.')[0]}"
+    return str(error) or type(error).__name__
 
 
 if __name__ == "__main__":

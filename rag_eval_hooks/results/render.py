@@ -12,11 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Markdown, TableElement
-from rich.table import Table
+from rag_eval_hooks.errors import missing_extra
+
+try:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.markdown import Markdown, TableElement
+    from rich.table import Table
+except ImportError as missing:
+    raise missing_extra("A report", "report") from missing
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.explanation import encodable, prose
