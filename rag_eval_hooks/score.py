@@ -59,7 +59,7 @@ class Score:
         parts: Numbers from which the metric computed the value, by name.
         explanation: Claims, verdicts and chunk numbers behind the value, as plain JSON types.
         warnings: Reasons to distrust the value.
-        risk: 1 minus the lowest probability among the metric's claims, or None. Review high first.
+        risk: 1 minus the lowest probability among the metric's claims, or None.
         annotator_kind: `CODE` for formulas and the heuristic judge, `LLM` for a language model.
         annotator: The judge's kind and model, or None if the metric needs no judge.
         judged: Whether the value depends on a judge.
