@@ -75,8 +75,7 @@ async def unseen(
 class LangChainJudge(LLMJudge):
     """Uses a LangChain chat model as the judge.
 
-    Callbacks of the model or of a running chain do not see the judge's calls. LangSmith does not
-    see the calls either. Only the global handlers of LangChain's debug mode see the calls.
+    Only the global handlers of LangChain's debug mode see the judge's calls.
 
     Args:
         model: A chat model, or a runnable that accepts messages and returns a message or a text.

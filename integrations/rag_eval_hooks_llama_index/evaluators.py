@@ -31,10 +31,8 @@ def llama_index_metric(
     """Return a metric that calls a LlamaIndex evaluator.
 
     Args:
-        evaluator: A LlamaIndex evaluator. Its method `aevaluate` receives the query, the response,
-            the contexts and the sample's `reference`.
-        id: The metric's id, such as `suite.metric`. The default is `llama_index.` plus the name of
-            the evaluator's class.
+        evaluator: A LlamaIndex evaluator.
+        id: The metric's id. The default is `llama_index.` plus the name of the evaluator's class.
         needs: Fields that the sample must have. Other samples get no score.
         scale: Scale of the scores. The default is 1 to 5 for `CorrectnessEvaluator`, else 0 to 1.
             If a result has no score, a pass gets the maximum and a fail gets the minimum.
@@ -113,13 +111,9 @@ class SuiteEvaluator(BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """Evaluate an answer. If there is no score, the result's `invalid_reason` gives the cause.
+        """Evaluate an answer. If there is no score, `invalid_reason` gives the cause.
 
-        Args:
-            query: The question.
-            response: The answer.
-            contexts: Texts of the contexts.
-            **kwargs: `reference` is the expected answer. Other keywords are ignored.
+        Of the other keywords, only `reference`, the expected answer, counts.
         """
         texts = list(contexts or ())
         result = EvaluationResult(query=query or "", response=response, contexts=texts)

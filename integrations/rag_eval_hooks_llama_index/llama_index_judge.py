@@ -64,9 +64,8 @@ class LlamaIndexChat(ChatAdapter):
 class LlamaIndexJudge(LLMJudge):
     """Uses a LlamaIndex LLM as the judge.
 
-    Callback managers of the application do not see the judge's calls. Global instrumentation
-    handlers of LlamaIndex do see the calls. OpenTelemetry instrumentation is suppressed during the
-    calls.
+    Callback managers of the application do not see the judge's calls, but global instrumentation
+    handlers of LlamaIndex do.
 
     Args:
         llm: The LLM. The judge does not change the LLM's temperature or other settings.

@@ -50,11 +50,9 @@ _WITHOUT_SCORER: Final[dict[str, NotScored]] = dict.fromkeys(
 )
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge returned no value for a finding")
-_LONGEST_LOAD: Final = 600.0
-"""Maximum seconds of model loading. Loading does not count toward the sample's timeout."""
+_LONGEST_LOAD: Final = 600.0  # seconds; loading a model does not count toward the sample's timeout
 _LATER_ROUNDS: Final = 2
-_GRACE: Final = 0.25
-"""Seconds after the sample's timeout in which a judge may still return findings."""
+_GRACE: Final = 0.25  # seconds after the timeout in which a judge may still return findings
 _NOTHING: Final = "no context was retrieved"
 _ON_NOTHING: Final = {
     Finding.ANSWER_SUPPORT: Support((), reason=_NOTHING),
@@ -154,10 +152,7 @@ def findings_read(
 
 
 class FindingsCollector:
-    """Collects the findings of one sample in at most three rounds, as `Judge.make` describes.
-
-    The collector never requests findings that are known without a judge.
-    """
+    """Collects the findings of one sample in at most three rounds, as `Judge.make` describes."""
 
     def __init__(
         self,

@@ -13,15 +13,11 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.text.folding import squash
 
-MATCH: Final = "reference_match"
-"""Metadata key with the value `exact` if the reference comes from a golden question."""
+MATCH: Final = "reference_match"  # metadata key of samples whose reference was looked up
 
 
 class References:
-    """Adds references to samples whose question equals a golden question.
-
-    If the file repeats a golden question, its first row counts.
-    """
+    """Adds references to samples whose question equals a golden question. The first row counts."""
 
     def __init__(self, golden: Iterable[Sample]) -> None:
         self._is_asked = self._is_matched = False

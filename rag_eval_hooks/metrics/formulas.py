@@ -28,12 +28,11 @@ Scoring: TypeAlias = Callable[[Sample, Findings], Outcome]
 V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
 _OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside the rating scale")
-_DETAILS: Final = {
+_DETAILS: Final = {  # why a metric is undefined, by the reason of the unsure verdicts
     CUT: "the texts were cut (see max_text_chars), and the kept part is not enough to decide {}",
     UNREAD: "the judge gave no readable verdict for {}",
     "": "the judge is unsure about {}",
 }
-"""Why a metric is undefined, by the reason of the unsure verdicts."""
 
 
 def average_precision(relevant: Sequence[bool]) -> float:
@@ -140,7 +139,7 @@ def flaws(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, 
 
 
 def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mapping[str, Any]]:
-    """Return one row per claim. `supported` is None if the judge is unsure about the claim."""
+    """Return one row per claim. `supported` is None if the judge is unsure."""
     return [
         {
             "claim": claim,
@@ -163,10 +162,7 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[dict[str, Any]]]:
-    """Return the mean cosine in [0, 1] between the user's question and the generated questions.
-
-    Without generated questions, the mean is None. Also return one row per generated question.
-    """
+    """Return the mean cosine of the user's question and the generated questions, and their rows."""
     texts, cosines = made(findings.questions).texts, made(findings.question_similarity)
     pairs = zip(texts, cosines, strict=True)
     rows = [{"question": text, "similarity": cosine} for text, cosine in pairs]

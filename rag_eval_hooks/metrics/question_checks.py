@@ -182,11 +182,7 @@ Check: TypeAlias = ListCheck | FactsCheck | CalculationCheck
 
 
 def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
-    """Return the checks of a TOML text, which has one table per `question_id`.
-
-    Raises:
-        ConfigError: The text is not TOML, or a value is invalid. The message names file and key.
-    """
+    """Return the checks of a TOML text, which has one table per `question_id`."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -113,8 +113,7 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
     """Classify a wrong claim as `unsupported`, or by its chunks as `relevant` or `irrelevant`.
 
-    Return None if the reference supports the claim. If only several chunks together support the
-    claim, the judge names no chunk. The result is then `relevant` if any chunk is relevant.
+    Return None if the reference supports the claim.
     """
     if agreement.sure and agreement.holds:
         return None
@@ -122,6 +121,7 @@ def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | No
         return _UNSURE
     if not support.supported:
         return "unsupported"
+    # If only several chunks together support the claim, the judge names no chunk.
     by_chunk = support.by_chunk if any(support.by_chunk) else (True,) * len(useful)
     drawn_on = [use for has, use in zip(by_chunk, useful, strict=True) if has]
     if any(drawn_on):

@@ -18,8 +18,7 @@ from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 
-_Measure = Callable[[Sequence[bool], int], float]
-"""Computes a value from relevance flags in rank order, and the number of relevant chunks."""
+_Measure = Callable[[Sequence[bool], int], float]  # of flags by rank, and relevant chunks
 
 
 def _ndcg(hits: Sequence[bool], relevant: int) -> float:
@@ -52,12 +51,7 @@ def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
     RagEval(metrics=["ragas", *retrieval_metrics(5)])
     ```
 
-    Args:
-        k: Number of leading chunks to count. The metric's id contains `k`, such as
-            `retrieval.recall_at_5`. None means all chunks that the model saw.
-
-    Raises:
-        ConfigError: `k` is not a positive number.
+    The ids contain `k`, such as `retrieval.recall_at_5`. None means all chunks that the model saw.
     """
     if k is not None:
         check_count("k", k)

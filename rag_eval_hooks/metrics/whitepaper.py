@@ -80,10 +80,7 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> frozenset[Finding
 
 
 def _compared(sample: Sample, findings: Findings) -> Whose | None:
-    """Return "answer" if the answer states anything checkable, else "reference".
-
-    The metric counts the claims of this text. Return None if the required reference is missing.
-    """
+    """Return whose claims count: the answer's, if it states anything checkable."""
     if not made(findings.stance).answer:
         return "answer"
     return None if sample.reference is None else "reference"

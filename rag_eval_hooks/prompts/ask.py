@@ -32,13 +32,11 @@ from rag_eval_hooks.text.sentences import sentences
 
 TEMPLATES: Final = ("1", "2")
 _WHOLE: Final = "whole"
-_ROLES: Final = ("answer", "reference")
-"""Candidate and standard in the first template for accuracy. The second template swaps the two."""
+_ROLES: Final = ("answer", "reference")  # candidate and standard; the second template swaps them
 _MOST_PROBLEMS: Final = 6
+# These findings share one reply schema, because a cached prefix may start with the schema.
 WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
-"""Findings that share one reply schema, because a cached prefix may start with the schema."""
-_Group: TypeAlias = dict[str, Any]
-"""Maps an item's key to its value, or to the `ReplyError` that makes the judge ask again."""
+_Group: TypeAlias = dict[str, Any]  # an item's value by key, or a `ReplyError` to ask again
 
 
 class Reading(NamedTuple):

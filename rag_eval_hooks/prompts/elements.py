@@ -36,8 +36,7 @@ NOT_QUOTED: Final = "the judge's quote is in none of the texts"
 NO_QUOTE: Final = "the judge gave no quote"
 NO_REASON: Final = "the judge gave no reason"
 _QUESTION_COUNT: Final = 3
-_MOST_ITEMS: Final = 500
-"""Maximum length of a list. Because texts are limited, only a runaway reply is longer."""
+_MOST_ITEMS: Final = 500  # only a runaway reply has a longer list
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
 _ELLIPSIS: Final = re.compile(r"\[?(?:\.{3,}|…)\]?")
 _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
@@ -104,10 +103,7 @@ class View:
         return {number: _plain(text) for number, text in self.texts.items()}
 
     def quoted(self, quote: str) -> frozenset[int]:
-        """Return the numbers of the texts that contain parts of the quote.
-
-        If any part is in no text, the set is empty.
-        """
+        """Return the numbers of the texts that contain the quote's parts, if each part is found."""
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
         holding = [{n for n, text in self._plain.items() if part in text} for part in parts]
         return frozenset[int]().union(*holding) if all(holding) else frozenset()

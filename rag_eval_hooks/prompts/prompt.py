@@ -24,8 +24,7 @@ _FOREIGN: Final = re.compile(
     re.IGNORECASE,
 )
 _SAYS_NOTHING: Final = re.compile(r"[\s.\u2026_-]*")
-_KEPT: Final = ("type", "enum", "required", "additionalProperties")
-"""JSON Schema keywords that every strict endpoint accepts."""
+_KEPT: Final = ("type", "enum", "required", "additionalProperties")  # accepted by all endpoints
 
 
 class ReplyError(Exception):

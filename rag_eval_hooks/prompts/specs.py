@@ -16,7 +16,6 @@ from rag_eval_hooks.text.folding import toml_of
 
 WORDING: Final[Mapping[str, Any]] = toml_of("wording.toml", __package__)
 PROMPTS_VERSION: Final[str] = WORDING["version"]
-"""Version of the wording. Scores of different versions are not comparable."""
 SYSTEM_TEXTS: Final[Mapping[str, str]] = {
     name: f"{WORDING['system']['common']}\n\n{text}"
     for name, text in WORDING["system"].items()
