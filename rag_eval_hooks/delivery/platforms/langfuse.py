@@ -6,9 +6,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink, identifier
 from rag_eval_hooks.delivery.sink import Rejected, SendError, SpanUnknown
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 
 
@@ -22,9 +24,15 @@ class LangfuseSink(PlatformSink):
         url: URL of Langfuse, such as `https://cloud.langfuse.com`.
         public_key: The project's public key.
         secret_key: The project's secret key. Logs never show the key.
+
+    Raises:
+        ConfigError: The URL contains credentials.
     """
 
     def __init__(self, url: str, *, public_key: str, secret_key: str) -> None:
+        if "@" in urlsplit(url).netloc:
+            wants = "a URL without credentials. Pass `public_key` and `secret_key`"
+            raise ConfigError("url", url, wants)
         headers = {"x-langfuse-public-key": public_key}
         super().__init__("langfuse", url, auth=(public_key, secret_key), headers=headers)
 
