@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import partial
@@ -216,8 +217,14 @@ def _passage(item: Any) -> Context | None:
 
 
 def _row(cells: Sequence[Any]) -> Context | None:
-    """Read a row without keys, such as (text, score) or (id, text, page)."""
+    """Read a row without keys, such as (text, score), (record, score) or (id, text, page)."""
+    numbers = [float(cell) for cell in cells if isinstance(cell, float)]
+    score = numbers[0] if len(numbers) == 1 else None
+    records = list(filter(None, map(entries, cells)))
     texts = [cell for cell in cells if isinstance(cell, str)]
+    if len(cells) == PAIR and len(records) == 1 and not texts:
+        record = _passage(records[0])
+        return record and replace(record, score=record.score if score is None else score)
     text, *others = sorted(texts, key=width, reverse=True) or [""]
     if len(cells) < PAIR or is_message(cells) or 2 * width(text) < _widths(cells)[0]:
         return None
@@ -225,10 +232,7 @@ def _row(cells: Sequence[Any]) -> Context | None:
     long = (one for one in others if width(one) >= _LONG_TEXT)
     if not is_distinctive_text(text) or any(" " in one or not one.isascii() for one in long):
         return None
-    scores = [cell for cell in cells if isinstance(cell, float)]
-    held = next((cell for cell in cells if isinstance(cell, dict)), {})
-    score = scores[0] if len(scores) == 1 else score_in(held)
-    return Context(text=text, score=score, metadata=scalars(held))
+    return Context(text=text, score=score, metadata=scalars(next(iter(records), None)))
 
 
 def _usual_text(held: Mapping[str, Any]) -> str:

@@ -18,10 +18,11 @@ from rag_eval_hooks.capture.text_forms import (
     is_distinctive,
     prose_around,
     runs_of,
+    stems,
     width,
     words,
 )
-from rag_eval_hooks.text.folding import stem, toml_of
+from rag_eval_hooks.text.folding import toml_of
 from rag_eval_hooks.text.refusals import refusal
 
 _FAILURE: Final = re.compile(
@@ -142,9 +143,9 @@ class Provenance:
 
     def likely(self, passages: Sequence[Passage]) -> Iterator[Passage]:
         """Yield lists that a search likely returned. Other steps load rules or examples."""
-        asked = set(map(stem, content_words(self._question)))
+        asked = stems(self._question)
         for one in by_list(passages):
-            own = {stem(word) for p in one for word in p.content_words}
+            own = stems(" ".join(p.context.text for p in one))
             is_long = sum(width(p.folded) for p in one) >= _CHUNK * len(one)
             is_rated = any(p.context.score is not None for p in one)
             is_found = is_long or is_rated or len(own & asked) > 1 or refusal(self._answer)

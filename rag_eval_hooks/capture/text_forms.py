@@ -120,6 +120,10 @@ def content_words(text: str) -> set[str]:
     return {token for token in left if len(token) > 1 or folding.is_content(token)}
 
 
+def stems(text: str) -> set[str]:
+    return set(map(folding.stem, content_words(text)))
+
+
 def is_distinctive(folded: str) -> bool:
     if len(folded) >= _DISTINCTIVE:
         return True
@@ -140,7 +144,7 @@ def can_answer(text: str, quoted: Iterable[str] = ()) -> bool:
 
 def _judges(text: str, other: str) -> bool:
     # A revision repeats words of the other text, and a translation has another language.
-    is_about = content_words(text).isdisjoint(content_words(other))
+    is_about = stems(text).isdisjoint(stems(other))
     return is_about and folding.language(words(text)) == folding.language(words(other)) is not None
 
 

@@ -215,8 +215,8 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         BOTH,
         [*HITS, TEXT],
     ),
-    "rows of a text and a score": (
-        steps(put(kit.SHOWN, [(TEXT, 0.5), (OTHER, 0.4)]), tell(PART, kit.SHOWN)),
+    "rows with a score": (
+        steps(put(kit.SHOWN, [(TEXT, 0.5), ({"text": OTHER}, 0.4)]), tell(PART, kit.SHOWN)),
         PART,
         [TEXT, OTHER],
     ),
