@@ -19,6 +19,7 @@ _TEXT_KEYS: Final = ("text", "page_content", "content")
 _SCALARS: Final = (str, int, float)
 _PLAIN: Final = frozenset((*_SCALARS, bool))
 _PAIR: Final = 2
+_YIELD_NAMES: Final = ("model_fields", "columns")  # of pydantic objects and tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,7 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
     is_document = hasattr(values, "page_content") or hasattr(values, "get_content")
     if is_document or isinstance(values, str | Context | Mapping):
         return (Context.of(values),)
-    if not isinstance(values, Iterable) or hasattr(type(values), "model_fields"):
-        # A pydantic object is iterable, but yields its fields.
+    if not isinstance(values, Iterable) or any(hasattr(type(values), one) for one in _YIELD_NAMES):
         raise refusal(values)
     contexts: list[Context] = []
     for value in values:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -70,6 +71,7 @@ MISTAKES: dict[str, str] = {
     "evals.feedback(SECRET, comment=SECRET)": "unexpected keyword argument, called",
     "evals.submit(question=SECRET, contexts=[SECRET], anwser=SECRET)": "did you mean 'answer'?",
     "evals.submit(question=SECRET, contexts=retriever)": "with a text, not Retriever, called",
+    "evals.submit(question=SECRET, contexts=frame({SECRET: [SECRET]}))": "not DataFrame, called",
     "ran(lambda _: record_contexts(retriever), evals)": "with a text, not Retriever, called",
     "record_contexts([SECRET])": "record_contexts() recorded nothing at",
     "with evals.interaction(SECRET) as it: [it.answer(SECRET) for _ in range(4)]": "the last call",
@@ -133,6 +135,7 @@ def test_mistake_is_logged_once_with_the_line_of_the_caller(
     caplog.set_level(logging.DEBUG, "rag_eval_hooks")
     called = compile(code, "/app/mistake.py", "exec")
     names = {**globals(), "retriever": Retriever(), "record_contexts": record_contexts}
+    names["frame"] = pandas.DataFrame
     names["llama_index"] = import_module("rag_eval_hooks_llama_index")
     for _ in range(3):
         exec(called, {**names, "evals": evals, "__name__": "app"})
