@@ -10,12 +10,11 @@ from llama_index.core.workflow import Event, StartEvent
 from pydantic import BaseModel
 
 from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind, readings
-from rag_eval_hooks.capture.copied import Message, entries
+from rag_eval_hooks.capture.copied import Message, entries, found_nothing
 from rag_eval_hooks.capture.documents import (
     DOCUMENT_KEYS,
     Lists,
     documents_in,
-    found_nothing,
     record_in,
     rows_in,
 )

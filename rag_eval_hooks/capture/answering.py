@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rag_eval_hooks.capture.documents import texts_in
+from rag_eval_hooks.capture.copied import texts_in
 from rag_eval_hooks.capture.passages import Prompts, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.text_forms import can_answer, contains_word, fold, is_distinctive

@@ -153,7 +153,7 @@ class _Search:
         tools = list(chain.from_iterable(self._tool_texts))
         lower_ranks = (tools, self._texts.step_texts(Origin.STEP), self._earlier_texts())
         lower: list[Passage] = []
-        # A list that the search for guesses left out may add facts to the lists that it found.
+        # A list that is no likely guess may add facts to the lists that are.
         for texts in lower_ranks[rank - (rank > 1) :]:
             lower += self._texts.used(texts, [*passages, *lower])
         if any(p.found.origin is Origin.EARLIER for p in lower):

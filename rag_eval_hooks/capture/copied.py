@@ -1,4 +1,4 @@
-"""Types of copied framework objects.
+"""Types of copied framework objects, and texts and JSON in copies.
 
 Integrations convert their framework's objects to `Context`, `Message`, `FormattedPrompt` and
 `Update`. The application's models and dataclasses become `Record`.
@@ -6,7 +6,8 @@ Integrations convert their framework's objects to `Context`, `Message`, `Formatt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -16,7 +17,10 @@ from rag_eval_hooks.sample import Context
 PAIR: Final = 2
 _ENCODED: Final = frozenset(("base64", "image", "audio", "video"))
 _ROLES: Final = frozenset(("user", "human", "assistant", "ai", "system", "developer", "tool"))
-_BLOCK_LEVELS: Final = 50
+_ERRORS: Final = frozenset(("error", "errors"))
+_OF_ERRORS: Final = frozenset(("code", "status", "message", "detail"))
+_DEEP: Final = 50
+"""Maximum depth of nested containers to search for texts."""
 _MAX_ITEMS: Final = 1000
 
 Read: TypeAlias = Callable[[Any], str | None]
@@ -106,7 +110,7 @@ def typed_text(content: Any) -> str:
     return content_text([one for one, is_typed in zip(content, typed, strict=True) if is_typed])
 
 
-def block_text(value: Any, depth: int = _BLOCK_LEVELS) -> str:
+def block_text(value: Any, depth: int = _DEEP) -> str:
     if isinstance(value, str):
         return value
     if depth and isinstance(value, list):
@@ -119,3 +123,38 @@ def block_text(value: Any, depth: int = _BLOCK_LEVELS) -> str:
             texts = (block_text(part, depth - 1) for part in parts)
             return next(filter(None, texts), "")
     return ""
+
+
+def found_nothing(held: Any) -> bool:
+    """Return True if a JSON reply contains no results, or only an error."""
+    if not isinstance(held, dict):
+        return False
+    left = {key for key, value in held.items() if not _is_nothing(value)}
+    if left & _ERRORS:
+        return left <= _ERRORS | _OF_ERRORS
+    return not left and any(isinstance(value, list | Mapping) for value in held.values())
+
+
+def _is_nothing(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_nothing, value.values()))
+    return not value if isinstance(value, list | str) else value in (None, 0, 1)
+
+
+def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+        value = json_in(value)
+    if isinstance(value, dict | list | tuple) and depth:
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(item, depth - 1)
+
+
+def json_in(text: str) -> list[Any] | dict[str, Any] | None:
+    if text.lstrip()[:1] not in ("[", "{"):
+        return None
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return held if isinstance(held, list | dict) else None

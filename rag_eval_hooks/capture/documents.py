@@ -17,7 +17,9 @@ from rag_eval_hooks.capture.copied import (
     Message,
     block_text,
     entries,
+    found_nothing,
     is_message,
+    json_in,
     state_update,
 )
 from rag_eval_hooks.capture.snapshots import Record
@@ -32,15 +34,11 @@ DOCUMENT_KEYS: Final = (
 _LIST_LEVELS: Final = 4
 _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
 _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
-_ERRORS = frozenset(("error", "errors"))
-_OF_ERRORS = frozenset(("code", "status", "message", "detail"))
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
 """Minimum width of a separate text. A shorter text is a field of a record."""
 _MARKS = 6
 _LEVELS = 8
-_DEEP = 50
-"""Maximum depth of nested containers to search for texts."""
 _MAX_ITEMS = 1000
 Lists: TypeAlias = list[tuple[Context, ...]]
 Rows: TypeAlias = Iterator[tuple[Context, ...]]
@@ -173,7 +171,7 @@ def _in_values(held: Mapping[str, Any], depth: int) -> Rows:
 
 
 def _in_text(text: str) -> Rows:
-    held = _json_in(text)
+    held = json_in(text)
     if found_nothing(held):
         return
     if isinstance(held, list):
@@ -299,38 +297,3 @@ def _fields(item: Any) -> Any:
     if isinstance(item, Record):
         return {name: value for name, value in item.held.items() if name in item.shown}
     return item if isinstance(item, dict | list | tuple) else None
-
-
-def found_nothing(held: Any) -> bool:
-    """Return True if a JSON reply contains no results, or only an error."""
-    if not isinstance(held, dict):
-        return False
-    left = {key for key, value in held.items() if not _is_nothing(value)}
-    if left & _ERRORS:
-        return left <= _ERRORS | _OF_ERRORS
-    return not left and any(isinstance(value, list | Mapping) for value in held.values())
-
-
-def _is_nothing(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_nothing, value.values()))
-    return not value if isinstance(value, list | str) else value in (None, 0, 1)
-
-
-def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-        value = _json_in(value)
-    if isinstance(value, dict | list | tuple) and depth:
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from texts_in(item, depth - 1)
-
-
-def _json_in(text: str) -> list[Any] | dict[str, Any] | None:
-    if text.lstrip()[:1] not in ("[", "{"):
-        return None
-    try:
-        held = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return held if isinstance(held, list | dict) else None

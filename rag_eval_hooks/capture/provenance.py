@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import Final
 
-from rag_eval_hooks.capture.documents import texts_in
+from rag_eval_hooks.capture.copied import texts_in
 from rag_eval_hooks.capture.passages import MIN_RUNS, Passage, by_list, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
 from rag_eval_hooks.capture.text_forms import (

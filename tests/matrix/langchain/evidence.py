@@ -210,7 +210,7 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         ANSWER,
         HITS,
     ),
-    "a hit beside other hits": (
+    "a hit next to other hits": (
         steps(put(kit.FOUND, HITS), put(kit.SHOWN, [TEXT]), tell(BOTH, kit.FOUND, kit.SHOWN)),
         BOTH,
         [*HITS, TEXT],
