@@ -206,7 +206,8 @@ def _check_fields(sample: Sample) -> None:
             object.__setattr__(sample, name, str(value))
     _check_hex(sample)
     for name in (*_TEXTS, *_IDS, *_NAMES):
-        check_type(name, getattr(sample, name), str, "str")
+        if (value := getattr(sample, name)) is not None and not isinstance(value, str):
+            raise wrong_type(name, "str", value)
     check_type("metadata", sample.metadata, Mapping, "a mapping")
     check_number("latency", sample.latency, "a number of seconds, 0 or more", least=0)
     check_type("ended_at", sample.ended_at, Integral, "nanoseconds since the epoch")

@@ -52,7 +52,6 @@ _HALF: Final = 0.5
 _UNSURE: Final = (0.3, 0.7)  # a verdict with a probability between the two is unsure
 _NO_ANSWER: Final = "the model rejected a question or gave an invalid answer"
 _NOT_MADE: Final = NotScored(Cause.MISSING_INPUT, "a decision model generates no text")
-_TOO_LONG: Final = "one request must contain all contexts, but the contexts do not fit"
 
 
 class DecisionJudge(ModelJudge):
@@ -108,8 +107,7 @@ class DecisionJudge(ModelJudge):
 
     async def _about(self, asks: Sequence[Ask], group: tuple[int, ...]) -> list[Answers]:
         answers, state = about_group(asks, group), _state(asks[0], group)
-        requests = _requests(answers, is_whole=len(group) == len(asks[0].sample.contexts or ()))
-        await gathered(self._decide(state, items) for items in requests)
+        await gathered(self._decide(state, items) for items in _requests(answers))
         return answers
 
     async def _decide(self, state: str, items: Sequence[_Item]) -> None:
@@ -150,14 +148,8 @@ class DecisionJudge(ModelJudge):
         return _support(ask, verdict, answers) if is_support else verdict
 
 
-def _requests(parts: Iterable[Answers], *, is_whole: bool) -> list[list[_Item]]:
-    items: list[_Item] = []
-    for answers in parts:
-        ask = answers.ask
-        if ask.has_contexts and not (is_whole or ask.spec.splits):
-            answers.problem = _TOO_LONG
-        else:
-            items += [(answers, key, _questions(ask, key)) for key in ask.items()]
+def _requests(parts: Iterable[Answers]) -> list[list[_Item]]:
+    items = [(one, key, _questions(one.ask, key)) for one in parts for key in one.ask.items()]
     counts = [len(asked) for _, _, asked in items]
     if sum(counts) <= _MOST_QUESTIONS:
         return [items] if items else []

@@ -34,6 +34,9 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 T = TypeVar("T")
 
 _NO_TEXT: Final = NotScored(Cause.MISSING_INPUT, "the sample lacks a text that the judge needs")
+_TOO_LONG: Final = NotScored(
+    Cause.MISSING_INPUT, "the contexts are longer than the judge's window (`judge_window`)"
+)
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _SPREAD: Final = "the chunks did not fit into one call, and together they may state the claim"
 _SUPPORTS: Final = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
@@ -114,10 +117,17 @@ class ModelJudge(ABC):
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         possible = without_missing_texts(wanted, sample)
         findings = Findings.absent(wanted - possible, _NO_TEXT)
-        asks = [Ask(kind, sample, known) for kind in SPECS if kind in possible]
+        groups = self._groups(sample) or [()]
+        is_long = any(tokens(context.text) > self._window for context in sample.contexts or ())
+        asks = list[Ask]()
+        for ask in (Ask(kind, sample, known) for kind in SPECS if kind in possible):
+            # A model may cut a text without an error, so do not send a text beyond the window.
+            if ask.has_contexts and (is_long or (len(groups) > 1 and not ask.spec.splits)):
+                findings = findings.merged(Findings.absent(frozenset({ask.kind}), _TOO_LONG))
+            else:
+                asks.append(ask)
         if not asks:
             return findings
-        groups = self._groups(sample) or [()]
         parts = [*chain(*await gathered(self._about(asks, group) for group in groups))]
         for ask in asks:
             whole = _joined(ask, [one for one in parts if one.ask.kind is ask.kind])

@@ -216,6 +216,16 @@ def test_judge_window_is_a_setting_and_small_for_ollama() -> None:
         assert choose_judge(config)._window == window  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(("window", "calls"), [(60, 2), (40, 0)])
+async def test_no_text_beyond_the_window_is_sent(window: int, calls: int) -> None:
+    """A model may cut the text without an error, and judge the rest."""
+    chat, task = BrainChat(), replace(FAR, wanted=SUPPORT | {Finding.CONTEXT_RATINGS})
+    findings = await task.by(LLMJudge(chat, window=window))
+    assert "judge_window" in str(findings.context_ratings)
+    assert isinstance(findings.answer_support, NotScored) == (not calls)
+    assert bool(chat.prompts) == bool(calls)
+
+
 async def test_a_claim_that_no_part_states_is_unsure() -> None:
     """Several parts may state the claim together."""
     chat = BrainChat()

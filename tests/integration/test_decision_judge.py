@@ -91,7 +91,7 @@ async def test_scores_equal_those_of_an_llm_judge(
     assert not any(one.usage.output_tokens for one in found[0].values())
 
 
-@pytest.mark.parametrize("window", [60, 25])
+@pytest.mark.parametrize("window", [60, 46])
 async def test_long_contexts_are_asked_about_in_parts(window: int) -> None:
     task = replace(LONG_VERIFY, wanted=LONG_VERIFY.wanted & DECIDED | GRADE.wanted)
     with DecisionServer() as server:
