@@ -23,15 +23,16 @@ from rag_eval_hooks.datasets.chain import asking, named_object
 from rag_eval_hooks.errors import RagEvalError, install_command
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcome, Score
+from rag_eval_hooks.score import Cause, Outcome, Score
 from rag_eval_hooks.text.folding import toml_of
 
 _SAMPLE: Final = Sample(
     question="When does the library open?",
     contexts=("The library opens at nine.", "Dogs must wait outside."),  # type: ignore[arg-type]
     answer="The library opens at nine.",
+    reference="At nine.",
 )
-_FAITHFUL: Final = "ragas.faithfulness"
+_FAITHFUL, _BY_EMBEDDER = "ragas.faithfulness", "graphrag.semantic_similarity_percentage"
 # A check must not write to a sink and must not evaluate samples of the spool.
 _ALONE: Final[Mapping[str, Any]] = {
     **{"run_on": "thread", "spool": None, "metric_rates": {}, "thresholds": {}},
@@ -89,10 +90,12 @@ def _versions() -> CheckResult:
 def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
     try:
         config = RagEvalConfig(**given_texts(RagEvalConfig, given))
-        # Check the configured metrics, then a metric that needs the judge.
+        # Check the configured metrics, then two metrics that need judge and embedder.
         RagEval(config=config, tracer_provider=NoOpTracerProvider()).shutdown(1)
         alone = config.model_copy(update=_ALONE)
-        evals = RagEval(_FAITHFUL, config=alone, tracer_provider=NoOpTracerProvider())
+        evals = RagEval(
+            [_FAITHFUL, _BY_EMBEDDER], config=alone, tracer_provider=NoOpTracerProvider()
+        )
     except (RagEvalError, ImportError, OSError) as error:
         yield CheckResult("settings", "failed", str(error))
         return
@@ -106,6 +109,14 @@ def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
             return
         seconds = time.monotonic() - began
     yield _judge(outcomes[_FAITHFUL], seconds)
+    embedded = outcomes[_BY_EMBEDDER]
+    if isinstance(embedded, Score):
+        yield CheckResult("embedder", "ok", "embedded two texts")
+    elif embedded.cause is Cause.MISSING_INPUT:
+        text = "no embedder is configured, so similarity metrics get no score"
+        yield CheckResult("embedder", "note", text)
+    else:
+        yield CheckResult("embedder", "failed", embedded.line)
 
 
 def _judge(outcome: Outcome, seconds: float) -> CheckResult:

@@ -52,6 +52,13 @@ def test_doctor_without_settings_finds_nothing_wrong(tmp_path: Path) -> None:
     assert "failed" not in text
 
 
+def test_doctor_tries_the_embedder_beside_any_judge(tmp_path: Path) -> None:
+    variables = {"RAG_EVAL_JUDGE_BASE_URL": "http://127.0.0.1:9", "OPENAI_API_KEY": KEY}
+    code, checks = results(tmp_path, RAG_EVAL_EMBEDDER="openai:m", **variables)
+    assert code == 1
+    assert "cannot connect to 127.0.0.1:9" in checks["embedder"]
+
+
 def test_doctor_with_an_unserved_version_fails_and_names_the_served_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
