@@ -261,7 +261,7 @@ def test_a_signal_that_fails_takes_no_other_with_it(open_world: OpenWorld) -> No
 
 def test_judge_metrics_equal_the_sum_of_score_usage(open_world: OpenWorld, tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
-    prices.write_text('currency = "EUR"\n[models."*test-model"]\ninput = 1.0\noutput = 2.0\n')
+    prices.write_text('currency = "EUR"\n[models."test-model"]\ninput = 1.0\noutput = 2.0\n')
     used: list[Usage] = []
 
     def note(_: Sample, outcomes: Outcomes) -> None:
