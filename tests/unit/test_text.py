@@ -83,6 +83,8 @@ def test_any_text_is_read_whole(text: str) -> None:
 
 def test_answer_refuses_if_its_main_clause_does() -> None:
     for answer, refuses in (
+        ("I found nothing about this in the files.", True),
+        ("I found nothing wrong with the file.", False),
         ("I don\N{RIGHT SINGLE QUOTATION MARK}t know the answer to that.", True),
         ("The context does not mention the price. Therefore, I am unable to answer.", True),
         ("The author is unknown, but the poem dates from the tenth century.", False),
