@@ -1,6 +1,6 @@
 """Capture retrieval that no callback reports: `enable` and `record_contexts`.
 
-While capture is enabled, a direct search of a vector store reports to the handler like a retriever.
+While capture is enabled, the handler sees a direct search of a vector store as a retriever's run.
 """
 
 from __future__ import annotations

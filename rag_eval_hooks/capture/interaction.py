@@ -1,7 +1,8 @@
 """Records requests manually: the block `with evals.interaction(question) as it:`.
 
-A generator may be suspended inside a block. The block then seems open to the code that reads the
-generator. But a suspended generator has no frame on the stack, so the stack shows which blocks run.
+A generator may be suspended inside a block. The code that reads the generator then seems to run
+inside the block. But a suspended generator has no frame on the stack, so the stack shows which
+blocks run.
 """
 
 from __future__ import annotations

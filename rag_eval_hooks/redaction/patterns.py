@@ -1,4 +1,4 @@
-"""A rule for the user's regular expressions, with a time limit."""
+"""A redaction rule that applies the user's regular expressions, with a time limit."""
 
 from __future__ import annotations
 

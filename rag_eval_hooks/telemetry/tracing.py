@@ -33,8 +33,8 @@ def setup_tracing(
 
     Args:
         endpoint: Base URL of an OTLP/HTTP receiver. The default is the value of the
-            `OTEL_EXPORTER_OTLP_*` variables, or `http://localhost:4318`. With `console=True` and no
-            endpoint, there is no OTLP exporter.
+            `OTEL_EXPORTER_OTLP_*` variables, or `http://localhost:4318`. If `console` is
+            True and neither argument nor variable names an endpoint, there is no OTLP exporter.
         console: Whether to print spans.
         service_name: Service name if neither `OTEL_SERVICE_NAME` nor `OTEL_RESOURCE_ATTRIBUTES`
             names the service.

@@ -46,7 +46,7 @@ DENIAL: Final = "!"
 
 
 def _items_by_word(lexicon: Lexicon) -> dict[str, str]:
-    """Return items by word. An empty item means that the judge ignores the word."""
+    """Return the lexicon's item for each word. The judge ignores a word with an empty item."""
     kept = lexicon.limiting | lexicon.conditions | lexicon.weak
     items = dict.fromkeys(lexicon.free, "") | {word: word for word in kept}
     items |= dict.fromkeys(lexicon.denials | LEXICONS[""].denials, DENIAL)
@@ -237,7 +237,7 @@ class Chunks(tuple[SplitText, ...]):
 
 
 class Closest(NamedTuple):
-    """The sentence with the most terms of a claim. None means that no sentence has a term."""
+    """The sentence with the most terms of a claim. It is None if no sentence has a term."""
 
     score: float
     sentence: Sentence | None
