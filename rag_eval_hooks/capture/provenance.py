@@ -22,6 +22,7 @@ from rag_eval_hooks.capture.text_forms import (
     width,
     words,
 )
+from rag_eval_hooks.text import folding
 from rag_eval_hooks.text.folding import toml_of
 from rag_eval_hooks.text.refusals import refusal
 
@@ -197,7 +198,7 @@ def _listed(group: str, name: str = "words") -> frozenset[str]:
     return frozenset(_DATA[group][name].split())
 
 
-_NAME_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
+_NAME_PART: Final = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+")
 _SENTENCE: Final = re.compile(r"[.!?\n\u3002\uff01\uff1f]")
 _SIGNATURE: Final = re.compile(r"^\w+\([^\n]*\)(?:\s*->[^\n]*)?\s*\n")
 _ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
@@ -213,12 +214,14 @@ def looks_up(name: str, description: str) -> bool | None:
 
 
 def _kind_of(parts: list[str]) -> bool | None:
-    words = [part.lower() for part in parts]
+    words = list(map(folding.fold, parts))
     for place, word in enumerate(words):
         behind = words[place + 1 :]
         if _is_of(word, "lookup"):
             return not _is_time(behind)
-        if _is_one_of(word, _listed("action", "noun")) or word in _listed("time"):
+        # Spanish and Italian verbs without "r" are also nouns, such as "reserva".
+        is_noun = f"{word}r" in _listed("action") or f"{word}re" in _listed("action")
+        if is_noun or _is_one_of(word, _listed("action", "noun")) or word in _listed("time"):
             return any(_is_of(one, "lookup") for one in behind)
         if _is_of(word, "action"):
             return False
