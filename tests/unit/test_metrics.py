@@ -92,6 +92,22 @@ def test_unsure_claims_count_for_neither_side(metric: str, found: tuple[Support,
         assert outcome.parts[kind] == pytest.approx(top * sure.count(kind) / len(sure))
 
 
+@pytest.mark.parametrize("part", ["faithfulness", "context_recall"])
+def test_graphrag_gives_texts_without_claims_the_top_value(part: str) -> None:
+    outcome = measure(f"graphrag.ragas_{part}", SAMPLE, findings(()))
+    assert isinstance(outcome, Score)
+    assert outcome.value == 100.0
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=9))
+def test_explanation_shows_only_sure_verdicts_on_chunks(flags: list[tuple[bool, bool]]) -> None:
+    relevance = tuple(ChunkRelevance(useful, 50, sure=sure) for useful, sure in flags)
+    sample = Sample(question="q", contexts=("c",) * len(flags), answer="a", reference="r")  # type: ignore[arg-type]
+    outcome = measure("ragas.context_precision", sample, Findings(relevance=relevance))
+    shown = [row["useful"] for row in outcome.explanation["chunks"]]
+    assert shown == [useful if sure else None for useful, sure in flags]
+
+
 FORMS = (
     "{text} [{n}].",
     "{text}. [{n}]",
