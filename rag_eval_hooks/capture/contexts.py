@@ -88,9 +88,8 @@ class _Search:
             return True
         if any(is_search for _, is_search in self._texts.tool_texts()) or self._tools:
             return True
-        runs = self._interaction.runs
-        prompts = Prompts([" ".join(fold(text) for run in runs for text in run.prompt)])
-        return any(map(prompts.place, self._ranks()))
+        # The texts that only other calls saw, such as a router's choices, are no contexts.
+        return self.found().source not in (None, ContextSource.LAST_LIST)
 
     @cached_property
     def _tool_texts(self) -> tuple[list[Passage], list[Passage]]:

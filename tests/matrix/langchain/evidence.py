@@ -156,6 +156,11 @@ def merged(state: Any) -> dict[str, Any]:
     return {kit.SHOWN: json.dumps({kit.ASKED: OTHER, NAME: int(counted(state)[kit.SHOWN])})}
 
 
+def routed(state: Any) -> dict[str, Any]:
+    shown = "\n".join(map(json.dumps, state[kit.FOUND]))
+    return {kit.SHOWN: kit.message_text(says(NAME).invoke(f"{shown}\n{state[kit.ASKED]}"))}
+
+
 NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     "a booking": agentic(BOOK, said=f"Room {NUMBER} is yours."),
     "a booking in Spanish": agentic((NAME, "Pide una cita.", lambda q: TEXT), said=PART),
@@ -175,6 +180,9 @@ NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     "a profile": steps(put(kit.FOUND, {"name": NAME, "about": OTHER}), tell(ANSWER, kit.FOUND)),
     "rules": steps(put(kit.SHOWN, LINES), tell(ANSWER, kit.SHOWN)),
     "examples": steps(put(kit.SHOWN, [{"text": t} for t in LINES]), tell(ANSWER, kit.SHOWN)),
+    "choices of a router": steps(
+        put(kit.FOUND, [{"id": NAME, "text": t} for t in HITS]), routed, tell(ANSWER, kit.SHOWN)
+    ),
     "turns": steps(put(kit.SHOWN, [("user", OTHER), ("ai", THIRD)]), tell(ANSWER, kit.SHOWN)),
     "lines of a plan": steps(planned, tell(ANSWER, kit.SHOWN)),
     "a draft and feedback": steps(drafting, feedback, tell(OTHER[:-1], kit.SHOWN)),
