@@ -28,7 +28,7 @@ from rag_eval_hooks.judges.calibration import (
     fitted,
 )
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
-from rag_eval_hooks.judges.heuristic.reference import claims
+from rag_eval_hooks.judges.heuristic.reference import claims, classification
 from rag_eval_hooks.sample import Sample
 from tests.support.scripts import run_script
 from tests.support.size import size
@@ -243,3 +243,23 @@ def test_judge_whose_auroc_may_be_too_low_is_refused(seed: int, number: int, slo
         assert Path(folder, "made.json").exists() is (code == 0)
     is_refused = agreement(probabilities, truths).low < LEAST_AUROC
     assert (code, "rejected" in told.getvalue()) == (int(is_refused), is_refused)
+
+
+@given(st.permutations(["Arden", "Breck", "Tervo"]), st.permutations([*range(1900, 1990)]))
+def test_answer_is_correct_if_it_gives_one_reference_in_any_form(
+    names: list[str], years: list[int]
+) -> None:
+    (first, last, other), (year, wrong, *_) = names, years
+    who, when = "Who built the bridge?", "When was the bridge built?"
+    for question, answer, reference, correct in (
+        (who, f"{first[0]}. {last} built it in {year}.", f"{first} {last}", True),
+        (who, f"It was built by {first} {other} {last}.", f"{first} {last}", True),
+        (who, f"{other} {last} built the bridge.", f"{first} {last}", other[0] == first[0]),
+        (who, f"It was not {last}.", last, False),
+        (who, "The builders were The Who", "The Who", True),
+        (who, f"{last}, a local company, built it.", f"{last} (company)", True),
+        (when, f"The bridge was built in {year}.", f"{year}/in {year}", True),
+        (when, f"The bridge was built in {wrong}.", f"{year}/in {year}", False),
+    ):
+        found = classification(question, answer, reference)
+        assert found.holds is correct, (answer, reference, found.reason)

@@ -85,6 +85,11 @@ def test_answer_refuses_if_its_main_clause_does() -> None:
     for answer, refuses in (
         ("I found nothing about this in the files.", True),
         ("I found nothing wrong with the file.", False),
+        ("Dazu finde ich leider keine Angaben im Text.", True),
+        ("Selon le document, la réponse est inconnue.", True),
+        ("No puedo responder a esta pregunta.", True),
+        ("The sources are silent. Please ask the author.", True),
+        ("Sorry, but the sources do not cover this. However, it opened in 1990.", False),
         ("I don\N{RIGHT SINGLE QUOTATION MARK}t know the answer to that.", True),
         ("The context does not mention the price. Therefore, I am unable to answer.", True),
         ("The author is unknown, but the poem dates from the tenth century.", False),
