@@ -22,7 +22,7 @@ from rag_eval_hooks.capture.reader import BaseReader
 from rag_eval_hooks.capture.readings import (
     answer_of,
     as_json,
-    lone_text,
+    lone_value,
     named_answer,
     other_answers,
     question_in_state,
@@ -101,7 +101,7 @@ class Reader(BaseReader):
             self._note_found(run, outputs, given)
         if run.checkpoint is not None and graph is not None and graph.parent is None:
             written = fresh(entries(state_update(outputs)) or {}, given)
-            if graph.state is not None and any(map(lone_text, written.values())):
+            if graph.state is not None and any(map(lone_value, written.values())):
                 graph.state.written = written
         self._note_choice(run, outputs)
         run.state = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rag_eval_hooks.capture.copied import texts_in
+from rag_eval_hooks.capture.copied import json_in, texts_in
 from rag_eval_hooks.capture.passages import Prompts, distinct
+from rag_eval_hooks.capture.readings import named_answer
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.text_forms import can_answer, contains_word, fold, is_distinctive
 
@@ -236,9 +237,25 @@ def _said(interaction: Interaction) -> str | None:
         told = [text for _, text in said]
         said = [(c, t) for c, t in said if can_answer(c.text or "", _quoted(c, told))] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
-    answer = said[0][1] if said else None
+    answer = said[0][1] if said else _said_in_object(interaction, texts)
     # If the root returns the reply with and without its label, use the text without the label.
     return next((text for text in texts if answer and _is_labeled(text, answer, calls)), answer)
+
+
+def _said_in_object(interaction: Interaction, texts: Sequence[str]) -> str | None:
+    """Return the answer from the last JSON reply, or tool arguments, that contain output texts."""
+    models = interaction.models if interaction.structured is None else []
+    objects = {call: [json_in(call.text or ""), *call.tool_arguments] for call in models}
+    parts = {call: set(texts_in(held)).intersection(texts) for call, held in objects.items()}
+    for call, said in reversed(parts.items()):
+        # A later step may have replaced the reply, for example with a fixed refusal.
+        is_last = not interaction.written or not said.isdisjoint(interaction.written)
+        if is_last and any(map(can_answer, said)) and _is_grounded(call, interaction, models):
+            others = (text for one, more in parts.items() if one is not call for text in more)
+            if _quoted(call, others):
+                return None  # The reply may be a check of another reply.
+            return said.pop() if len(said) == 1 else named_answer(next(filter(None, objects[call])))
+    return None
 
 
 def _is_labeled(text: str, reply: str, calls: Sequence[Run]) -> bool:

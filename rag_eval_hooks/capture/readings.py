@@ -159,13 +159,15 @@ def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ..
     if not values or _first(held, _SURE_KEYS, named_answer):
         return ()
     last = {key: one if isinstance(one, list) else [one] for key, one in held.items()}
-    texts = {key: lone_text(value) for key, value in values.items()}
-    return tuple(t for key, t in texts.items() if t.strip() and t in last.get(key, ()))
+    left = [one for key, value in values.items() if (one := lone_value(value)) in last.get(key, ())]
+    return tuple(filter(str.strip, texts_in_input(left)))
 
 
-def lone_text(value: Any) -> str:
-    text = value[0] if isinstance(value, list) and len(value) == 1 else value
-    return text if isinstance(text, str) else ""
+def lone_value(value: Any) -> Any:
+    """Return a value that may be an answer: a text, or an object with texts."""
+    value = value[0] if isinstance(value, list) and len(value) == 1 else value
+    is_object = entries(value) is not None and next(texts_in_input(value), None)
+    return value if isinstance(value, str) or is_object else ""
 
 
 def as_json(value: Any) -> str | None:
