@@ -117,7 +117,7 @@ class RagEval(OnePerProcess):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in RagEvalConfig.model_fields:
-            raise InputError(f"The setting {name} cannot change. Write: RagEval({name}=...).")
+            raise InputError(f"{name} cannot change after start-up. Write: RagEval({name}=...).")
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Types of copied framework objects, and texts and JSON in copies.
+"""Types of copied framework objects. Functions find texts and JSON in the copies.
 
 Integrations convert their framework's objects to `Context`, `Message`, `FormattedPrompt` and
 `Update`. The application's models and dataclasses become `Record`.

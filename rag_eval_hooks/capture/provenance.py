@@ -99,7 +99,7 @@ class Provenance:
         )
 
     def _wrote(self, p: Passage) -> bool:
-        """Return True if earlier model outputs contain the text, or half its word sequences."""
+        """Return True if models said the passage, or half of its sequences of words, before."""
         is_step = p.found.run.kind is not RunKind.TOOL
         said = set(self._said_before(p, with_arguments=is_step))
         if any(p.folded in text for text in said):

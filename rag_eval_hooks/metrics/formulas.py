@@ -61,7 +61,8 @@ def supported_share(
 ) -> Scoring:
     """Return a function that scores the share of supported claims among the sure verdicts.
 
-    With `raw`, the parts are in [0, 1] and include the share. Without claims, the score is `empty`.
+    With `raw`, the score's parts are in [0, 1] and include the share. Without claims, the score is
+    `empty`.
     """
     top = 1.0 if raw else scale.high
 

@@ -71,7 +71,7 @@ class FailCondition:
         metric, sign, limit = match.groups()
         scale = scale_of_metric(metric)
         if scale is not None and (sign[0] == ">") == scale.higher_is_better:
-            wants = f"true for a bad mean; write {metric}{_OPPOSITE[sign]}{limit}"
+            wants = f"a condition that bad means meet; write {metric}{_OPPOSITE[sign]}{limit}"
             raise ConfigError("fail-on", text.strip(), wants)
         return cls(text.strip(), metric, sign, float(limit))
 

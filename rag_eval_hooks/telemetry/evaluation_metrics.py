@@ -123,7 +123,7 @@ class MetricRecorder:
             self._incidents.report("telemetry metrics", error)
 
     def passes(self, caller: Caller, gate: Gate) -> None:
-        """Report the state of a judge's circuit breaker until the breaker's `Gate` is deleted."""
+        """Start to report a judge's circuit breaker, whose state is in `gate`."""
         if not any(known() is gate for _, known in self._gates):
             alive = tuple(entry for entry in self._gates if entry[1]() is not None)
             self._gates = (*alive, (caller, weakref.ref(gate)))

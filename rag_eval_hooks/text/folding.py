@@ -93,7 +93,7 @@ _RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
 
 
 def collapse_runs(text: str) -> str:
-    """Remove invisible characters, and repetitions on which patterns take quadratic time."""
+    """Remove invisible characters. Shorten repetitions, which slow down regular expressions."""
     spaced = _SPACES.sub(lambda run: "\n\n" if "\n" in run[0] else " ", text.translate(_UNSEEN))
     return _RUN.sub(lambda run: run[0][:_LONGEST_RUN], spaced)
 
