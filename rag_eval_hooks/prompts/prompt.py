@@ -48,7 +48,7 @@ class Prompt:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """JSON values that determine the reply. Use the prompt before it is sealed."""
+        """JSON values that determine the reply. Read them before the prompt is sealed."""
         return (self.version, self.name, self.system, self.user)
 
     @property

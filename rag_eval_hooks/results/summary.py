@@ -253,8 +253,8 @@ def scale_of_metric(metric: str) -> Scale | None:
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
     """Return slope and offset that convert normalized values to the metric's scale.
 
-    For a user's metric, the worst and the best score determine slope and offset. They are the first
-    and the last score in `ranked`.
+    For a user's metric, the worst and the best score determine slope and offset: the first and the
+    last score in `ranked`.
     """
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low
