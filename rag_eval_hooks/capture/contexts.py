@@ -148,7 +148,7 @@ class _Search:
     def _joined(
         self, prompts: Prompts, rank: int, passages: Sequence[Passage], placed: Placed
     ) -> Found:
-        """Return texts in the prompt as contexts, plus lower-rank texts whose facts the answer uses."""
+        """Return the shown texts as contexts, plus lower-rank texts whose facts the answer uses."""
         tools = list(chain.from_iterable(self._tool_texts))
         lower_ranks = (tools, self._texts.step_texts(Origin.STEP), self._earlier_texts())
         lower: list[Passage] = []
