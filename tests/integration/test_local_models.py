@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.findings import ClaimVerdict, Finding, made
+from rag_eval_hooks.findings import ClaimVerdict, Finding, TokenScore, made
 from rag_eval_hooks.judges import TokenScorer
 from rag_eval_hooks.judges.heuristic import entailment
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
@@ -91,8 +91,8 @@ async def test_baseline_of_bert_score_rescales(
     monkeypatch.chdir(tmp_path)
     name = "bert-base-uncased"
     options: Any = {"layer": LAYER}
-    plain = await BertScorer(name, **options).score(*PAIRS[0])
-    rescaled = await BertScorer(name, **options, rescale_with_baseline=True).score(*PAIRS[0])
+    plain = await scored_once(BertScorer(name, **options))
+    rescaled = await scored_once(BertScorer(name, **options, rescale_with_baseline=True))
     table = Path(bert_score.__file__).parent / f"rescale_baseline/en/{name}.tsv"
     base = float(table.read_text().splitlines()[1 + LAYER].split()[0].split(",")[3])
     assert rescaled.f1 == pytest.approx((plain.f1 - base) / (1 - base), abs=1e-5)
@@ -100,15 +100,22 @@ async def test_baseline_of_bert_score_rescales(
         BertScorer("some/model", layer=LAYER, rescale_with_baseline=True)
 
 
+async def scored_once(scorer: BertScorer, *pair: str) -> TokenScore:
+    try:
+        return await scorer.score(*(pair or PAIRS[0]))
+    finally:
+        await scorer.aclose()
+
+
 @pytest.mark.long
 async def test_bert_scorer_cuts_to_the_model_and_tells_a_wrong_layer(tmp_path: Path) -> None:
     _, model = saved(tmp_path / "boundless", ["a", "b"], states_limit=False)
     scorer = BertScorer(model, layer=LAYER)
-    assert 0 < (await scorer.score("cat " * 2 * LONGEST, "mat")).f1 <= 1
+    assert 0 < (await scored_once(scorer, "cat " * 2 * LONGEST, "mat")).f1 <= 1
     for layer, told in ((None, "set `layer`"), (99, "cannot load")):
         scorer = BertScorer(model, layer=layer)
         with pytest.raises(JudgeError, match=told):
-            await scorer.score("cat", "mat")
+            await scored_once(scorer, "cat", "mat")
 
 
 @pytest.mark.long
