@@ -145,8 +145,12 @@ def test_evaluating_texts_of_distinct_units_takes_linear_time(unit: str) -> None
 
     with RagEval("all", embedder="none", redact="all") as evals:
         evaluate(10)  # What is loaded at first use is loaded now.
-        long = evaluate(LENGTH // 2)
-        assert long <= 8 * FLOOR or long <= GROWTH * evaluate(LENGTH // 16)
+        # Garbage collection and other programs may disturb a measurement.
+        for _ in range(3):
+            long = evaluate(LENGTH // 2)
+            if long <= 8 * FLOOR or long <= GROWTH * evaluate(LENGTH // 16):
+                return
+        pytest.fail("the time grows faster than the length, three times")
 
 
 def test_cached_reading_keeps_no_long_text() -> None:
