@@ -23,7 +23,6 @@ from rag_eval_hooks.capture.text_forms import (
     words,
 )
 from rag_eval_hooks.text import folding
-from rag_eval_hooks.text.folding import toml_of
 from rag_eval_hooks.text.refusals import refusal
 
 _FAILURE: Final = re.compile(
@@ -190,12 +189,12 @@ def _is_most(found: set[str], said: set[str]) -> bool:
     return bool(found) and 2 * len(found) >= len(said) and (len(found) > 1 or found == said)
 
 
-_DATA: Final = toml_of("tool_words.toml", "rag_eval_hooks.capture")
+_DATA: Final = folding.toml_of("tool_words.toml", "rag_eval_hooks.capture")
 
 
 @cache
 def _listed(group: str, name: str = "words") -> frozenset[str]:
-    return frozenset(_DATA[group][name].split())
+    return frozenset(folding.fold(_DATA[group][name]).split())
 
 
 _NAME_PART: Final = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+")

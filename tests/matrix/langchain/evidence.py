@@ -171,6 +171,7 @@ NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     "a booking": agentic(BOOK, said=f"Room {NUMBER} is yours."),
     "a booking in Spanish": agentic((NAME, "Pide una cita.", lambda q: TEXT), said=PART),
     "a booking in German": agentic((NAME, "Löscht einen Termin.", lambda q: TEXT), said=PART),
+    "a booking in Russian": agentic((NAME, "Создаёт заявку.", lambda q: TEXT), said=PART),
     "a clock in Chinese": agentic((NAME, "返回当前时间。", lambda q: TEXT), said=PART),
     "a clock and a sum": agentic(CLOCK, SUM, said=f"It is 14:30 and {NUMBER}."),
     "a transfer": agentic(HAND, said=ANSWER),
