@@ -117,8 +117,8 @@ class ModelJudge(ABC):
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         possible = without_missing_texts(wanted, sample)
         findings = Findings.absent(wanted - possible, _NO_TEXT)
-        groups = self._groups(sample) or [()]
-        is_long = any(tokens(context.text) > self._window for context in sample.contexts or ())
+        sizes = [tokens(context.text) for context in sample.contexts or ()]
+        groups, is_long = self._groups(sizes) or [()], max(sizes, default=0) > self._window
         asks = list[Ask]()
         for ask in (Ask(kind, sample, known) for kind in SPECS if kind in possible):
             # A model may cut a text without an error, so do not send a text beyond the window.
@@ -139,11 +139,10 @@ class ModelJudge(ABC):
         if self._memo is not None:
             await self._memo.aclose()
 
-    def _groups(self, sample: Sample) -> list[tuple[int, ...]]:
+    def _groups(self, sizes: Sequence[int]) -> list[tuple[int, ...]]:
         groups: list[tuple[int, ...]] = []
         left = 0
-        for number, context in enumerate(sample.contexts or (), start=1):
-            size = tokens(context.text)
+        for number, size in enumerate(sizes, start=1):
             if groups and size <= left and len(groups[-1]) < self.most_chunks:
                 groups[-1] += (number,)
             else:
