@@ -138,6 +138,11 @@ class Verdict:
         _check_probability(self.probability)
 
 
+def is_close(probability: float | None) -> bool:
+    """Return True if a probability that a text supports a claim is too close to 0.5 to decide."""
+    return probability is not None and 0.3 < probability < 0.7
+
+
 def _check_probability(value: float | None) -> None:
     if value is not None and not 0.0 <= value <= 1.0:
         raise ValueError(f"The probability is {value!r}, but must be a number from 0 to 1.")

@@ -8,10 +8,10 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError, kind_of
-from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict
+from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict, is_close
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
@@ -21,8 +21,6 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 
 _logger = logging.getLogger("rag_eval_hooks")
-
-_BAND: Final = (0.3, 0.7)  # probabilities between the two need the second judge
 
 Positions: TypeAlias = dict[Finding, list[int]]  # positions of items; an empty list means all
 
@@ -135,8 +133,8 @@ class Cascade:
         return sent
 
     def _chance(self, verdict: Support | Verdict) -> float:
-        is_close = verdict.probability is not None and _BAND[0] < verdict.probability < _BAND[1]
-        doubtful = is_close or not verdict.sure or bool(getattr(verdict, "warning", ""))
+        has_flaw = bool(getattr(verdict, "warning", ""))
+        doubtful = is_close(verdict.probability) or has_flaw or not verdict.sure
         return 1.0 if doubtful else self._floor
 
 

@@ -20,6 +20,7 @@ from rag_eval_hooks.findings import (
     Maker,
     Support,
     Verdict,
+    is_close,
 )
 from rag_eval_hooks.judges.decision_model import Answer, DecisionEndpoint, DecisionModel, Question
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
@@ -49,7 +50,6 @@ _BY_RULES: Final = frozenset(
 _Item: TypeAlias = tuple[Answers, str, list[Question]]  # an item's finding, key and questions
 _VERDICTS: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 _HALF: Final = 0.5
-_UNSURE: Final = (0.3, 0.7)  # a verdict with a probability between the two is unsure
 _NO_ANSWER: Final = "the model rejected a question or gave an invalid answer"
 _NOT_MADE: Final = NotScored(Cause.MISSING_INPUT, "a decision model generates no text")
 
@@ -138,7 +138,7 @@ class DecisionJudge(ModelJudge):
             value = level if spec.unit is Unit.TEMPLATE else {"value": level}
             return content_of(spec.element, value, View({}))
         probability, reason = first[0], f"probability {first[0]:.2f}"
-        holds, sure = probability >= _HALF, not _UNSURE[0] < probability < _UNSURE[1]
+        holds, sure = probability >= _HALF, not is_close(probability)
         if ask.kind is Finding.STANCE:
             return holds
         if spec.unit is Unit.CHUNK:
