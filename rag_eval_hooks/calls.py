@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +9,6 @@ from typing import Final, Self, TypeVar
 
 K = TypeVar("K")
 
-_MAX_LOGGED: Final = 500
 _BYTES_PER_TOKEN: Final = 3
 """Estimated UTF-8 bytes per token. Real tokens are usually longer."""
 
@@ -117,7 +115,3 @@ class Call:
     @property
     def seconds(self) -> float:
         return (self.end - self.start) / 1e9
-
-
-def call_log() -> deque[Call]:
-    return deque(maxlen=_MAX_LOGGED)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rag_eval_hooks.calls import Call, call_log
+from rag_eval_hooks.calls import Call
 from rag_eval_hooks.decision import Decision, highest
 from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of, sample_to_text
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
@@ -29,6 +29,7 @@ from rag_eval_hooks.score import Cause, Outcomes
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
+_MOST_CALLS: Final = 500  # judge calls in a trace
 _MOST_TRIES: Final = 10  # number of crashed processes after which a sample is dropped
 
 
@@ -172,7 +173,7 @@ async def _shipped(
 
 
 async def _evaluated(parts: Parts, blank: Evaluation, decision: Decision) -> Evaluation:
-    began, log = time.monotonic_ns(), call_log()
+    began, log = time.monotonic_ns(), deque[Call](maxlen=_MOST_CALLS)
     with _judge_calls(parts, log if parts.config.trace_judge else None):
         scored = await parts.scorer.score(blank.sample, decision.chosen)
         parts.telemetry.used(blank.sample, scored)
