@@ -198,8 +198,9 @@ def _in_list(items: Sequence[Any], depth: int, write: Write = repr) -> Rows:
 def _passage(item: Any) -> Context | None:
     if isinstance(item, str):
         return Context(text=item)
-    held = None if is_message(item) else entries(item)
-    if held is None:
+    if is_message(item):
+        return None
+    if (held := entries(item)) is None:
         return _row(item) if isinstance(item, list | tuple) else None
     text = _usual_text(held) or _main_text(held)
     if not is_distinctive_text(text):
@@ -224,7 +225,7 @@ def _row(cells: Sequence[Any]) -> Context | None:
         record = _passage(records[0])
         return record and replace(record, score=record.score if score is None else score)
     text, *others = sorted(texts, key=width, reverse=True) or [""]
-    if len(cells) < PAIR or is_message(cells) or 2 * width(text) < _widths(cells)[0]:
+    if len(cells) < PAIR or 2 * width(text) < _widths(cells)[0]:
         return None
     # A second long text is another passage, except for an address.
     long = (one for one in others if width(one) >= _LONG_TEXT)
