@@ -143,13 +143,17 @@ class Provenance:
 
     def likely(self, passages: Sequence[Passage]) -> Iterator[Passage]:
         """Yield lists that a search likely returned. Other steps load rules or examples."""
-        asked = stems(self._question)
         for one in by_list(passages):
-            own = stems(" ".join(p.context.text for p in one))
-            is_long = sum(width(p.folded) for p in one) >= _CHUNK * len(one)
-            is_rated = any(p.context.score is not None for p in one)
-            is_found = is_long or is_rated or len(own & asked) > 1 or refusal(self._answer)
-            yield from one if is_found and len(one[0].found.contexts) > 1 else ()
+            if len(one[0].found.contexts) > 1 and self._is_likely(one):
+                yield from one
+
+    def _is_likely(self, passages: Sequence[Passage]) -> bool:
+        if sum(width(p.folded) for p in passages) >= _CHUNK * len(passages):
+            return True
+        if any(p.context.score is not None for p in passages) or refusal(self._answer):
+            return True
+        own = stems(" ".join(p.context.text for p in passages))
+        return len(own & stems(self._question)) > 1
 
     def _are_used(self, passages: Sequence[Passage], new: set[str], runs: set[str]) -> bool:
         own = set[str]().union(*(p.content_words for p in passages))
