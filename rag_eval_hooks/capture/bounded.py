@@ -127,7 +127,7 @@ class RunTable:
     def key_of(
         self, run_id: Hashable, kind: RunKind, trace_id: str | None, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return a root's sampling key. None postpones the sampling decision to the root's end.
+        """Return a root run's sampling key. None postpones the sampling decision to the run's end.
 
         The application may call a retriever and a model separately. Both calls need the same
         decision, so their key is the shared thread id or trace id.

@@ -279,7 +279,7 @@ def _written(item: Any, write: Write) -> str | None:
 
 
 def _widths(value: Any, levels: int = _LEVELS) -> tuple[float, float]:
-    """Return the width of a value, and the width of the long texts in the value."""
+    """Return the total width of a value's texts, and the width of the long texts alone."""
     if isinstance(value, str):
         size = width(value)
         return size + _MARKS, size if size >= _LONG_TEXT else 0

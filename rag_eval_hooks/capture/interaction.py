@@ -106,7 +106,7 @@ class ManualInteraction:
         if self._state:
             advice = "Write: `with evals.interaction(question) as it:`"
             if self._state != _OUTSIDE and self._thread != threading.get_ident():
-                advice = f"Keep the block open until the thread that calls it.{method}() finishes"
+                advice = "Wait for all threads that record values before you leave the block"
             self._incidents.mistake(f"it.{method}() was called {self._state}", advice)
         return self._run
 

@@ -44,7 +44,7 @@ class Notes:
             run.interaction.misses_event(of_root=run.outermost)
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """Cut a text to `longest`. In inner runs, also apply the limit for the whole request."""
+        """Cut a text to `longest` characters. The request's limit also cuts texts of inner runs."""
         if text is None:
             return None
         if run.outermost:

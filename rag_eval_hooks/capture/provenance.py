@@ -70,7 +70,7 @@ class Provenance:
         self._written = [p for p in written if p.is_distinctive]
 
     def tool_texts(self) -> Iterator[tuple[Passage, bool]]:
-        """Yield the texts of tools, and whether the tool searches. False means unknown."""
+        """Yield each tool's text, with True if the tool searches, or False if this is unknown."""
         for p in filter(self._is_own, self._tools):
             run, named = p.found.run, p.found.named
             is_judged = run.kind is RunKind.TOOL and not named
@@ -98,7 +98,7 @@ class Provenance:
         )
 
     def _wrote(self, p: Passage) -> bool:
-        """Return True if models said the passage, or half of its sequences of words, before."""
+        """Return True if an earlier model output has the passage, or half of its word sequences."""
         is_step = p.found.run.kind is not RunKind.TOOL
         said = set(self._said_before(p, with_arguments=is_step))
         if any(p.folded in text for text in said):

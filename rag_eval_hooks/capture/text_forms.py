@@ -156,7 +156,7 @@ def width(text: str) -> int:
 
 
 def prose_around(text: str, parts: Iterable[str]) -> int:
-    """Return the width of the prose around `parts`. Ignore tags and short texts."""
+    """Return the `width` of the text around `parts`, without tags and short gaps."""
     for part in sorted(parts, key=len, reverse=True):
         text = text.replace(part, "\0")
     widths = [width(_TAG.sub(" ", gap).strip()) for gap in text.split("\0")]
