@@ -5,8 +5,8 @@ Texts that a model or the user wrote are not candidates. Capture searches the an
 prompts for candidates of one rank after another, until a rank has a match. The matches are the
 contexts, in prompt order. Capture adds lower-ranked candidates whose facts the answer uses.
 
-If no rank has a match, capture uses the documents that the application recorded. Otherwise capture
-uses the answer's sources, or else the last step's documents.
+If no rank has a match, capture uses the documents that the application recorded. If there are none,
+capture uses the answer's sources. If there are no sources, capture uses the last step's documents.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class _Search:
         return [*self._texts.step_texts(Origin.EARLIER), *conversation]
 
     def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
-        """Add the answer's missing sources that are short, or in prompts of other model calls."""
+        """Add missing sources of the answer that are short, or that another call's prompt shows."""
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
         if not sources:
             return seen

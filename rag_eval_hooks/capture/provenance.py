@@ -142,7 +142,7 @@ class Provenance:
         ]
 
     def likely(self, passages: Sequence[Passage]) -> Iterator[Passage]:
-        """Yield lists that a search likely returned. Other steps load rules or examples."""
+        """Yield texts of lists that a search likely returned. Omit likely rules and examples."""
         for one in by_list(passages):
             if len(one[0].found.contexts) > 1 and self._is_likely(one):
                 yield from one

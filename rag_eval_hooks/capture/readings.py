@@ -123,7 +123,7 @@ def answer_of(value: Any, given: Any = None) -> str | None:
 
 
 def named_answer(value: Any) -> str | None:
-    """Return the text of a value such as `output["answer"]`. If it has no text, return JSON."""
+    """Return the text of a value such as `output["answer"]`, or JSON if the value has no text."""
     text = _answer_text(value)
     return as_json(value) if text is None else text
 

@@ -39,7 +39,7 @@ class Unmatched:
         return is_met
 
     def enable(self, framework: str, place: str, before: Unmatched | None) -> None:
-        """Record a call of a framework's `enable`. The previous call's RagEval owns `before`."""
+        """Record a framework's `enable` call. `before` belongs to the previous call's RagEval."""
         if before is not None and before is not self:
             advice = "Pass the same RagEval to all calls of enable()"
             self._incidents.mistake("enable() replaces the RagEval of an earlier call", advice)
