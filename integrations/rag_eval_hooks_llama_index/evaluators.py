@@ -113,7 +113,7 @@ class SuiteEvaluator(BaseEvaluator):
     ) -> EvaluationResult:
         """Evaluate an answer. If there is no score, `invalid_reason` gives the cause.
 
-        Of the other keywords, only `reference`, the expected answer, counts.
+        `reference` is the expected answer. The method ignores all other keywords.
         """
         texts = list(contexts or ())
         result = EvaluationResult(query=query or "", response=response, contexts=texts)

@@ -243,7 +243,7 @@ def _said(interaction: Interaction) -> str | None:
 
 
 def _said_in_object(interaction: Interaction, texts: Sequence[str]) -> str | None:
-    """Return the answer from the last JSON reply, or tool arguments, that contain output texts."""
+    """Return the answer in the last reply whose JSON or tool arguments hold an output text."""
     models = interaction.models if interaction.structured is None else []
     objects = {call: [json_in(call.text or ""), *call.tool_arguments] for call in models}
     parts = {call: set(texts_in(held)).intersection(texts) for call, held in objects.items()}

@@ -93,7 +93,7 @@ class _Search:
 
     @cached_property
     def _tool_texts(self) -> tuple[list[Passage], list[Passage]]:
-        """The texts of search tools, and the texts of tools whose purpose is unknown."""
+        """Return the texts of search tools, and the texts of tools with an unknown purpose."""
         texts = list(self._texts.tool_texts())
         sure = [p for p, is_search in texts if is_search]
         return sure, [p for p, is_search in texts if not is_search]
@@ -148,7 +148,7 @@ class _Search:
     def _joined(
         self, prompts: Prompts, rank: int, passages: Sequence[Passage], placed: Placed
     ) -> Found:
-        """Return the shown texts as contexts, plus lower-rank texts whose facts the answer uses."""
+        """Return the texts in the prompts. Add lower-rank texts whose facts the answer uses."""
         tools = list(chain.from_iterable(self._tool_texts))
         lower_ranks = (tools, self._texts.step_texts(Origin.STEP), self._earlier_texts())
         lower: list[Passage] = []

@@ -63,7 +63,7 @@ class Suspensions:
             self._report(interaction)
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue the interrupted request that fits. Return False if none or several fit."""
+        """Continue the request that `fits` accepts. If there are none or several, return False."""
         fitting = self._fitting(conversation, fits)
         if len(fitting) != 1 or not self._remove(fitting[0]):
             return False

@@ -177,8 +177,8 @@ def _asks_nothing(interaction: Interaction) -> bool:
 def _replace_rewritten(interaction: Interaction) -> None:
     """Replace a document's text with the text that a later step wrote for the document.
 
-    If a step masks a text, the original text must not reach a context, a span or metadata. The
-    replaced text is the step's input, if known, because two stores may use the same id.
+    If a step masks a text, the original text must not reach a context, a span or metadata. Two
+    stores may use the same id. If the step's input is known, replace only equal texts.
     """
     lists = interaction.lists
     known: dict[str | None, list[str]] = {}

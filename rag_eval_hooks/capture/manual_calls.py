@@ -115,7 +115,7 @@ class _OpenRequest:
 
 
 class ManualCalls:
-    """Joins retrievals and model calls of one request. Thread-safe."""
+    """Joins the retrievals and model calls that belong to one request. Thread-safe."""
 
     def __init__(self, on_end: Callable[[Interaction], None]) -> None:
         self._on_end = on_end
@@ -159,7 +159,7 @@ class ManualCalls:
         return {one: texts for one, texts in self._retrievals.items() if one in chosen}
 
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
-        """Report complete requests. With `at_once`, do not wait after the last call."""
+        """Report complete requests. If `at_once` is set, do not wait for further calls."""
         with self._lock:
             over = [one for one in self._requests if one.is_over(opened, at_once=at_once)]
             self._requests = [one for one in self._requests if one not in over]

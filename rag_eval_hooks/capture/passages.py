@@ -170,7 +170,7 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rests(self, placed: Placed) -> list[str]:
-        """Return the prompts. The letter x replaces each character of a passage quoted in full."""
+        """Return the prompts, with fully quoted passages replaced by the letter x."""
         rests = list(map(StringIO, self.texts))
         for at in placed.values():
             if at.whole:

@@ -90,7 +90,7 @@ class Recorder(RunTable, Notes):
         return len(self._open)
 
     def around(self, parent_id: Hashable | None) -> Run | None:
-        """Return the open run `parent_id`. Without this run, return the run around the caller."""
+        """Return the run `parent_id` if it is open, or else the run around the caller."""
         if parent_id is not None and (run := self.get(parent_id)) is not None:
             return run
         for locate in tuple(self.locators):

@@ -295,7 +295,7 @@ class Interaction:
             self.pending.popleft()()
 
     def absorb(self, earlier: Interaction) -> None:
-        """Add runs, and values such as the question, from an earlier part of this request."""
+        """Add the runs and values of `earlier`, an earlier part of this request."""
         root, first = self.root, earlier.root
         root.query = first.query or root.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept
