@@ -25,19 +25,26 @@ _SOURCE_NAME = (
     r"(?:the |this |these |your |an? )?(?:\w+ )?(?:sources?|documents?|pages?|tables?|pdfs?"
     r"|passages?|contexts?|reports?|articles?|sections?|chapters?|manuals?|handbooks?|\[\d)"
 )
+
+
+def _word(start: str) -> str:
+    # `re` finds a leading literal fast, and a leading `\b` slowly.
+    return rf"{start}(?<!\w{start})"
+
+
 _INDICATORS: dict[str, re.Pattern[str]] = {
     name: re.compile(pattern)
     for name, pattern in {
-        "source:": r"\bsources?[*_]*\s?:",
-        "table:": r"\btables?[*_]*\s?:",
-        "page": r"\bpages?\b|\bpp?\. ?\d",
-        "document": r"\bdocuments?\b",
-        "pdf": r"\bpdfs?\b",
-        "according to": r"\baccording to\b",
-        "based on": r"\bbased on\b",
-        "from": rf"\bfrom {_SOURCE_NAME}",
+        "source:": _word("source") + r"s?[*_]*\s?:",
+        "table:": _word("table") + r"s?[*_]*\s?:",
+        "page": _word("p") + r"(?:ages?\b|p?\. ?\d)",
+        "document": _word("document") + r"s?\b",
+        "pdf": _word("pdf") + r"s?\b",
+        "according to": _word("according to") + r"\b",
+        "based on": _word("based on") + r"\b",
+        "from": _word("from ") + _SOURCE_NAME,
         # A JSON list is not a citation.
-        "[n]": r"(?<!:)(?<!: )\[\^?\d{1,3}(?:\s?[,;\u2013-]\s?\d{1,3})*\]",
+        "[n]": r"\[(?<!:\[)(?<!: \[)\^?\d{1,3}(?:\s?[,;\u2013-]\s?\d{1,3})*\]",
         "(author year)": r"\([^()\d]{2,60}[,\s]\s?(?:1[5-9]|20)\d\d[a-z]?\)",
     }.items()
 }
