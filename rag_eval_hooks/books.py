@@ -175,7 +175,7 @@ class Books(Observer):
 
 
 class Memory:
-    """Remembers recent requests, within `limits.FEEDBACK_*`. Thread-safe.
+    """Remembers recent requests, up to the limits `FEEDBACK_*`. Thread-safe.
 
     If all texts together are too long, the oldest requests lose their texts, but keep their ids.
     """

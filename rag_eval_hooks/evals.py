@@ -269,8 +269,8 @@ class RagEval(OnePerProcess):
     def shutdown(self, timeout: float | None = 5.0) -> bool:
         """Finish pending samples within `timeout` seconds, then close. An exit hook does the same.
 
-        Unfinished samples stay in the spool, or are dropped as `shutdown`. Finally, the call
-        flushes the providers of `setup_tracing`. Returns False if a sample is unfinished.
+        Unfinished samples stay in the spool, or are dropped with the reason `shutdown`. Finally,
+        flush the providers of `setup_tracing`. Return False if a sample is unfinished.
         """
         from rag_eval_hooks.runtime.lifecycle import shutdown
 

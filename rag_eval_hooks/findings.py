@@ -139,7 +139,7 @@ class Verdict:
 
 
 def is_close(probability: float | None) -> bool:
-    """Return True if a probability that a text supports a claim is too close to 0.5 to decide."""
+    """Return True if a claim's probability of support is too close to 0.5 to decide."""
     return probability is not None and 0.3 < probability < 0.7
 
 

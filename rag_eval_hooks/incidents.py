@@ -135,7 +135,7 @@ def is_ours(error: BaseException) -> bool:
 
 
 def stated_in(error: BaseException) -> str:
-    """Return the log-safe part of our own error's message, or an empty string."""
+    """Return the part of our error's message that is safe to log, or an empty string."""
     if not isinstance(error, InputError | RedactionError) or not is_ours(error):
         return ""
     return error.stated if isinstance(error, InputError) else str(error)
@@ -209,7 +209,7 @@ class ExitError(Exception):
 
 
 async def without_exit(call: Awaitable[T]) -> T:
-    """Await the user's code. Replace an exit, which would stop the loop, by `ExitError`."""
+    """Await the user's code. Replace `SystemExit`, which would stop the loop, by `ExitError`."""
     try:
         return await call
     except (SystemExit, KeyboardInterrupt) as error:

@@ -137,7 +137,7 @@ class Request:
 
     @classmethod
     def of(cls, sample: Sample, build: Callable[[], Sample] | None = None) -> Request:
-        """Return a request. If given, `build` later creates the sample to evaluate."""
+        """Return a request. If `build` is given, the evaluation calls `build` to get its sample."""
         names = (sample.trace_id, sample.sample_id)
         return cls(
             key=id_of(sample.trace_id or sample.sample_id),

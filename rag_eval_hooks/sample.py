@@ -63,14 +63,15 @@ class Sample:
         question_id: The question's id in a set of known questions.
         error_type: Qualified class name of the exception if `status` is `ERROR`.
         latency: Duration of the request in seconds, or None if unknown.
-        truncated: Incomplete texts, such as `contexts[2].text`, after a cut or a lost event.
+        truncated: Names of incomplete texts, such as `contexts[2].text`. A limit cut these texts,
+            or capture lost an event.
         context_source: Rule that selected the contexts, such as `prompt`, or None without
-            retrieval. docs/capture.md explains each rule.
+            retrieval. docs/capture-reference.md explains each rule.
         question_source: Rule that found the question, such as `input`.
         trace_id: The RAG span's trace id, 32 hex digits, or None without a span.
         span_id: The RAG span's id, 16 hex digits, or None without a span.
         workflow: Name of the pipeline, as on its RAG span.
-        response_id: Id of the model's reply, or None. Equality ignores this and all fields below.
+        response_id: Id of the model's reply, or None. Equality ignores this and all later fields.
         ended_at: Time at which the request finished, in nanoseconds since the epoch, or None.
         sample_id: Unique id of this sample.
     """

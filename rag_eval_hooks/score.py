@@ -202,7 +202,7 @@ def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
 
 
 def result_id(sample_id: str, outcomes: Outcomes) -> str:
-    """Return one id for all outcomes of a sample, in any order. Repeated results have equal ids."""
+    """Return the id of a sample's result. A repeated evaluation gives the same id."""
     ids = sorted(score_id(sample_id, name, one) for name, one in outcomes.items())
     return _digest(ids or [sample_id])
 

@@ -142,9 +142,9 @@ class RagEvalConfig(BaseModel):
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check)] = setting(
         "auto",
         "Model for embeddings: `openai:<model>`, `azure:<deployment>`, `ollama:<model>`, "
-        "`sentence-transformers[:<name or path>]` (all-MiniLM-L6-v2), `none` or `auto`. `auto`: "
-        "for `openai` and `openai-decisions` judges, `text-embedding-3-small` at the judge's "
-        "endpoint. With other judges, `auto` sets no embedder.",
+        "`sentence-transformers[:<name or path>]` (all-MiniLM-L6-v2), `none` or `auto`. "
+        "With `openai` and `openai-decisions` judges, `auto` means `text-embedding-3-small` at the "
+        "judge's endpoint. With other judges, `auto` sets no embedder.",
     )
     thresholds: dict[str, Number] = setting(
         {},

@@ -79,9 +79,9 @@ class OutboxFile:
     def write(self, changes: Iterable[tuple[Job, str | None]]) -> list[int | None]:
         """Write jobs and payloads to the file. Return each job's row number.
 
-        A payload of None keeps the row's payload. A job without consumers deletes its row. The
-        number is None if the job is finished or does not fit into the file. The number is `LOST` if
-        another process has claimed the job.
+        If a payload is None, the row keeps its payload. If a job has no consumers left, delete its
+        row. The number is None if the job is finished or does not fit into the file. The number is
+        `LOST` if another process has claimed the job.
         """
         with self._transaction() as db:
             return [self._write(db, job, text) for job, text in changes]
@@ -226,7 +226,7 @@ def check_spool(folder: Path) -> None:
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
-    """Return how many samples of all processes wait. The mapping is empty without a file."""
+    """Count the waiting samples of all processes. If there is no file, return an empty mapping."""
     with _read(path) as db:
         return {} if db is None else {key: _number(db, key) for key in ("pending", "undelivered")}
 

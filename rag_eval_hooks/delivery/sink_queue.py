@@ -116,7 +116,7 @@ class SinkQueue:
             return _RECOVERED
 
     def check(self) -> None:
-        """Count a hanging call, and drop expired results."""
+        """Count an overdue call to the sink, and drop expired results."""
         now = time.monotonic()
         with self._lock:
             if self._flying and not (self.sink.retries or self._is_overdue):

@@ -223,7 +223,7 @@ def _warnings(
     names = [field.value for field in Field if field in seen & cut]
     return [
         *told,
-        *(f"incomplete {name}: a limit cut text, or capture lost an event" for name in names),
+        *(f"incomplete {name}: a limit cut the text, or capture lost an event" for name in names),
     ]
 
 

@@ -157,7 +157,7 @@ class Worker:
     def _call(
         self, function: Callable[[], Awaitable[R]], on_done: Callable[[], object]
     ) -> Future[R]:
-        """Queue a call and return its future. Callers must wait for `on_done` to use the future."""
+        """Queue a call and return its future. `on_done` runs when the future is done."""
         call = _InlineCall(function)
         call.future.add_done_callback(lambda _: on_done())
         with self._lock:

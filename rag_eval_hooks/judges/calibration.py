@@ -80,7 +80,7 @@ class Agreement:
     """Agreement of probabilities with human labels.
 
     `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982). A row of `curve`
-    is a bin: its mean probability, its fraction of true labels, and its number of labels.
+    describes a bin: its mean probability, its fraction of true labels, and its number of labels.
     """
 
     labels: int

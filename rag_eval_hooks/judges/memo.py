@@ -34,9 +34,9 @@ _TRIM: Final = "DELETE FROM replies_1 WHERE id <= (SELECT MAX(id) FROM replies_1
 class Memo:
     """Stores replies by model and prompt, in memory or on disk.
 
-    Several judges may share a memo, and several processes a folder. Protect the folder like the
-    samples, because replies contain claims. A disk failure never makes the judge fail. After five
-    consecutive failures, the memo ignores the disk.
+    Several judges may share a memo. Several processes may share a folder. Replies contain claims,
+    so protect the folder as you protect samples. A disk failure never makes the judge fail. After
+    five consecutive failures, the memo ignores the disk.
 
     Args:
         path: Folder for replies on disk, or None for memory.

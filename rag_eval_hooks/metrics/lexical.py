@@ -67,7 +67,7 @@ def _exact_match(answer: str, reference: str) -> Score:
 def _found(
     answer: str, expected: Sequence[Keyword], also: Container[Keyword] = frozenset()
 ) -> Score:
-    """Score the fraction of `expected` that the answer contains. Items in `also` count as found."""
+    """Score the fraction of `expected` in the answer. Keywords in `also` count as found."""
     searched = Searched.of(answer)
     held = {item: searched.holds(item) or item in also for item in expected}
     explanation = {

@@ -80,7 +80,7 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> frozenset[Finding
 
 
 def _compared(sample: Sample, findings: Findings) -> Whose | None:
-    """Return whose claims count: the answer's, if it states anything checkable."""
+    """Choose the text whose claims count. An answer without checkable statements does not count."""
     if not made(findings.stance).answer:
         return "answer"
     return None if sample.reference is None else "reference"

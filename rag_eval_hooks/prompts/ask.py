@@ -123,9 +123,9 @@ class Ask:
         )
 
     def read(self, keys: Sequence[str], reply: str) -> Reading:
-        """Return the valid values by item.
+        """Return the valid values by key.
 
-        An item is invalid if an earlier object of the reply has a different value for the item.
+        A value is invalid if an earlier object of the reply has a different value for the key.
         """
         objects, cut = reply_json(reply, self.kind.value)
         drafts = [one for one in objects if self.kind in one] or objects[-1:]

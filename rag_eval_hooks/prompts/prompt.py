@@ -35,8 +35,8 @@ class ReplyError(Exception):
 class Prompt:
     """Texts for a language model, and the Pydantic model of the reply.
 
-    All prompts with contexts have the same schema, and their user texts start with the contexts, so
-    that a provider can cache this prefix. `shape` is the schema of the requested finding alone.
+    All prompts with contexts have the same schema. Their user texts start with the contexts, so a
+    provider can cache this prefix. `shape` is the schema of the requested finding alone.
     """
 
     system: str

@@ -123,7 +123,7 @@ class Diagnosis:
 def diagnose(
     rows: Iterable[Evaluation], *, cuts: Mapping[str, tuple[float, float]] | None = None
 ) -> list[Diagnosis]:
-    """Return the matching rules: faults, then good signs, each by descending share.
+    """Return the matching rules by descending share. All faults precede the good signs.
 
     Omit good signs if any score comes from a screening judge, or if over a tenth of the samples
     have an undefined score. `cuts` maps a metric id to the bounds of its low and high scores, by

@@ -27,7 +27,7 @@ _OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
-    """Return the significant drops of normalized means that exceed `margin`.
+    """Return the changes whose normalized mean fell significantly, and by more than `margin`.
 
     Holm's method tests all differences together.
     """
@@ -71,7 +71,9 @@ class FailCondition:
         metric, sign, limit = match.groups()
         scale = scale_of_metric(metric)
         if scale is not None and (sign[0] == ">") == scale.higher_is_better:
-            wants = f"a condition that bad means meet; write {metric}{_OPPOSITE[sign]}{limit}"
+            wants = (
+                f"a condition that is true for bad scores, such as {metric}{_OPPOSITE[sign]}{limit}"
+            )
             raise ConfigError("fail-on", text.strip(), wants)
         return cls(text.strip(), metric, sign, float(limit))
 

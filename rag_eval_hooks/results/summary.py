@@ -195,7 +195,7 @@ def mean_over(
 
 
 def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
-    """Return the mean of each metric with enough labels of randomly chosen samples."""
+    """Return a mean for each metric that has enough labels of randomly chosen samples."""
     found = (_labelled(metric, rows, labels) for metric in dict.fromkeys(m for _, m in labels))
     return list(filter(None, found))
 

@@ -51,8 +51,8 @@ class FeedbackDesk(Observer):
     """Adds a request's ids to feedback, and runs the metrics that the feedback triggers.
 
     If this process does not know the request, the desk passes the feedback to other processes
-    through the spool. If no process claims the feedback within a minute, sinks receive the feedback
-    with only the id passed to `feedback`. Without a spool, sinks receive this feedback at once.
+    through the spool. If no process claims the feedback within a minute, or there is no spool, the
+    desk delivers the feedback to sinks. Such feedback has only the id passed to `feedback`.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -69,7 +69,7 @@ class FeedbackDesk(Observer):
         self._outbox.consume(FEEDBACK, self._capacity, self._take)
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
-        """Return False if the feedback is invalid or rejected, or has no usable id."""
+        """Accept feedback. Return False if it is invalid or rejected, or has no usable id."""
         try:
             feedback = Feedback(
                 score=given["score"],
@@ -229,7 +229,7 @@ class FeedbackDesk(Observer):
             self._remember(request, evaluation)
 
     async def _ending_of(self, ended: Request, sample: Sample, decision: Decision) -> Ending | None:
-        """Evaluate the metrics that feedback selected, as a new request."""
+        """Evaluate, as a new request, the metrics that feedback selected."""
         request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
         request.is_final = request.by_feedback = True
         if (refused := self._pipeline.admit(request, decision)) is not None:

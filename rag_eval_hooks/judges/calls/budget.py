@@ -62,9 +62,10 @@ class Spend(NamedTuple):
 class Budget:
     """Admits model calls until a limit of the current hour or day (UTC) is reached.
 
-    The budget reserves all expected calls of a sample before its first call, or makes no call for
-    the sample. The usage in a reply replaces the estimate: the prompt's tokens plus 256. The
-    estimate remains if the call times out, reports no tokens, or belongs to a killed process.
+    Before a sample's first call, the budget reserves all expected calls of the sample. If the
+    reservation fails, the sample gets no call. The estimate for a call is the prompt's tokens plus
+    256. The reply's usage replaces this estimate. The estimate remains if the call times out,
+    reports no tokens, or belongs to a killed process.
 
     Keys of `limits` are `<unit>_per_<period>`. `rate` limits this process's calls per second. A
     separate thread writes the file, because a hanging disk must not block the event loop.

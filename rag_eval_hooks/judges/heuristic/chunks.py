@@ -46,7 +46,7 @@ DENIAL: Final = "!"
 
 
 def _items_by_word(lexicon: Lexicon) -> dict[str, str]:
-    """Return the lexicon's item for each word. The judge ignores a word with an empty item."""
+    """Map each word of the lexicon to an item for comparisons. The judge ignores empty items."""
     kept = lexicon.limiting | lexicon.conditions | lexicon.weak
     items = dict.fromkeys(lexicon.free, "") | {word: word for word in kept}
     items |= dict.fromkeys(lexicon.denials | LEXICONS[""].denials, DENIAL)
