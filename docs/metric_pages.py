@@ -64,7 +64,7 @@ DIFFERENCES = {
     "ragas.context_precision_without_reference": f"{RATED} If the answer is a refusal, this metric has no score (`undefined`).",
     "ragas.context_recall": NAN,
     "ragas.context_entity_recall": "The comparison of entities ignores case, accents and spacing, but ragas requires exact equality. Without entities, there is no score (`undefined`), but ragas returns 0.",
-    "ragas.noise_sensitivity": "A wrong claim counts even if no context supports the claim. The score's `parts` are the shares of `relevant`, `irrelevant` and `unsupported` wrong claims. ragas computes only one part, `relevant` or `irrelevant`. The judge rates whether a chunk is relevant. In ragas, a chunk is relevant if a claim of the reference follows from the chunk.",
+    "ragas.noise_sensitivity": "A wrong claim counts even if no context supports the claim. The score's `parts` divide wrong claims by source: `relevant` chunks, `irrelevant` chunks, or no chunk (`unsupported`). ragas computes only one part, `relevant` or `irrelevant`. The judge rates whether a chunk is relevant. In ragas, a chunk is relevant if a claim of the reference follows from the chunk.",
     "nvidia.answer_accuracy": BOTH_INVALID,
     "nvidia.context_relevance": BOTH_INVALID,
     "nvidia.response_groundedness": BOTH_INVALID,

@@ -1,4 +1,4 @@
-"""Sampling decisions, and the rates and request properties behind them."""
+"""Sampling decisions, with the rates and request properties that determine the decisions."""
 
 from __future__ import annotations
 

@@ -248,10 +248,11 @@ class RagEval(OnePerProcess):
         return self._pipeline.spooled()
 
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
-        """Explain the outcomes of the last eight requests with an id that `feedback` accepts.
+        """Explain the outcomes of the last eight requests with this id.
 
-        `str(explanation)` is one line. The evaluator remembers the last 10,000 requests with
-        retrieved text, and the last 10,000 without.
+        The id is a trace id, a sample id, or the framework's root run id. `str(explanation)` is one
+        line. The evaluator remembers the last 10,000 requests with retrieved text, and the last
+        10,000 without.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 

@@ -123,7 +123,7 @@ class Support:
 class Verdict:
     """A yes-or-no verdict and its reason. If `sure` is False, ignore `holds`.
 
-    `Support` explains `probability`, `judge`, `sent_on` and `warning`.
+    `Support` describes the fields `probability`, `judge`, `sent_on` and `warning`.
     """
 
     holds: bool
@@ -160,7 +160,7 @@ class ChunkRelevance:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Three questions that the judge derives from the answer, or none if it states nothing."""
+    """Three questions derived from the answer, or no question if the answer states nothing."""
 
     texts: tuple[str, ...]
     noncommittal: bool = False  # True if the answer evades the question

@@ -40,7 +40,7 @@ class Incidents:
         """Count a caught exception. Log the type and place of the first exception of each kind.
 
         The log omits the exception's message, which may quote a request. An exception of the
-        application's signal handler propagates, because Celery and RQ set time limits with it.
+        application's signal handler propagates, because Celery and RQ raise it at time limits.
         """
         if _is_from_signal_handler(error):
             raise error

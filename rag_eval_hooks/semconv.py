@@ -110,7 +110,7 @@ class EvalStatus(StrEnum):
 
 
 def eval_key(metric_id: str, field: str) -> str:
-    """Return the attribute key for a result's field. The key of a suite's total names no metric."""
+    """Return the attribute key of a result's field. A suite's total has a key without a metric."""
     return f"rag.eval.{_COMPOSITES.get(metric_id, metric_id)}.{field}"
 
 

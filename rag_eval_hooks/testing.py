@@ -55,8 +55,8 @@ class ScriptedJudge:
     """A judge that returns prepared findings.
 
     Args:
-        script: Findings, or a function that takes a `JudgeCall` and returns findings. A missing
-            finding fails as `judge_failed`.
+        script: Findings, or a function that takes a `JudgeCall` and returns findings. A finding
+            that the script lacks fails with the cause `judge_failed`.
         error: Exception to raise, such as `JudgeError("down")`, or None.
         latency: Seconds before each reply.
     """

@@ -98,7 +98,7 @@ def rows_of(paths: Sequence[str]) -> Results:
         return results
     skipped = ", ".join(f"{count} {reason}" for reason, count in results.skipped.items())
     raise UsageError(
-        f"{', '.join(paths)}: no outcome of a metric found (skipped lines: {skipped or 0}). "
+        f"{', '.join(paths)}: found no outcome of a metric (skipped lines: {skipped or 0}). "
         "To write results of a data set, run: rag-eval-hooks evaluate DATA -o RESULTS"
     )
 

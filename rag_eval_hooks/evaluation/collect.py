@@ -111,7 +111,7 @@ def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The models of an evaluation. Findings that need a missing model are `missing_input`."""
+    """The models of an evaluation. Without its model, a finding has the cause `missing_input`."""
 
     judge: Judge
     embedder: Embedder | None = None

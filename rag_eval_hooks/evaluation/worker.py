@@ -117,7 +117,7 @@ class Worker:
             self.waiting_chars -= size
 
     def put(self, job: Work, *, reserved: bool = True) -> str | None:
-        """Queue a job, and return None, or `shutdown` if the worker has stopped.
+        """Queue a job and return None. If the worker has stopped, return `shutdown` instead.
 
         With `reserved=False`, the queue accepts the job even if the queue is full or closed.
         """

@@ -43,9 +43,9 @@ class Judge(Protocol):
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Make findings about a sample.
 
-        The evaluator calls `make` at most three times per sample: for findings that need no other
-        finding, such as claims; for verdicts on the claims and entities; and for findings that a
-        metric requests after reading the verdicts. `known` contains the earlier findings.
+        The evaluator calls `make` at most three times per sample. The first call is for findings
+        that need no other finding, such as claims. The second call is for verdicts on claims and
+        entities, and the third for findings that depend on verdicts. `known` has earlier findings.
 
         Returns:
             Each requested finding, or a `NotScored` with the cause. A list of verdicts has one

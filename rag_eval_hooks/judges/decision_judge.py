@@ -51,7 +51,7 @@ _Item: TypeAlias = tuple[Answers, str, list[Question]]  # an item's finding, key
 _VERDICTS: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 _HALF: Final = 0.5
 _NO_ANSWER: Final = "the model rejected a question or gave an invalid answer"
-_NOT_MADE: Final = NotScored(Cause.MISSING_INPUT, "a decision model generates no text")
+_NOT_MADE: Final = NotScored(Cause.MISSING_INPUT, "a decision model cannot generate questions")
 
 
 class DecisionJudge(ModelJudge):

@@ -122,8 +122,8 @@ def serve(connection: Connection) -> None:
 class LocalModel(Generic[I, R]):
     """Loads a model on first use, and runs one batch at a time.
 
-    Items that arrive during a batch form the next batch, without duplicates. A child process
-    restarts after a crash and exits with this process.
+    Items that arrive during a batch form the next batch, without duplicates. If the model runs in a
+    child process, the child restarts after a crash and exits with this process.
     """
 
     def __init__(self, source: str, caller: Caller, load: Load[I, R], *, size: int = 32) -> None:

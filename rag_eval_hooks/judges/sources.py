@@ -1,4 +1,4 @@
-"""Calls judges and embedders, and checks results. A custom judge's `make` counts as one call."""
+"""Calls judges and embedders. `make` counts as one call if a judge does not report its calls."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _DETAILS: Final = {  # why a metric is undefined, by the reason of the unsure ve
 
 
 def average_precision(relevant: Sequence[bool]) -> float:
-    """Return precision@k, averaged over the ranks k of relevant items, or 0 if none is relevant."""
+    """Return the mean precision@k over the ranks k of relevant items, or 0 without such items."""
     ranks = chunk_numbers(relevant)
     return fmean(hits / rank for hits, rank in enumerate(ranks, start=1)) if ranks else 0.0
 
@@ -61,8 +61,8 @@ def supported_share(
 ) -> Scoring:
     """Return a function that scores the share of supported claims among the sure verdicts.
 
-    With `raw`, the score's parts are in [0, 1] and include the share. Without claims, the score is
-    `empty`.
+    With `raw`, the score's parts are fractions, and the part `raw` is the share of supported
+    claims. Without claims, the score is `empty`.
     """
     top = 1.0 if raw else scale.high
 

@@ -101,8 +101,8 @@ class _Check(_Table):
 class ListCheck(_Check):
     r"""Checks which items of the reference's list the answer also lists.
 
-    Every match of a pattern such as `Rule C-\d+` is an item. A line without a match is an item, up
-    to a colon or dash, if the line begins with a bullet or number.
+    Every match of a pattern such as `Rule C-\d+` is an item. In a line without a match, the text
+    between a leading bullet or number and the first colon or dash is an item.
     """
 
     value = "rules_coverage"

@@ -111,9 +111,9 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 
 
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
-    """Classify a wrong claim as `unsupported`, or by its chunks as `relevant` or `irrelevant`.
+    """Return the kind of a wrong claim, or None if the reference supports the claim.
 
-    Return None if the reference supports the claim.
+    `unsupported`: no chunk supports the claim. `relevant`: a relevant chunk supports the claim.
     """
     if agreement.sure and agreement.holds:
         return None

@@ -50,7 +50,7 @@ class Reading(NamedTuple):
 class Ask:
     """A question to the judge about one finding of one sample.
 
-    A finding covers items, such as claims or chunks. A prompt may ask about some of the items. Keys
+    A finding covers items, such as claims or chunks. A prompt may ask about only some items. Keys
     of sentences and chunks are numbers from 1. `a1` is the answer's first claim, `r1` the
     reference's first claim, and `e1` the first entity. The key of a whole text is its field name.
     The prompt contains only the chunks numbered in `shown`, or all chunks.

@@ -199,7 +199,7 @@ class SupportElement(AgreementElement):
         supporting = frozenset(self.chunks)
         together = self.together and not supporting
         if (self.verdict == "supported") != (together or bool(supporting)):
-            raise ReplyError("a supported claim, and no other, needs `chunks` or `together`")
+            raise ReplyError("set `chunks` or `together` if, and only if, a claim is supported")
         quoted = view.quoted(self.quote)
         if supporting and quoted and not quoted & supporting:
             raise ReplyError("none of the listed chunks contains the quote")

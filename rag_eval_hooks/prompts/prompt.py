@@ -48,7 +48,7 @@ class Prompt:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """JSON values that determine the reply. Read them before the prompt is sealed."""
+        """JSON values that determine the reply. `sealed` changes them, so read them first."""
         return (self.version, self.name, self.system, self.user)
 
     @property

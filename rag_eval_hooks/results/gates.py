@@ -90,9 +90,9 @@ def failed_conditions(
 ) -> list[str]:
     """Return the reasons to fail a build. A metric without a score is also a reason.
 
-    Holm's method tests all conditions together: if no true mean is bad, the build fails with a
-    probability of at most `alpha`. A single condition fails if the entire interval meets the
-    condition. Conditions in `by_point` test only the mean, without its interval.
+    Holm's method tests all conditions together: if no true mean meets its condition, the build
+    fails with a probability of at most `alpha`. A single condition fails the build if the mean's
+    entire interval meets the condition. Conditions in `by_point` ignore the interval.
 
     Raises:
         ConfigError: A condition names a metric without results.

@@ -95,7 +95,7 @@ def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, Res
 
     Args:
         rows: The results.
-        by: A metadata key, `reason`, `workflow`, `user_id`, `session_id`, `day`, `version`, or a
+        by: `reason`, `workflow`, `user_id`, `session_id`, `day`, `version`, a metadata key, or a
             function that returns a result's group. None puts all results into one group.
     """
     grouped: dict[str | None, list[Evaluation]] = {None: []} if by is None else {}
@@ -187,7 +187,7 @@ def mean_over(
     """Return the mean of the values that `in_sample` keeps, or None if there are none.
 
     `scored` has one pair for each value: the evaluation, and the object with the inclusion
-    probability. Sessions are clusters.
+    probability. The values of one session form a cluster.
     """
     used = [(*one, value) for one, value in zip(in_sample(scored), values, strict=True) if one]
     weights, rows = [weight_of(one) for _, one, _ in used], [row for row, _, _ in used]

@@ -145,7 +145,7 @@ class Selection:
 
         The sample contains the feedback's reference. The ids omit metrics whose inputs the sample
         lacks. A metric that a feedback rule chose has no inclusion probability. A sampled metric
-        keeps its probability if a missing reference was the only cause of its missing score.
+        keeps its probability if only the missing reference prevented a score.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:

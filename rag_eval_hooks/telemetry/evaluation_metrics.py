@@ -27,7 +27,7 @@ _INSTRUMENTS: Final = toml_of("instruments.toml", __package__)
 
 
 class ValueLimit:
-    """Limits each attribute of OpenTelemetry metrics to 50 values. Others become `other`."""
+    """Limits each attribute of OpenTelemetry metrics to 50 values. Later values become `other`."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {}

@@ -117,7 +117,7 @@ def context_of(sample: Sample) -> Context:
 
 
 def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
-    """Return the attributes that have a value, with enum members as plain values for exporters."""
+    """Return the attributes that have a value. Replace enum members by their plain values."""
     return {
         key: value.value if isinstance(value, Enum) else value
         for key, value in attributes.items()

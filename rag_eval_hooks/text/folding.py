@@ -36,7 +36,7 @@ def compiled(
     parts: Mapping[str, str] | None = None,
     flags: int = re.IGNORECASE,
 ) -> LazyPatterns:
-    """Insert parts for `<name>`. Without `parts`, the texts that others insert are the parts."""
+    """Insert a part for each `<name>`. By default, parts are in `given` and not in the result."""
     texts = {name: "|".join(one) if isinstance(one, list) else one for name, one in given.items()}
     inserted = {name for text in texts.values() for name in _PART.findall(text)}
     left_out, known = (inserted, texts) if parts is None else (set[str](), parts)

@@ -338,7 +338,7 @@ def test_wrong_input_ends_with_2_and_is_named(tmp_path: Path) -> None:
         ("r.jsonl --labels bad.jsonl", "labels: line 2"),
         ("nowhere.jsonl --worst 3", "There is no file, folder or spool"),
         ("r.jsonl --since yesterdayish", "Use 24h, 90m, 7d, today"),
-        ("noise.parquet", "no outcome of a metric found (skipped lines: 1 unreadable)"),
+        ("noise.parquet", "found no outcome of a metric (skipped lines: 1 unreadable)"),
         ("r.jsonl --since 2126-01-01", "None of 24 results matches --where"),
         ("r.jsonl -o no/such/folder.html", "no/such/folder.html: No such file"),
     ):

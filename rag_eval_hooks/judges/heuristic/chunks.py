@@ -81,7 +81,7 @@ def is_small(item: Item) -> bool:
 
 
 def starts(kinds: Iterable[str]) -> list[str]:
-    """Return the first three letters of each word that no contraction such as "won't" hides."""
+    """Return each word's first three letters. Skip words that contractions hide ("won't": will)."""
     words = [kind for kind in kinds if len(kind) > 2 and kind.isalpha()]
     return [word[:3] for word in words if word not in _WHOLE.values()]
 

@@ -212,7 +212,7 @@ def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def direct_relevance(question: str, answer: str) -> float:
-    """Return the fraction of the question's content words in the answer, as a multiple of 0.25."""
+    """Return the share of the question's content words that the answer has, in steps of 0.25."""
     if indistinct(answer):
         return 0.0
     asked, said = frozenset(terms(question)), SplitText(answer)
