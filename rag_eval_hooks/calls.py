@@ -1,4 +1,4 @@
-"""Records and usage of calls to the judge, embedder and token scorer."""
+"""Value classes for calls to the judge, embedder and token scorer, and for their usage."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class InputError(RagEvalError, TypeError, ValueError):
 
 
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
-    """Return the error for a wrong type. `InputError.stated`, for logs, omits the value."""
+    """Return the error for a wrong type. Logs show only `stated`, which omits the value."""
     if inspect.isawaitable(value):
         advice = "Await it first."
     kind = "str" if isinstance(value, str) else kind_of(value)

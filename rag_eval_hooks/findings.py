@@ -150,12 +150,12 @@ def _check_probability(value: float | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRelevance:
-    """Whether a chunk helps to answer the question, rated from 0 to 100. Ignored unless `sure`."""
+    """Whether a chunk helps to answer the question, rated from 0 to 100."""
 
     useful: bool
     rating: float
     reason: str = ""
-    sure: bool = True
+    sure: bool = True  # metrics ignore unsure ratings
 
 
 @dataclass(frozen=True, slots=True)

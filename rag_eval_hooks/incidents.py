@@ -64,7 +64,7 @@ class Incidents:
             _warn(f"{_ended(kind)} {told}" if told else kind)
 
     def mistake(self, kind: str, advice: str = "") -> None:
-        """Count a wrong call by the application. Log advice and place once per kind."""
+        """Count a wrong call by the application. Log the advice and the place of the call once."""
         called = f"Called at {place}" if (place := place_of_caller()) else ""
         self.count(kind, detail=" ".join(filter(None, (advice and _ended(advice), called))))
 
@@ -182,7 +182,7 @@ def _is_stdlib(file: str) -> bool:
 
 
 def host_edge(method: F, origin: str = "capture ", failed: object = None) -> F:
-    """Report a method's exceptions, because none may reach the host. Then return `failed`."""
+    """Wrap a method so that it reports its exceptions and returns `failed` instead of raising."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -196,7 +196,7 @@ def host_edge(method: F, origin: str = "capture ", failed: object = None) -> F:
 
 
 def _without_keyword(error: Exception) -> Exception:
-    """Keep Python's message about a wrong call, without a keyword that a request may contain."""
+    """Keep an unexpected keyword out of logs, because the keyword may quote a request."""
     trace = error.__traceback__
     if not isinstance(error, TypeError) or trace is None or trace.tb_next is not None:
         return error

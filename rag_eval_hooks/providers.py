@@ -40,7 +40,7 @@ class NameTable:
         """Split a value into a name and the text after the name.
 
         Raises:
-            ConfigError: The name is unknown, or the text does not match the pattern.
+            ConfigError: The name is unknown, or the text after the name is invalid.
         """
         name, colon, behind = value.partition(":")
         rest, behind = self.rows.get(name), behind.strip()

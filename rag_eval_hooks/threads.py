@@ -178,7 +178,7 @@ class Loop:
         return self._thread_id == threading.get_ident()
 
     def start(self) -> bool:
-        """Return False if the system cannot start a thread."""
+        """Start the thread. Return False if the system cannot start a thread."""
         if not self._is_started:
             self._is_started = True
             try:

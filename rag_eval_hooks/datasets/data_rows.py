@@ -231,7 +231,7 @@ def parquet_rows(path: Path) -> Iterator[Any]:
 def _of_folder(path: Path) -> Iterator[Any]:
     files = sorted(path.rglob("*.arrow"))
     if not files:
-        raise ValueError("the folder has no .arrow file, which `Dataset.save_to_disk` writes")
+        raise ValueError("the folder has no .arrow file; write it with `Dataset.save_to_disk`")
     import pyarrow as pa
 
     for file in files:

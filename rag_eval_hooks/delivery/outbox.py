@@ -91,8 +91,8 @@ class Outbox:
     ) -> Future[bool]:
         """Finish the job for `consumer`. The sinks in `then` become the job's next consumers.
 
-        One transaction writes the consumers and the payload of `encode`. If another process has
-        claimed the job, the future's result is False.
+        One transaction writes the consumers and the payload that `encode` returns. The future's
+        result is False if another process has claimed the job.
         """
         with self._lock:
             job.consumers = {*then, *job.consumers} - {consumer}

@@ -74,7 +74,7 @@ def _from_texts(sample: Sample) -> dict[str, Any]:
 
 
 def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return the finding if it has no items or chunks to judge. Otherwise return no finding."""
+    """Return the finding if there is nothing to judge, else empty `Findings`."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])

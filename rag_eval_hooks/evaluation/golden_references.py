@@ -17,7 +17,7 @@ MATCH: Final = "reference_match"  # metadata key of samples whose reference was 
 
 
 class References:
-    """Adds golden references to samples by question. The first row with a question counts."""
+    """Adds golden references to samples by question. A question keeps its first reference."""
 
     def __init__(self, golden: Iterable[Sample]) -> None:
         self._is_asked = self._is_matched = False

@@ -27,8 +27,8 @@ class Judge(Protocol):
     not comparable.
 
     Two flags are optional. `screening = True` marks a judge that only suggests samples to review.
-    `one_call = True` marks a judge that finds claims and entities without a model call. The first
-    call of `make` then requests only claims and entities, and the second call all other findings.
+    `one_call = True` marks a judge that finds claims and entities without a model call. For such
+    a judge, the evaluator first requests only claims and entities, and then all other findings.
     """
 
     @property

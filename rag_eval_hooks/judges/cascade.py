@@ -28,13 +28,13 @@ Positions: TypeAlias = dict[Finding, list[int]]  # positions of items; an empty 
 class Cascade:
     """Asks a cheap judge first, and a second judge where the first judge is unsure.
 
-    The second judge receives unsure verdicts, verdicts with a warning or with a probability between
-    0.3 and 0.7, and a random fraction of the other verdicts, to measure how often the two judges
+    A verdict is also unsure if it has a warning, or a probability between 0.3 and 0.7. The second
+    judge also receives a random fraction of the sure verdicts, to measure how often the judges
     agree. The second judge makes all findings that the first judge cannot make. If the second judge
     fails, the first judge's findings remain.
 
-    `Support.judge` names the judge of each verdict. To estimate the agreement, weight each verdict
-    by 1 / `Support.sent_on`, the probability that the cascade asked the second judge.
+    `Support.judge` names the judge of each verdict. `Support.sent_on` is the probability that the
+    cascade asks the second judge. To estimate the agreement, weight each verdict by 1 / `sent_on`.
 
     Example:
         ```python

@@ -115,7 +115,7 @@ def _load_scorer(
     from bert_score.utils import model2layers
 
     if layer is None and source not in model2layers:
-        raise JudgeError(f"{source}: bert-score does not know the best layer; set `layer`")
+        raise JudgeError(f"{source}: bert-score knows no best layer for this model; set `layer`")
     scorer = BERTScorer(source, layer, lang="en", rescale_with_baseline=rescale)
     # Many tokenizers, such as DeBERTa's, state a limit of 1e30 tokens. transformers 5 rejects
     # this limit (https://github.com/Tiiiger/bert_score/issues/205).

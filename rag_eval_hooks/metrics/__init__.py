@@ -35,7 +35,7 @@ def build(
 ) -> tuple[Metric, ...]:
     """Return the metrics of all suites, and one metric for each check from `parse_checks`.
 
-    The weights are those of the parts of `graphrag.ragas_score` and `whitepaper.weighted_score`.
+    The weights apply to the parts of `graphrag.ragas_score` and `whitepaper.weighted_score`.
     """
     return (
         *ragas.METRICS,

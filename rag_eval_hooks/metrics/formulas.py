@@ -163,7 +163,7 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[dict[str, Any]]]:
-    """Return the mean cosine of the user's question and the generated questions, and their rows."""
+    """Return the mean similarity of the generated questions, and one row per question."""
     texts, cosines = made(findings.questions).texts, made(findings.question_similarity)
     pairs = zip(texts, cosines, strict=True)
     rows = [{"question": text, "similarity": cosine} for text, cosine in pairs]

@@ -167,7 +167,7 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return an object's end and text. If the object is cut off, return None and its whole part."""
+    """Return an object's end and text. For a cut object, return None and its complete entries."""
     open_marks: list[str] = []
     complete = "{}"
     for match in _STRUCTURE.finditer(text, start):

@@ -31,7 +31,7 @@ class PromptKind(StrEnum):
 
 
 class Unit(StrEnum):
-    """Part of the input that one element of a reply is about."""
+    """Part of the input that each element of a reply describes."""
 
     WHOLE = "whole"
     SENTENCE = "sentence"

@@ -45,7 +45,7 @@ def expressions(section: str, **parts: str) -> LazyPatterns:
 
 
 def merge_matches(by_rule: Sequence[Iterable[Match]]) -> list[Match]:
-    """Return the matches in text order. Overlapping matches merge, and keep the earlier rule."""
+    """Return the matches in text order. Merge overlapping matches into one of the first rule."""
     ranked = [(rank, match) for rank, matches in enumerate(by_rule) for match in matches]
     merged: list[tuple[int, Match]] = []
     for rank, match in sorted(ranked, key=lambda each: (each[1].start, each[0])):

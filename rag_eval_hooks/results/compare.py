@@ -86,12 +86,12 @@ def compare(
     by: By = None,
     allow_different_judges: bool = False,
 ) -> Comparison:
-    """Compare a new run with a base run, over all samples and by the key `by`.
+    """Compare a new run with a base run, over all samples and for each value of the key `by`.
 
-    `compare` pairs samples by `question_id`, or by question if there is no id. If a question
-    repeats, samples pair in order of appearance. If a metric has fewer than five pairs, `compare`
-    treats all its samples as unpaired. Differences ignore scores outside the random sample, such as
-    scores that feedback requested.
+    `compare` pairs samples by `question_id`, or by question if there is no id. Samples with
+    the same question form pairs in order of appearance. If a metric has fewer than five pairs,
+    `compare` treats all its samples as unpaired. Differences ignore scores outside the random
+    sample, such as scores that feedback requested.
 
     Raises:
         ConfigError: No sample has the key `by`, or the runs used different judges or prompts for a

@@ -25,9 +25,9 @@ _UNDEFINED: Final = 0.999
 def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluation]:
     """Return the results that have a score or a risk, worst first.
 
-    The score of `metric` (default: faithfulness) decides the rank, then its risk, then the mean of
-    all scores. If the metric has no score, 1 - risk replaces the score. A sample without score and
-    risk ranks just before samples with a perfect score.
+    The rank depends on the score of `metric` (default: faithfulness), then on the metric's risk,
+    then on the mean of all scores. If the metric has no score, 1 - risk replaces the score. If the
+    metric has neither, the sample ranks just before samples with a perfect score.
     """
     rows = checked_rows(rows)
     known = {name: None for row in rows for name in row.outcomes}

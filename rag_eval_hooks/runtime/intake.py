@@ -35,7 +35,7 @@ class Intake:
     """Reads finished root runs, starts the requests' RAG spans, and submits the requests.
 
     Reading events and applying sampling rules may be slow, so the clock thread does this work. The
-    class is thread-safe without a lock, because a hanging rule would never release a lock.
+    class is thread-safe. It has no lock, because a hanging rule would never release the lock.
     """
 
     def __init__(self, pipeline: Pipeline, spans: SpanWriter) -> None:

@@ -53,7 +53,7 @@ class AdmittedShare:
         self._owed = self._since = 0.0
 
     def count(self, *, admitted: bool) -> float | None:
-        """Return the estimated fraction of admitted requests, or None for a rejected request."""
+        """Count a request. Return the estimated admitted fraction, or None if it was rejected."""
         with self._lock:
             now = self._clock()
             if self._owed < _NOTHING or now - self._since > _REMEMBERED:

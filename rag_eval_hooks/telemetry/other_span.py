@@ -27,7 +27,7 @@ class OtherSpan:
     """A span of another instrumentor. Thread-safe.
 
     `RagEvalSpanProcessor` delays the export of the ended span until scores arrive. Without this
-    processor, the span accepts scores only while open.
+    processor, the span accepts scores only before the span ends.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class OtherSpan:
                 self._links.append(context)
 
     def keep(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return the additions to the finished span, or None if its export waits for `end`."""
+        """Return the additions to the finished span, or None if the export must wait for `end`."""
         with self._lock:
             if self._done:
                 return self._attributes, self._links

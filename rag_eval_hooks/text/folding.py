@@ -54,7 +54,7 @@ _LONGEST_MATCH: Final = 300
 
 
 def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of a pattern of at most 300 characters, without holding the GIL long."""
+    """Yield a pattern's matches without holding the GIL long. Matches have up to 300 characters."""
     start = 0
     while start < len(text):
         limit = start + _PIECE

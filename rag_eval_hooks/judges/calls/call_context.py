@@ -94,7 +94,7 @@ class Meter:
 
     @asynccontextmanager
     async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """Count the `with` block as one attempt. A timeout charges the estimated cost."""
+        """Count the `with` block as one attempt. An attempt that times out costs the estimate."""
         await self.send()
         try:
             async with asyncio.timeout(timeout):

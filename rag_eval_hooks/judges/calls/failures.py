@@ -102,7 +102,7 @@ def is_time_out(error: BaseException) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Describe an exception by status or type, because the exception's message may quote a key."""
+    """Return an exception's HTTP status or type, because the message may quote an API key."""
     if isinstance(error, DescribedError):
         return str(error)
     status, code = status_of(error), getattr(error, "code", None)

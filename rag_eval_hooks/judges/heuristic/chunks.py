@@ -237,10 +237,8 @@ class Chunks(tuple[SplitText, ...]):
 
 
 class Closest(NamedTuple):
-    """The sentence with the most terms of a claim. It is None if no sentence has a term."""
-
-    score: float
-    sentence: Sentence | None
+    score: float  # share of the claim's terms that the sentence contains
+    sentence: Sentence | None  # None if no sentence contains a term of the claim
 
     @property
     def text(self) -> str:

@@ -51,7 +51,7 @@ def claims(text: str) -> tuple[str, ...]:
     """Return the distinct claims of a text, one per sentence or clause, in order.
 
     Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences about missing
-    information are not claims. A text that is only a heading, such as "**Cornish heath**", is one.
+    information are not claims. But a lone heading, such as "**Cornish heath**", is a claim.
     """
     found = distinct(_claims(text, headings=False)) or distinct(_claims(text, headings=True))
     return tuple(found)
@@ -91,7 +91,7 @@ def _clauses(sentence: str) -> list[str]:
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
     """Judge whether a text states a claim.
 
-    A short text also agrees if the claim has all words of the text that the question lacks.
+    A short text also agrees if each word of the text is in the claim or in the question.
     """
     if not text.sentences:
         return Verdict(False, "the compared text is empty")
