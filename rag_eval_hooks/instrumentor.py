@@ -94,7 +94,7 @@ def _enable(package: str, evals: RagEval) -> ModuleType | None:
 
 
 def finish_at_sigterm(evals: RagEval) -> bool:
-    """Finish evaluations and flush the global providers before SIGTERM ends the process.
+    """Install a SIGTERM handler that finishes evaluations and flushes the global providers.
 
     After a graceful shutdown, uvicorn raises SIGTERM again, and the process ends without exit
     hooks. If the application handles SIGTERM, or the caller is not on the main thread, return False

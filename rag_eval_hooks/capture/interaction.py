@@ -1,8 +1,8 @@
 """Records requests manually: the block `with evals.interaction(question) as it:`.
 
-A generator may be suspended inside a block. The code that reads the generator then seems to run
-inside the block. But a suspended generator has no frame on the stack, so the stack shows which
-blocks run.
+If a generator is suspended inside a block, the code that reads the generator still sees the block's
+context variable. A suspended generator has no frame on the stack. The stack therefore shows which
+blocks really run.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class LLMJudge(ModelJudge):
         chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
         window: Maximum tokens of contexts in one call that verifies claims. Three UTF-8 bytes
             count as one token. The judge divides longer contexts among several calls.
-        examples: Your own labeled examples, which follow the examples of the prompts. Keys:
+        examples: Your own labeled examples, in addition to the examples of the prompts. Keys:
             `decomposing`, `questioning`, `judging` and `rating`.
         memo: Stores valid replies for reuse. None disables the reuse.
         prices: Price tables for the costs in the usage. None omits the costs.

@@ -135,7 +135,7 @@ def _check_judges(*runs: Iterable[Evaluation]) -> None:
     for metric, judges in base.items():
         if metric in new and judges != new[metric]:
             got = " and ".join(", ".join(sorted(each)) for each in (judges, new[metric]))
-            wants = "scores of one judge and one prompt version (or set allow_different_judges)"
+            wants = "the same judge and prompt version, unless you set allow_different_judges"
             raise ConfigError(f"compare: {metric}", got, wants)
 
 

@@ -145,7 +145,7 @@ _ALPHA: Final = 0.001
 class AlertSink:
     """Posts an alert to a webhook when a mean crosses a threshold.
 
-    The mean covers a time window, and its entire 99.9 % interval must cross the threshold. The
+    The mean covers a time window. The mean's entire 99.9 % interval must cross the threshold. The
     sink retries a failed post at the next check. Each process watches only its own requests.
 
     Args:

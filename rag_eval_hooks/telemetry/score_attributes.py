@@ -82,7 +82,7 @@ class ScoreAttributes:
         self._content = content
 
     def of(self, evaluation: Evaluation) -> Attributes:
-        """Return the attributes, most important first. A full span omits the last attributes."""
+        """Return the attributes, most important first. `fitting` cuts the end of the list."""
         name = self._first_to_read(evaluation)
         headline = {} if name is None else self._result(evaluation, name)
         return present({**_summary(evaluation), **headline, **self._by_metric(evaluation)})
