@@ -33,9 +33,9 @@ class Stats:
         scored: Requests with at least one score, except `partial` requests (see `failed`).
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
         dropped: Requests that were not evaluated, by reason.
-        failed: Evaluated requests without a score, by the first failed metric's cause, else by the
-            first metric's cause. `partial`: the judge failed, but metrics without a judge have
-            scores.
+        failed: Evaluated requests without a score, by cause: the cause of the first failed metric,
+            or else of the first metric. `partial`: the judge failed, but metrics without a judge
+            have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
         incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. `offered`

@@ -29,8 +29,8 @@ _UNHARMED: Final = {getattr(sqlite3, f"SQLITE_{name}") for name in _HARMLESS.spl
 class SqliteFile:
     """A SQLite file that opens on first use and closes before every fork. Thread-safe.
 
-    A forked child inherits SQLite's memory of the file locks, but not the locks. `schema` runs
-    whenever the file opens. `patience` is the longest wait for a lock, in seconds.
+    After a fork, SQLite in the child would rely on file locks that only the parent holds. `schema`
+    runs whenever the file opens. `patience` is the longest wait for a lock, in seconds.
     """
 
     def __init__(self, path: Path, schema: Sequence[str], *, patience: float) -> None:

@@ -164,7 +164,7 @@ def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ..
 
 
 def lone_value(value: Any) -> Any:
-    """Return a value that may be an answer: a text, or an object with texts."""
+    """Return the value, or a list's only value, if it is or has a text, else an empty text."""
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
     is_object = entries(value) is not None and next(texts_in_input(value), None)
     return value if isinstance(value, str) or is_object else ""

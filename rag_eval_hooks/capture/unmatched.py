@@ -30,7 +30,7 @@ class Unmatched:
     def is_named(
         self, told: str, wanted: Collection[str], names: Collection[str], place: str
     ) -> bool:
-        """Return whether any name is in `wanted`. `report` logs the names without any match."""
+        """Return whether any name is in `wanted`. `report` logs unmatched names in `wanted`."""
         seen = self._names.setdefault(key := (told, tuple(wanted), place), {})
         if is_met := any(name in wanted for name in names):
             self._names[key] = None

@@ -56,7 +56,7 @@ class _InlineCall(Generic[R]):
 class Worker:
     """Processes queued jobs concurrently, on a daemon thread that the first job starts.
 
-    The worker never holds the lock while a thread starts, because gevent runs other threads.
+    The worker never holds the lock while a thread starts, because gevent then runs other threads.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Worker:
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
 
     def reserve(self, size: int) -> str | None:
-        """Reserve a slot for a job of `size` characters, or return the obstacle. Never waits.
+        """Reserve a slot for a job of `size` characters, or return why there is none. Never waits.
 
         If the result is None, the caller must call `put` or `release`.
         """

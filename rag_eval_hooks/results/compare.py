@@ -1,8 +1,8 @@
 """Compares two runs: differences of means with intervals, and samples whose score fell.
 
-A difference combines two estimates by inverse variance: the mean difference of samples that both
-runs have (pairs), and the difference of the means of all other samples. The variance of the second
-estimate follows from the intervals of the two means (Zou and Donner, MOVER, 2008).
+A difference combines two estimates by inverse variance. The first estimate is the mean difference
+of samples that both runs have (pairs). The second is the difference of the means of all other
+samples. Its variance follows from the intervals of these means (Zou and Donner, MOVER, 2008).
 """
 
 from __future__ import annotations
