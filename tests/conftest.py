@@ -1,8 +1,4 @@
-"""Options and profiles for all tests.
-
-Plain `pytest` runs the quick tests. `pytest --long` runs the tests marked `long` too, and those
-that draw their inputs at full size.
-"""
+"""Options and profiles. `pytest --long` also runs tests marked `long`, with more inputs."""
 
 from __future__ import annotations
 

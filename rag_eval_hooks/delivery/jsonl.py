@@ -36,19 +36,36 @@ class JsonlSink:
     crash, a process with a spool may write a result again, with the same `result_id`. `read` drops
     duplicates. `deliver` and `feedback` raise `OSError` if writing fails.
 
+    A full file is renamed to `<name>.<UTC time>`, and the sink starts a new file. The sink never
+    deletes a file.
+
     Args:
         path: File to append to. The parent folder must exist. A later `os.chdir` has no effect.
         content: Whether to write question, contexts, answer, reference and explanations.
+        max_bytes: Maximum size of a file, at least 1, or None for no limit. A longer line
+            gets a separate file.
+        daily: Whether to start a new file on each day (UTC).
 
     Raises:
-        ConfigError: The folder does not exist, or the path is a folder.
+        ConfigError: The folder does not exist, the path is a folder, or `max_bytes` is below 1.
     """
 
-    def __init__(self, path: str | Path, *, content: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        content: bool = True,
+        max_bytes: int | None = None,
+        daily: bool = False,
+    ) -> None:
         self._path = Path(path).absolute()
         if not may_be_file(self._path):
             raise ConfigError("sinks", f"jsonl:{path}", "a file in an existing folder")
+        if max_bytes is not None and max_bytes < 1:
+            raise ConfigError("max_bytes", max_bytes, "a number of bytes of at least 1, or None")
         self._content = content
+        self._max_bytes = max_bytes
+        self._daily = daily
 
     @property
     def place(self) -> str:
@@ -70,10 +87,16 @@ class JsonlSink:
     def _write(self, record: Mapping[str, Any]) -> None:
         # Some models emit lone surrogates, which UTF-8 cannot encode.
         data = _json(record).encode("utf-8", errors="replace") + b"\n"
+        while not self._append(data):
+            pass  # This process or another process renamed the file.
+
+    def _append(self, data: bytes) -> bool:
         with open(self._path, "ab+", buffering=0, opener=open_private) as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
             try:
+                if not self._is_current(os.fstat(file.fileno()), len(data)):
+                    return False
                 if size := file.seek(0, os.SEEK_END):
                     file.seek(size - 1)
                     if file.read(1) != b"\n":
@@ -85,6 +108,19 @@ class JsonlSink:
                 if fcntl is not None:
                     # Unlock explicitly, because a forked child may keep the file open.
                     fcntl.flock(file, fcntl.LOCK_UN)
+        return True
+
+    def _is_current(self, state: os.stat_result, length: int) -> bool:
+        """Rename a full file. Return False if the open file is no longer at the sink's path."""
+        if not (self._path.exists() and os.path.samestat(state, self._path.stat())):
+            return False
+        now = datetime.now(UTC)
+        is_full = self._max_bytes is not None and state.st_size + length > self._max_bytes
+        is_old = self._daily and datetime.fromtimestamp(state.st_mtime, UTC).date() < now.date()
+        if not state.st_size or not (is_full or is_old):
+            return True
+        self._path.rename(f"{self._path}.{now:%Y%m%dT%H%M%S%f}")
+        return False
 
 
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:

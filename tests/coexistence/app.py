@@ -1,8 +1,4 @@
-"""An application with another instrumentor and us; prints its spans as JSON.
-
-Instrumentors patch a framework for the whole process, and not all of them can take it back: each
-gets a process of its own.
-"""
+"""An application with our handler and another instrumentor. It prints its spans as JSON."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Handlers of somebody else on LlamaIndex's root dispatcher, which write down all that they get.
-
-Two runs compare equal where everything that the handlers were given was equal, in the order of
-each span, but for times, identities, and the order between spans, which depends on threads.
-"""
+"""Handlers of third parties that record all events of LlamaIndex's root dispatcher."""
 
 from __future__ import annotations
 

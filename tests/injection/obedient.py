@@ -1,8 +1,4 @@
-"""A judge that obeys: whatever stands outside the delimiters, it takes for an order.
-
-`mount` mounts attacks on it, and tells which got through. Marks in `attacks.toml` stand for what
-the attacker is thought to know.
-"""
+"""A judge that obeys any text outside the delimiters, and attacks on this judge."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ import random
 import re
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -119,6 +121,19 @@ def _rotated(path: Path) -> list[Any]:
     return [path]
 
 
+def _filled(path: Path) -> list[Any]:
+    path.unlink()
+    with ThreadPoolExecutor(3) as pool:
+        write = partial(write_results, path, max_bytes=4000)
+        list(pool.map(write, [many(30)[start::3] for start in (1, 2, 3)]))
+    os.utime(path, (0, 0))
+    write_results(path, many(30)[:1], daily=True)
+    full = list(path.parent.glob("?r?*.jsonl.2*"))
+    assert len(full) > 3 > path.read_bytes().count(b"\n")
+    assert all(file.stat().st_size <= 4000 for file in full)
+    return [path]
+
+
 def _parquet(path: Path) -> list[Any]:
     pytest.importorskip("pyarrow")
     to_frame(read(path)).to_parquet(path.with_suffix(".parquet"))
@@ -129,6 +144,7 @@ SOURCES: dict[str, Callable[[Path], list[Any]]] = {
     "file": lambda path: [path],
     "gzip": _gzipped,
     "rotated": _rotated,
+    "filled": _filled,
     "parquet": _parquet,
     "folder": lambda path: [path.parent],
     "frame": lambda path: [to_frame(read(path))],

@@ -1,8 +1,4 @@
-"""Rules of Jaeger's GenAI tab: what a click on a span shows, and what it cannot read.
-
-The tab shows agent, provider and model, tokens, the conversation, the tool call, then all other
-`gen_ai.*` attributes by name; it takes messages as JSON of roles and parts.
-"""
+"""Rules of Jaeger's GenAI tab: which attributes it shows, and which it cannot read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Drawn shapes of LlamaIndex: corpora in real indexes, scripted models, and ways of calling.
-
-A shape is a function of what is drawn that returns what is asked and what must be captured. In
-async ways two draws of it run at once.
-"""
+"""Helpers for drawn shapes of LlamaIndex: indexes, scripted models, and ways of calling."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""A small truthful judge: it reads our prompts as a model would, and answers by plain rules.
-
-A claim is a sentence; a chunk or text that holds its words in a row supports it. An entity is
-found where it stands, a chunk is useful when it shares words with what it is judged by, and every
-rating is a share of claims or words brought to the scale. So a test can say beforehand what the
-right verdicts are, in any language.
-"""
+"""A truthful judge that reads our prompts and answers by plain rules, in any language."""
 
 # ruff: noqa: RUF001 - it reads such characters
 

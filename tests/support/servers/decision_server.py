@@ -1,8 +1,4 @@
-"""The judge server as a decision model, in the formats of OpenAI's Decisions API and System One.
-
-It reads our questions as a model would, and answers by the truthful judge's rules: with a
-probability of `sure` for a true option. `planted` has probabilities of support by claim.
-"""
+"""A decision model that decides by the truthful judge's rules, in two vendors' formats."""
 
 from __future__ import annotations
 
