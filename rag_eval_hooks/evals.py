@@ -178,8 +178,8 @@ class RagEval(OnePerProcess):
         answers, the latest answer gets the feedback. Tail rules can start an evaluation. A new
         reference starts the sampled metrics that need it. Returns True if the feedback is queued.
 
-        The evaluator remembers the last 1,000 requests for one hour. Feedback on other requests
-        goes to the processes that share the spool, or to the sinks alone. See `Stats.feedback`.
+        The evaluator remembers the last 1,000 requests for one hour. Processes that share the spool
+        get feedback on other requests. Without a spool, only sinks get it. See `Stats.feedback`.
         """
         return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference

@@ -142,7 +142,7 @@ class RagEvalConfig(BaseModel):
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check)] = setting(
         "auto",
         "Model for embeddings: `openai:<model>`, `azure:<deployment>`, `ollama:<model>`, "
-        "`sentence-transformers[:<name or path>]` (all-MiniLM-L6-v2), `none` or `auto`. "
+        "`sentence-transformers[:<name or path>]` (default: all-MiniLM-L6-v2), `none` or `auto`. "
         "With `openai` and `openai-decisions` judges, `auto` means `text-embedding-3-small` at the "
         "judge's endpoint. With other judges, `auto` sets no embedder.",
     )
@@ -181,7 +181,7 @@ class RagEvalConfig(BaseModel):
     )
     sample_timeout: Seconds = setting(120.0, "Total time for one sample's judge calls, in seconds.")
     queue_size: Count = setting(1000, "Maximum queued samples. Further samples are dropped.")
-    exit_timeout: Seconds = setting(5.0, "Time to finish queued samples at exit, in seconds.")
+    exit_timeout: Seconds = setting(5.0, "Longest wait for queued samples at exit, in seconds.")
     max_text_chars: Count = setting(
         20_000, "Maximum characters of each context, question and answer. Longer text is cut."
     )
@@ -233,12 +233,12 @@ class RagEvalConfig(BaseModel):
     redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE] = setting(
         (),
         "Kinds of text to remove before any text leaves the process: `email`, `phone`, `card`, "
-        "`iban`, `key`, `ip`, `presidio`, or `all` without `ip` and `presidio`. See "
+        "`iban`, `key`, `ip`, `presidio`, or `all` (all kinds but `ip` and `presidio`). See "
         "[privacy](privacy.md).",
     )
     redact_regions: Annotated[tuple[_Region, ...], ONE_OR_MORE] = setting(
         (),
-        "Countries whose phone numbers `redact` removes even without a country code, such as `DE`.",
+        "Countries such as `DE`, whose phone numbers `redact` removes even without a country code.",
     )
 
     def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:

@@ -159,7 +159,7 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _without_thoughts(text: str) -> str:
-    """Remove thoughts whose opening tag is in the prompt, not in the reply."""
+    """Remove a model's thoughts if the prompt, not the reply, contains their opening tag."""
     end = _THOUGHT.search(text)
     if end is None or _BEGINNING.search(text, 0, end.start()):
         return text

@@ -59,7 +59,7 @@ class Results:
     Attributes:
         skipped: Number of lines that the last iteration skipped, by reason: `cut` (a process died
             while writing), `unreadable` (no result), `newer` (a newer version wrote the line),
-            `repeated` (an earlier line has the same result), or `feedback`.
+            `repeated` (an earlier line has the result), `feedback` (the line has feedback).
     """
 
     def __init__(self, places: Iterable[Any]) -> None:

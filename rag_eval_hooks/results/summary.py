@@ -225,7 +225,7 @@ def _labelled(metric: str, rows: Sequence[Evaluation], labels: Labels) -> Labell
 
 
 def sessions_of(rows: Sequence[Evaluation]) -> list[object] | None:
-    """Return each result's cluster (its session or else its position), or None without sessions."""
+    """Return a key per result: its session, else its position. Return None without sessions."""
     sessions = [row.sample.session_id for row in rows]
     return [session or at for at, session in enumerate(sessions)] if any(sessions) else None
 
