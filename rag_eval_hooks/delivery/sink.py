@@ -185,7 +185,7 @@ def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
-    """Return the call's exception. If this function raised it, the event loop would log it."""
+    """Return the call's exception, because the event loop would log a raised exception."""
     try:
         async with asyncio.timeout(timeout) as limit:
             await pending

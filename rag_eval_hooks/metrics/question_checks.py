@@ -55,7 +55,7 @@ class _Table(BaseModel):
 
 
 class Evidence(_Table):
-    """Words, numbers and signs of a fact. An answer with one of these parts states the fact."""
+    """Words, numbers and signs of a fact. An answer with any of these parts states the fact."""
 
     words: list[_Words] = []  # words or phrases, matched as whole words without regard to case
     numbers: list[_Number] = []  # matched in any notation, with the same sign and percent sign

@@ -65,7 +65,7 @@ class Prompt:
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Replace each delimiter's token with a keyed hash of the token."""
+    """Replace the token in each `<data ...>` delimiter with a keyed hash of the token."""
     return _DELIMITER.sub(lambda match: f"<{match[1]}data {_token(match[2], secret)}>", text)
 
 

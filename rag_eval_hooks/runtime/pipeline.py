@@ -119,7 +119,7 @@ class Pipeline:
             self.outbox.close(0)
 
     def _before_fork(self) -> None:
-        """End held spans before a fork. Otherwise, parent and child would both export them."""
+        """End held spans before a fork. Otherwise, both processes would export them."""
         if self.is_ready:
             self.holder.release_all(EvalStatus.FORK)
 
