@@ -67,7 +67,7 @@ def test_background_and_inline_scores_are_the_same(make: Make) -> None:
 
 
 def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -> None:
-    config = RagEvalConfig(queue_size=10, judge_concurrency=2)
+    config = RagEvalConfig(queue_size=10, judge_concurrency=1)
     judge = StuckJudge()
     evals = make(judge, config=config)
     accepted = int(evals.submit(sample()))
@@ -75,8 +75,7 @@ def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -
     accepted += sum(evals.submit(sample()) for _ in range(999))
     stats = evals.stats()
     assert judge.replies == 0
-    assert accepted <= 12
-    assert stats.pending == accepted
+    assert stats.pending == accepted == 11
     assert stats.dropped == {"queue_full": 1000 - accepted}
     assert stats.offered == total(stats) == 1000
 

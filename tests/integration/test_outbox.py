@@ -204,6 +204,13 @@ def test_unknown_failure_of_a_commit_pauses_and_loses_nothing(
     assert (own.undurable, own.is_stalled) == (0, False)
     assert incidents.counts() == {"spool: MemoryError": 2}
     own.close(PATIENCE)
+    monkeypatch.setattr(outbox, "_POLL_S", 600.0)
+    take = mock.Mock(return_value=True)
+    heir = Outbox(tmp_path / "spool", max_bytes=10_000_000, incidents=incidents)
+    heir.consume(EVALUATE, lambda: 1, take)
+    heir.start()
+    until(lambda: take.call_count == 5)
+    heir.close(PATIENCE)
 
 
 def test_results_of_a_sample_that_another_process_claimed_are_not_counted_as_refused(

@@ -55,6 +55,9 @@ class Dispatched:
         queues = self.dispatch._queues.values()
         return sum(len(one._waiting) + len(one._flying) for one in queues)
 
+    def capacity(self) -> int:
+        return sum(one.capacity() for one in self.dispatch._queues.values())
+
     def close(self) -> None:
         self.dispatch.close()
         self.outbox.close(10)

@@ -85,6 +85,7 @@ CASES: dict[str, tuple[list[Any], list[str] | None, str]] = {
         [UNDER_HEADING[2], UNDER_HEADING[0]],
         YES,
     ),
+    "first in its prompt": ([gave(f"{A} {B}", A), asked(A)], [A], YES),
     "a grader says the answer's word": (
         [gave(A, B), asked(f"Use {B}", "Yes"), asked("Is 'Yes' an answer?", "Yes", "grader")],
         [B],

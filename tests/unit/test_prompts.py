@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.findings import Finding, Rating
+from rag_eval_hooks.findings import Finding, Rating, Stance
 from rag_eval_hooks.prompts.ask import TEMPLATES, Ask, Reading
 from rag_eval_hooks.prompts.elements import NO_QUOTE, NO_REASON, NOT_QUOTED
 from rag_eval_hooks.prompts.prompt import Prompt
@@ -102,6 +102,8 @@ def test_reading_a_full_reply_settles_every_item(subtests: pytest.Subtests) -> N
             turned = group[::-1] if isinstance(group, list) else group
             reply = {"faithfulness": 0.85, ask.kind.value: turned}
             assert ask.read(tuple(ask.items()), json.dumps(reply)) == reading
+    blank = replace(DECOMPOSE, answer=" ", reference=None).ask(Finding.STANCE)
+    assert blank.content({}) == Stance(answer=True, reference=False)
 
 
 def test_reply_cut_anywhere_keeps_its_complete_items(subtests: pytest.Subtests) -> None:
