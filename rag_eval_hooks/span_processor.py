@@ -65,12 +65,12 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._inner.on_end(_ScoredSpan(span, addition) if any(addition) else span)
 
     def shutdown(self) -> None:
-        """Pass on all held spans, then shut down the wrapped processor."""
+        """Pass all held spans to the wrapped processor, then shut the wrapped processor down."""
         self._release(self._others.kept(), EvalStatus.SHUTDOWN)
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Pass on held spans within `hold_timeout` seconds, then flush the wrapped processor."""
+        """Pass held spans to the wrapped processor within `hold_timeout` seconds, then flush it."""
         began = time.monotonic()
         kept = self._others.kept(min(self._wait, timeout_millis / 1000))
         self._release(kept, EvalStatus.TIMEOUT)

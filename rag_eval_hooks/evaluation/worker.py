@@ -94,7 +94,7 @@ class Worker:
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
 
     def reserve(self, size: int) -> str | None:
-        """Reserve a slot for a job of `size` characters, or return why there is none. Never waits.
+        """Reserve a slot for `size` characters, or return the reason for a refusal. Never waits.
 
         If the result is None, the caller must call `put` or `release`.
         """

@@ -53,7 +53,7 @@ class Ask:
     A finding covers items, such as claims or chunks. A prompt may ask about only some items. Keys
     of sentences and chunks are numbers from 1. `a1` is the answer's first claim, `r1` the
     reference's first claim, and `e1` the first entity. The key of a whole text is its field name.
-    The prompt contains only the chunks numbered in `shown`, or all chunks.
+    The prompt contains only the chunks numbered in `shown`. None means all chunks.
     """
 
     kind: Finding
