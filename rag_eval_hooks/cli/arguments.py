@@ -23,7 +23,7 @@ N = TypeVar("N", int, float)
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 UNSCORED: Final = 3
-"""Exit code if a metric has no value."""
+"""Exit code if a metric has no score."""
 
 
 class UsageError(RagEvalError):

@@ -99,7 +99,7 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
         "command again": run.partial,
     }
     print(f"{output}: {', '.join(text for text, shown in told.items() if shown)}")
-    unscored = (f"{metric} has no value: {why}" for metric, why in run.unscored.items())
+    unscored = (f"{metric} has no score: {why}" for metric, why in run.unscored.items())
     for error in (*unscored, *run.errors):
         print(f"  {error}", file=sys.stderr)
     if run.resumed and not (run.evaluated or run.failed):

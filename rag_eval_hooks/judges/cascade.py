@@ -28,7 +28,7 @@ Positions: TypeAlias = dict[Finding, list[int]]  # positions of items; an empty 
 class Cascade:
     """Asks a cheap judge first, and a second judge where the first judge is unsure.
 
-    A verdict is also unsure if it has a warning, or a probability between 0.3 and 0.7. The second
+    A verdict also counts as unsure if it has a warning or a probability from 0.3 to 0.7. The second
     judge also receives a random fraction of the sure verdicts, to measure how often the judges
     agree. The second judge makes all findings that the first judge cannot make. If the second judge
     fails, the first judge's findings remain.
