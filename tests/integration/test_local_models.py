@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import string
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, TokenScore, made
 from rag_eval_hooks.judges import TokenScorer
 from rag_eval_hooks.judges.heuristic import entailment
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
-from rag_eval_hooks.judges.hugging_face import BertScorer
+from rag_eval_hooks.judges.hugging_face import BertScorer, SentenceEmbedder
 from tests.support.judge_task import JudgeTask
 from tests.support.optional import require
 
@@ -26,6 +28,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 LAYER, LONGEST = 3, 64
+
+
+@pytest.fixture(autouse=True)
+def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As in a frozen application, models run on a thread here, so that torch is loaded only once.
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+
+
 PAIRS = (
     ("the cat sat on the mat.", "a cat sat there"),
     ("heath grows", "the heath grows here"),
@@ -64,7 +74,6 @@ def saved(folder: Path, labels: list[str], *, states_limit: bool = True) -> tupl
     return model, str(folder)
 
 
-@pytest.mark.long
 async def test_numbers_are_those_of_bert_score(tmp_path: Path) -> None:
     _, model = saved(tmp_path / "small-bert", ["a", "b"])
     from bert_score import score
@@ -80,7 +89,6 @@ async def test_numbers_are_those_of_bert_score(tmp_path: Path) -> None:
     await scorer.aclose()
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 async def test_baseline_of_bert_score_rescales(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -96,8 +104,6 @@ async def test_baseline_of_bert_score_rescales(
     table = Path(bert_score.__file__).parent / f"rescale_baseline/en/{name}.tsv"
     base = float(table.read_text().splitlines()[1 + LAYER].split()[0].split(",")[3])
     assert rescaled.f1 == pytest.approx((plain.f1 - base) / (1 - base), abs=1e-5)
-    with pytest.raises(ConfigError, match="no baseline for the model some/model"):
-        BertScorer("some/model", layer=LAYER, rescale_with_baseline=True)
 
 
 async def scored_once(scorer: BertScorer, *pair: str) -> TokenScore:
@@ -107,7 +113,6 @@ async def scored_once(scorer: BertScorer, *pair: str) -> TokenScore:
         await scorer.aclose()
 
 
-@pytest.mark.long
 async def test_bert_scorer_cuts_to_the_model_and_tells_a_wrong_layer(tmp_path: Path) -> None:
     _, model = saved(tmp_path / "boundless", ["a", "b"], states_limit=False)
     scorer = BertScorer(model, layer=LAYER)
@@ -118,17 +123,17 @@ async def test_bert_scorer_cuts_to_the_model_and_tells_a_wrong_layer(tmp_path: P
             await scored_once(scorer, "cat", "mat")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
-    ("favored", "verdict"),
+    ("favored", "unsure", "supported"),
     [
-        ("entailment", ClaimVerdict.SUPPORTED),
-        ("contradiction", ClaimVerdict.CONTRADICTED),
-        ("neutral", ClaimVerdict.NOT_STATED),
+        ("entailment", ClaimVerdict.SUPPORTED, ClaimVerdict.SUPPORTED),
+        ("contradiction", ClaimVerdict.CONTRADICTED, ClaimVerdict.UNSURE),
+        ("neutral", ClaimVerdict.NOT_STATED, ClaimVerdict.SUPPORTED),
+        ("none of them", ClaimVerdict.UNSURE, ClaimVerdict.SUPPORTED),
     ],
 )
-async def test_entailment_model_decides_unsure_claims(
-    tmp_path: Path, favored: str, verdict: ClaimVerdict
+async def test_entailment_model_decides_claims_that_no_value_refutes(
+    tmp_path: Path, favored: str, unsure: ClaimVerdict, supported: ClaimVerdict
 ) -> None:
     labels = ["contradiction", "entailment", "neutral"]
     random.Random(favored).shuffle(labels)
@@ -140,21 +145,27 @@ async def test_entailment_model_decides_unsure_claims(
         model.classifier.bias.copy_(torch.tensor([9.0 * (one == favored) for one in labels]))
     model.save_pretrained(folder)
     judge = HeuristicJudge(entailer=Entailer(folder))
-    found = []
-    for claim, chunk in (
-        ("The cat slept on the mat.", "The dog slept on the mat."),
-        ("The dog slept on 12 mats.", "The dog slept on 3 mats."),
+    for claim, chunk, expected in (
+        ("The cat slept on the mat.", "The dog slept on the mat.", unsure),
+        ("The dog slept on the mat.", "The dog slept on the mat.", supported),
+        ("The dog slept on 12 mats.", "The dog slept on 3 mats.", ClaimVerdict.CONTRADICTED),
     ):
-        task = JudgeTask(
-            wanted=frozenset({Finding.ANSWER_SUPPORT}),
-            question="",
-            chunks=(chunk,),
-            answer_claims=(claim,),
-        )
-        found += [one.verdict for one in made((await task.by(judge)).answer_support)]
+        fields: dict[str, Any] = {"question": "", "chunks": (chunk,), "answer_claims": (claim,)}
+        task = JudgeTask(wanted=frozenset({Finding.ANSWER_SUPPORT}), **fields)
+        (found,) = made((await task.by(judge)).answer_support)
+        assert found.verdict is expected, claim
     await judge.aclose()
-    assert found == [verdict, ClaimVerdict.CONTRADICTED]
     assert judge.name.startswith("heuristic+nli:")
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+async def test_vector_has_length_1_whatever_else_is_embedded(tmp_path: Path) -> None:
+    require("sentence_transformers")
+    embedder = SentenceEmbedder(saved(tmp_path / "small-bert", ["a"])[1])
+    together, (alone,) = await embedder.embed([PAIRS[3][0], "x"]), await embedder.embed(["x"])
+    await embedder.aclose()
+    assert [math.hypot(*vector) for vector in together] == pytest.approx([1.0, 1.0])
+    assert together[1] == pytest.approx(alone, abs=1e-5)
 
 
 async def test_the_adapter_of_the_package_reads_sentences(
