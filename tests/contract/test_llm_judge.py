@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEval, RagEvalConfig
-from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
+from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import UNREAD, Finding, made
 from rag_eval_hooks.judges import choose_judge
 from rag_eval_hooks.judges.llm import LLMJudge
@@ -205,8 +205,6 @@ async def test_own_examples_follow_the_examples_of_the_prompts() -> None:
     await replace(VERIFY, wanted=SUPPORT).by(judge)
     assert all(prompt.system.endswith("\n\nExample 4. Ours.") for prompt in chat.prompts)
     assert judge.version != plain.version
-    with pytest.raises(ConfigError, match="judgin"):
-        LLMJudge(chat, examples={"judgin": "Example 4. Ours."})
 
 
 def test_judge_window_is_a_setting_and_small_for_ollama() -> None:

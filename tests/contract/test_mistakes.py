@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +23,8 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
 
+import rag_eval_hooks as hooks
+import rag_eval_hooks_llama_index as llama_index
 from rag_eval_hooks import (
     CallableJudge,
     Cascade,
@@ -34,16 +35,18 @@ from rag_eval_hooks import (
     RagEval,
     Sample,
     Score,
-    setup_tracing,
 )
 from rag_eval_hooks.capture.provenance import looks_up
 from rag_eval_hooks.cli.main import main
+from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.results import AlertSink
 from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler, record_contexts
 from tests.support.evaluation import sample
 from tests.support.size import size
 
 SECRET = "a text of the application"
+NOWHERE = "/tmp/" + "x" * 300
+"""A path that the system refuses to look at, as a folder of somebody else's."""
 
 
 def half(_: Sample) -> float:
@@ -136,7 +139,7 @@ def test_mistake_is_logged_once_with_the_line_of_the_caller(
     called = compile(code, "/app/mistake.py", "exec")
     names = {**globals(), "retriever": Retriever(), "record_contexts": record_contexts}
     names["frame"] = pandas.DataFrame
-    names["llama_index"] = import_module("rag_eval_hooks_llama_index")
+    names["llama_index"] = llama_index
     for _ in range(3):
         exec(called, {**names, "evals": evals, "__name__": "app"})
         assert evals.flush(60)
@@ -171,15 +174,111 @@ ERRORS: dict[str, str] = {
     "RagEval(evals.config)": r"Write RagEval\(config=",
     "LangChainJudge(ChatPromptTemplate(['{a} {b}']) | ask)": "must be the chat model itself",
     "evals.flush('5')": "timeout must be a number of seconds, not str. It is '5'",
+    "evals.evaluate({'question': 'q'}, answer='a')": r"or keyword fields, not both\. Got answer",
+    "evals.evaluate(question=None)": "question must be str, not NoneType. Pass the user's question",
+    "evals.evaluate(question='q', contexts=[Context(5)])": "not int. To build a Context from",
+    "evals.flush(float('nan'))": "timeout must be a number of seconds. It is nan",
+    "RagEvalCallbackHandler(5)": "evals is 'int', but must be a RagEval object",
+    "RagEvalCallbackHandler(evals, question=5)": "the name of a key, or a function",
+    "RagEvalCallbackHandler(evals, root=5)": "root is 5, but must be the name of a run",
+    "RagEvalCallbackHandler(evals, retrieval_tools=5)": "must be a list of names",
+    "RagEvalCallbackHandler(evals, as_context=5)": "function that converts an object to its text",
+    "RagEval(['ragas', '-ragas'])": "'-ragas'.*at least one",
+    "RagEval(Retriever)": "metrics is .*Retriever.*, but must be .*functions",
+    "RagEval(5)": "metrics is 'int', but must be .*functions",
+    "RagEval(['ragas.faithfulnes'])": "^metrics is 'ragas.faithfulnes'.* did you mean",
+    "RagEval(config={'sample_rate': 1})": "^config is 'dict', but must be a RagEvalConfig",
+    "RagEval([half, half])": "metrics is 'own.half', but must be an id that no other metric has",
+    "RagEval(run_on=5)": "run_on is 'int', but must be 'thread', 'celery' or a Celery application",
+    "RagEval(spool=NOWHERE)": "^spool is ",
+    "RagEval(sinks=f'jsonl:{NOWHERE}')": "^sinks is ",
+    "RagEval(sinks='jsonl:/no/such/folder/x.jsonl')": "^sinks is ",
+    "RagEval(sinks=MemorySink)": r"an object, not a class. Write: MemorySink\(\)",
+    "RagEval(sinks=f'mlflow:http://user:{SECRET}@localhost')": "^sinks is ",
+    "RagEval(sinks='langfuse:http://x', sink_keys={'langfuse': SECRET})": "^sink_keys is ",
+    "RagEval(sinks=['scores.jsonl'])": "did you mean 'jsonl:scores.jsonl'",
+    "RagEval(sinks=['phenix:http://localhost:1'])": "did you mean 'phoenix:http://localhost:1'",
+    "RagEval(sinks=[object()])": r"object has no deliver\(\) and close\(\)",
+    "RagEval(sinks=[coroutine])": r"a function that takes \(evaluation\) or \(sample, outcomes\)",
+    "RagEval(sink_keys={'phenix': 'k'})": "sink_keys is 'phenix', but must be phoenix=<key>",
+    "RagEval(redact=5)": "redact is 5, but must be 'none', 'all', or a list of",
+    "RagEval(redact='emails')": "redact is 'emails'",
+    "RagEval(redact=[5])": "may also contain rules and functions",
+    "Patterns({'a b': 'x'})": "names that contain only ASCII letters and underscores",
+    "Patterns({'a': '('})": r"a regular expression \(missing \)",
+    "Patterns({'a': 'x*'})": "an expression that does not match the empty text",
+    "AlertSink('localhost', 'own.half<0.5')": "a URL that starts with http:// or https://",
+    "AlertSink('http://x')": "conditions such as",
+    "Score(None)": "not NoneType. To give no score, return None",
+    "Scale(1, 0)": r"must be below its high end. The scale is Scale\(1, 0\)",
+    "evaluator_metric(5)": "evaluator is 'int', but must be a function of inputs and outputs",
+    "evaluator_metric(lambda outputs, query: 1)": "'query', but must be one of inputs, outputs",
+    "Criterion(' ')": "a predicate, such as",
+    "RagEval(budget={'calls_per_day': 3, 'path': NOWHERE + '/b.db'})": "^budget.path is ",
+    "RagEval(budget={'cost_per_day': 3}, judge='ollama:unpriced')": "^budget is ",
+    "RagEval(judge='openai:gpt-4o-mini')": "^judge_api_key is None",
+    "RagEval(judge='openai:')": "judge is 'openai:', but must be .*'openai:<model>'",
+    "RagEval(judge='azure:m')": "judge_base_url is None, but must be the Azure endpoint's URL",
+    "RagEval(judge='systemone:jev')": "TYPESAFE_API_KEY",
+    "RagEval(judge_base_url='http://[')": "a URL without credentials or parameters",
+    "RagEval(judge='ollama:m', judge_prices='x')": "a readable TOML file with .*FileNotFound",
+    "RagEval(judge='ollama:m', judge_prices=file('m = 3'))": r"prices per million tokens \(m: ",
+    "CallableJudge('gpt')": "messages",
+    "CallableJudge(lambda m: '', memo=Memo())": "name",
+    "CallableJudge(refusing, window=0)": "window",
+    "CallableJudge(refusing, window=True)": "window",
+    "CallableJudge(refusing, examples={'judgin': 'Example 4. Ours.'})": "judgin",
+    "LangChainJudge(FakeListChatModel(responses=['a']), timeout=0)": "timeout",
+    "llama_index.LlamaIndexJudge('gpt')": "LLM",
+    "Cascade('heuristic', refusing)": "Judge",
+    "Cascade('heuristic', 'heuristic', floor=2)": "floor is 2, but must be a probability",
+    "DecisionJudge(object(), timeout=1)": r"options is \['timeout'\], but must be empty",
+    "DecisionJudge('gpt')": "'openai-decisions:<model>' or 'systemone:<model or url>'",
+    "DecisionJudge('openai-decisions:m')": "a key, unless you set base_url or headers",
+    "HeuristicJudge(calibration='x')": r"`rag-eval-hooks calibrate` wrote \(FileNotFoundError",
+    "HeuristicJudge(calibration=file('{\"schema\": 5}'))": r"calibrate` wrote \(ValueError",
+    "RagEval(question_checks='x')": "a readable TOML file. Reading the file raised FileNotFound",
+    "RagEval(question_checks=file('= ='))": "valid TOML: Invalid statement",
+    "RagEval(question_checks=file('[Q]'))": "^x.toml: Q is .*discriminator",
+    "checks('list', 'patterns = [\"(\"]')": "^x.toml: Q.patterns.0 is .*expression",
+    "checks('list', 'patern = []')": "^x.toml: Q.patern is .*permitted",
+    "checks('facts', 'facts = {a={numbers=[\"x\"]}}')": "^x.toml: Q.facts.a.numbers.0 is ",
+    "checks('calculation', FACT)": "^x.toml: Q.correct is .*required",
+    "checks('calculation', 'correct = {holds = [\"b\"]}', FACT)": "only the facts a",
+    "RagEval(references='x.jsonl')": "references is 'x.jsonl', but must be a readable file",
+    "RagEval(references=file('', 'x.jsonl'))": "a file with at least one question",
+    "RagEval(references=file('{}', 'x.jsonl'))": "rows with a question and a reference; row 1: ",
+    "RagEval(references=file('{\"question\": \"q\"}', 'x.jsonl'))": "Row 1 has no reference",
+    "RagEval(references=file('', 'x.txt'))": "a .jsonl, .csv or .parquet file, or a folder",
 }
 
 
+FACT = 'facts = {a = {words = ["a"]}}'
+
+
+def file(text: str, name: str = "x.toml") -> str:
+    Path(name).write_text(text)
+    return name
+
+
+def checks(kind: str, *lines: str) -> RagEval:
+    return RagEval(question_checks=file("\n".join(["[Q]", f"kind = {kind!r}", *lines])))
+
+
 @pytest.mark.parametrize("code", ERRORS)
-def test_mistake_in_an_inline_call_raises_its_cause(code: str, evals: RagEval) -> None:
-    names = {"setup_tracing": setup_tracing, "LangChainJudge": LangChainJudge}
-    names |= {"ChatPromptTemplate": ChatPromptTemplate, "AlertSink": AlertSink, "evals": evals}
-    with pytest.raises((TypeError, ConfigError, LookupError, AttributeError), match=ERRORS[code]):
+def test_mistake_in_an_inline_call_raises_its_cause(
+    code: str, evals: RagEval, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "TYPESAFE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    public = {name: getattr(hooks, name) for name in dir(hooks) if name in code}
+    names = {**public, "AlertSink": AlertSink, "LangChainJudge": LangChainJudge, "Memo": Memo}
+    names |= {"llama_index": llama_index, "ChatPromptTemplate": ChatPromptTemplate, "evals": evals}
+    mistakes = (TypeError, ConfigError, LookupError, AttributeError)
+    with pytest.raises(mistakes, match=ERRORS[code]) as caught:
         eval(code, {**globals(), **names})
+    assert SECRET not in str(caught.value)
 
 
 def test_answer_of_none_and_an_exception_are_no_forgotten_answers(evals: RagEval) -> None:
@@ -491,6 +590,7 @@ COMMANDS: dict[str, str] = {
     "evaluate header.csv": "header.csv has no rows",
     "evaluate latin.csv": "'utf-8' codec can't decode byte 0xfc",
     "evaluate data.jsonl --chain ./app.py:chain": "invalid format: './app.py:chain'",
+    "evaluate data.jsonl --chain unready:app": "unready.py:3",
     "evaluate data.jsonl -o data.jsonl": "output is 'data.jsonl', but must be a new file",
     "evaluate data.jsonl --metrics lexical --threshold 1": "argument '--threshold'; known names",
     "evaluate data.jsonl --chain tests.contract.test_mistakes:SECRET": "a function that takes the",
@@ -513,6 +613,7 @@ def test_mistake_in_a_command_says_what_to_write(
     Path("header.csv").write_text("question,answer\n")
     Path("latin.csv").write_bytes("question\nWhy f\xfcr?\n".encode("latin-1"))
     Path("data.jsonl").write_text(json.dumps({"question": "q", "answer": "a"}))
+    Path("unready.py").write_text("import os\n\nos.nothing\n")
     Path("labels.jsonl").write_text(json.dumps({"sample_id": "q1", "supported": True}))
     main(["evaluate", "data.jsonl", "--metrics", "lexical.source_citation", "-o", "old.jsonl"])
     Path("results.jsonl").write_text(json.dumps({"outcomes": {}}))

@@ -13,14 +13,7 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import (
-    Metric,
-    RagEval,
-    RagEvalConfig,
-    Sample,
-    Score,
-    Status,
-)
+from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score, Status
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.findings import Findings, Rating, Support, Verdict
 from rag_eval_hooks.score import UNIT

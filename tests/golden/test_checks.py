@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from rag_eval_hooks import Sample, Score
-from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import Metric, build, choose
 from rag_eval_hooks.metrics.question_checks import parse_checks
 from tests.golden.measure import measure
@@ -92,22 +89,3 @@ def test_a_calculation_is_right_when_it_has_the_result() -> None:
         assert true_fields(score) == fields
         assert (score.value, score.label) == (float(is_correct), str(is_correct))
         assert set(score.parts) > fields
-
-
-CALCULATION = "[Q]\nkind = 'calculation'\n"
-FACT = '[Q.facts]\na = { words = ["a"] }\n'
-
-
-def test_a_faulty_file_is_told_apart() -> None:
-    for text, field, wants in (
-        ("[Q]", "f.toml: Q", "discriminator"),
-        ("[Q]\nkind = 'list'\npatterns = ['(']", "f.toml: Q.patterns.0", "regular expression"),
-        ("[Q]\nkind = 'list'\npatern = []", "f.toml: Q.patern", "permitted"),
-        ("[Q]\nkind = 'facts'\nfacts = {a={numbers=['x']}}", "f.toml: Q.facts.a.numbers.0", "one"),
-        (CALCULATION + FACT, "f.toml: Q.correct", "required"),
-        (CALCULATION + "correct = {holds = ['b']}\n" + FACT, "f.toml: Q", "only the facts a"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            parse_checks(text, "f.toml")
-        assert caught.value.field == field
-        assert wants in caught.value.wants

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import rag_eval_hooks_langchain
 import rag_eval_hooks_llama_index
-from rag_eval_hooks import Cause, ConfigError, RagEval, RagEvalConfig, Sample, evaluator_metric
+from rag_eval_hooks import Cause, RagEval, Sample, evaluator_metric
 from rag_eval_hooks.testing import ScriptedJudge
 from tests.support.evaluation import sample
 
@@ -39,8 +39,6 @@ async def test_mapping_and_keywords_are_evaluated_as_their_sample(
     assert evals.evaluate(plain) == evals.evaluate(**plain) == expected
     assert await evals.aevaluate({"user_input": "q", "response": "see page 1"}) == expected
     assert evals.submit(plain)
-    with pytest.raises(TypeError, match=r"a sample or keyword fields, not both\. Got answer"):
-        evals.evaluate(plain, answer="a")
 
 
 class BrokenProvider(TracerProvider):
@@ -69,8 +67,6 @@ def test_a_minus_takes_metrics_away() -> None:
     names = evals.evaluate(sample(reference="r")).keys()
     assert "ragas.noise_sensitivity" not in names
     assert "ragas.faithfulness" in names
-    with pytest.raises(ConfigError, match=r"'-ragas'.*at least one"):
-        RagEval(["ragas", "-ragas"])
     evals.shutdown(1)
 
 
@@ -90,9 +86,6 @@ def test_a_function_of_a_sample_is_a_metric() -> None:
     values = {"own.polite": 0.0, "own.nothing": None, "own.lambda": 0.5, "own.Half": 0.5}
     assert {name: one.value for name, one in outcomes.items()} == values
     assert getattr(outcomes["own.nothing"], "cause", None) == "undefined"
-    for wrong, shown in ((Half, "Half"), (RagEvalConfig(), "RagEvalConfig"), (5, "int")):
-        with pytest.raises(ConfigError, match=f"metrics is .*{shown}.*, but must be .*functions"):
-            RagEval(wrong)  # type: ignore[arg-type]
 
 
 def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,15 +94,6 @@ def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> No
     assert evals.flush(300)
     assert "own.lambda" in capsys.readouterr().out
     evals.shutdown(1)
-    for written, meant in (
-        ("scores.jsonl", "jsonl:scores.jsonl"),
-        ("phenix:http://localhost:1", "phoenix:http://localhost:1"),
-    ):
-        with pytest.raises(ConfigError, match=f"did you mean '{meant}'"):
-            RagEval(sinks=[written])
-    with pytest.raises(ConfigError) as error:
-        RagEval(sinks=["phenix:http://user:secret@host/"])
-    assert "secret" not in str(error.value)
 
 
 def test_both_integrations_are_enabled_and_disabled_alike(shut_down_after: ShutDown) -> None:

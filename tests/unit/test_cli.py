@@ -13,9 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_eval_hooks import ConfigError
 from rag_eval_hooks.cli.main import main
-from rag_eval_hooks.datasets.chain import named_object
 from rag_eval_hooks.metrics import ALL_METRICS, example
 from tests.support.command_line import run_command
 from tests.support.scripts import environment
@@ -101,12 +99,3 @@ def test_metrics_lists_every_metric_and_works_its_example(
             assert outcome.value is not None
             assert f"value = {outcome.value:.4g}" in text
             assert metric.summary in " ".join(text.split())
-
-
-def test_line_of_a_pipeline_that_fails_at_its_import_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "unready.py").write_text("import os\n\nos.nothing\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match=r"AttributeError: .*unready\.py:3"):
-        named_object("unready:app")

@@ -21,12 +21,7 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support, made
-from rag_eval_hooks.judges.calibration import (
-    LEAST_AUROC,
-    Calibration,
-    agreement,
-    fitted,
-)
+from rag_eval_hooks.judges.calibration import LEAST_AUROC, Calibration, agreement, fitted
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.reference import claims, classification
 from rag_eval_hooks.sample import Sample
