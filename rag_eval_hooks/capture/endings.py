@@ -178,7 +178,7 @@ def _replace_rewritten(interaction: Interaction) -> None:
     """Replace a document's text with the text that a later step wrote for the document.
 
     If a step masks a text, the original text must not reach a context, a span or metadata. Two
-    stores may use the same id. If the step's input is known, replace only equal texts.
+    stores may use the same id. If the step's input is known, replace only texts equal to the input.
     """
     lists = interaction.lists
     known: dict[str | None, list[str]] = {}
