@@ -14,7 +14,6 @@ from rag_eval_hooks.capture.documents import (
     DOCUMENT_KEYS,
     contexts_in,
     documents_in,
-    given_documents,
     holds_documents,
     rows_in,
 )
@@ -85,7 +84,8 @@ class Reader(BaseReader):
         return chosen if isinstance(chosen, str) else question_in_state(state)
 
     def _note_given_documents(self, run: Run, values: Any) -> None:
-        self._note_lists(run, filter(None, given_documents(values)), Origin.GIVEN)
+        given = documents_in(values, artifacts=False)
+        self._note_lists(run, filter(None, given), Origin.GIVEN)
 
     def output_of_chain(self, run: Run, outputs: Any, *streamed: Any) -> None:
         # A stream reports its input only at its end, as `streamed`.

@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import re
 import time
-from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any, TypeAlias
 
 from opentelemetry import context as otel_context
@@ -303,17 +301,12 @@ def _likeliest(
     Prefer contexts with words of the answer that few contexts contain. Break ties by search rank.
     """
     texts = [context.text.lower() for context in contexts]
-    weights, joined = [0.0] * len(texts), "\0".join(texts)
-    ends = list(accumulate(len(text) + 1 for text in texts))
+    weights = [0.0] * len(texts)
     for word in dict.fromkeys(words(answer)):
-        holders, at = [], joined.find(word)
-        while at >= 0:
-            holders.append(bisect(ends, at))
-            at = joined.find(word, ends[holders[-1]])
+        holders = [n for n, text in enumerate(texts) if word in text]
         for n in holders:
             weights[n] += 1 / len(holders)
-    # An answer may combine the results of several searches.
     searches = [found.contexts for found in lists if found.origin is not Origin.SOURCES]
-    ranks = {one.id or one.text: rank for found in searches for rank, one in enumerate(found)}
-    order = [(weights[n], -ranks.get(one.id or one.text, n), n) for n, one in enumerate(contexts)]
-    return tuple(contexts[n] for n in sorted(n for *_, n in sorted(order)[-most:]))
+    ranks = {one.text: rank for found in searches for rank, one in enumerate(found)}
+    order = [(-weights[n], ranks.get(one.text, n), n) for n, one in enumerate(contexts)]
+    return tuple(contexts[n] for n in sorted(n for *_, n in sorted(order)[:most]))

@@ -59,16 +59,22 @@ class Found(NamedTuple):
 
 
 def find_contexts(interaction: Interaction, answer: str | None) -> Found:
-    if interaction.chosen is not None:
-        return Found(_once(interaction.chosen), ContextSource.CHOSEN)
+    if chosen := interaction.lists_of(Origin.CHOSEN):
+        return Found(_union(chosen[-1:]), ContextSource.CHOSEN)
     stated = interaction.lists_of(Origin.STATED)
     if stated and interaction.root.kind is RunKind.MANUAL:
         return Found(_union(stated), ContextSource.RECORDED)
-    return _Search(interaction, answer or "").found()
+    found: Found = interaction.found or _Search(interaction, answer or "").found()
+    return found
 
 
 def has_retrieved(interaction: Interaction, answer: str | None) -> bool:
-    return _Search(interaction, answer or "").has_retrieved()
+    search = _Search(interaction, answer or "")
+    if search.has_retrieved():
+        return True
+    # The texts that only other calls saw, such as a router's choices, are no contexts.
+    interaction.found = search.found()
+    return interaction.found.source not in (None, ContextSource.LAST_LIST)
 
 
 class _Search:
@@ -84,12 +90,7 @@ class _Search:
         self._is_empty = found_none and not self._documents
 
     def has_retrieved(self) -> bool:
-        if any(found.origin is not Origin.GIVEN for found in self._lists):
-            return True
-        if any(is_search for _, is_search in self._texts.tool_texts()) or self._tools:
-            return True
-        # The texts that only other calls saw, such as a router's choices, are no contexts.
-        return self.found().source not in (None, ContextSource.LAST_LIST)
+        return any(found.origin is not Origin.GIVEN for found in self._lists) or bool(self._tools)
 
     @cached_property
     def _tool_texts(self) -> tuple[list[Passage], list[Passage]]:
@@ -246,11 +247,4 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
 
 
 def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:
-    return _once(context for found in lists for context in found.contexts)
-
-
-def _once(contexts: Iterable[Context]) -> tuple[Context, ...]:
-    found: dict[str, Context] = {}
-    for context in contexts:
-        found.setdefault(fold(context.text), context)
-    return tuple(found.values())
+    return tuple(p.context for p in distinct(lists))

@@ -19,6 +19,7 @@ _ENCODED: Final = frozenset(("base64", "image", "audio", "video"))
 _ROLES: Final = frozenset(("user", "human", "assistant", "ai", "system", "developer", "tool"))
 _ERRORS: Final = frozenset(("error", "errors"))
 _OF_ERRORS: Final = frozenset(("code", "status", "message", "detail"))
+_WRITTEN: Final = (None, "text", "output_text")
 _DEEP: Final = 50
 """Maximum depth of nested containers to search for texts."""
 _MAX_ITEMS: Final = 1000
@@ -99,15 +100,12 @@ def content_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list | tuple) else ()
-    texts = (block.get("text") if isinstance(block, dict) else block for block in blocks)
+    # Other blocks, such as a file, are no part of what the user or the model wrote.
+    texts = (
+        block.get("text") if isinstance(block, dict) and block.get("type") in _WRITTEN else block
+        for block in blocks
+    )
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def typed_text(content: Any) -> str:
-    if not isinstance(content, list | tuple):
-        return content_text(content)
-    typed = (not isinstance(one, dict) or one.get("type") in (None, "text") for one in content)
-    return content_text([one for one, is_typed in zip(content, typed, strict=True) if is_typed])
 
 
 def block_text(value: Any, depth: int = _DEEP) -> str:

@@ -57,14 +57,6 @@ def documents_in(
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LIST_LEVELS))
 
 
-def given_documents(value: Any) -> Lists:
-    if found := documents_in(value, artifacts=False):
-        return found
-    tables = (table for key, table in (entries(value) or {}).items() if key in DOCUMENT_KEYS)
-    rows = (table for table in tables if isinstance(table, list) and table)
-    return [found for table in rows if isinstance(table[0], dict) for found in rows_in(table)]
-
-
 def holds_documents(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and _document(value[0]) is not None
 
@@ -131,7 +123,7 @@ def _under_key(value: Any) -> tuple[Context, ...] | None:
     kept = [one for one in items if one is not None]
     # A pair such as (title, text) contains no document.
     are_known = all(isinstance(one, str | dict) or _document(one) is not None for one in kept)
-    return _contexts(kept) if are_known and (kept or not items) else None
+    return contexts_in(kept) if are_known and (kept or not items) else None
 
 
 def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:

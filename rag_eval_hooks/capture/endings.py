@@ -160,7 +160,7 @@ def _is_step(interaction: Interaction) -> bool:
         return False
     if root.kind is not RunKind.CHAIN or interaction.passed:
         return root.kind is RunKind.TOOL
-    if not root.text or interaction.chosen is not None:
+    if not root.text or interaction.lists_of(Origin.CHOSEN):
         return False
     text = rest = fold(root.text)
     for context in (context for found in interaction.lists for context in found.contexts):

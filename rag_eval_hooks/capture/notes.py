@@ -115,9 +115,6 @@ class Notes:
         }
         interaction.lists.append(DocumentList(run, kept, origin, forms, named, given or {}))
 
-    def choose(self, run: Run, contexts: Sequence[Context]) -> None:
-        run.interaction.chosen = self._contexts(run.interaction, contexts)
-
     def interrupt(self, run: Run, checkpoint: str | None = None) -> None:
         run.interaction.interrupted = True
         self.stop(run, checkpoint)

@@ -37,7 +37,6 @@ _RECEIPT: Final = re.compile(
 )
 _RECEIPT_WORDS: Final = 4
 _SHORTEST_ID: Final = 10
-_START: Final = 200
 _MAX_WORDS: Final = 30
 _CHUNK: Final = 120
 """Average width of the texts in a list that are passages, and not rules or names."""
@@ -73,9 +72,8 @@ class Provenance:
         """Yield each tool's text, with True if the tool searches, or False if this is unknown."""
         for p in filter(self._is_own, self._tools):
             run, named = p.found.run, p.found.named
-            is_judged = run.kind is RunKind.TOOL and not named
-            is_search = looks_up(run.name, run.description) if is_judged else True
-            if named or (named is None and is_search is not False and not _is_empty(p)):
+            is_search = looks_up(run.name, run.description) if named is None else named
+            if named or (is_search is not False and not _is_empty(p)):
                 yield p, bool(is_search)
 
     def step_texts(self, origin: Origin) -> list[Passage]:
@@ -166,8 +164,7 @@ class Provenance:
 
 def _is_empty(p: Passage) -> bool:
     arguments = content_words(p.found.run.query or "")
-    start = p.context.text[:_START].rpartition(" ")[0]
-    if arguments.issuperset(content_words(start)) and arguments.issuperset(p.content_words):
+    if arguments.issuperset(p.content_words):
         return True
     text, said = p.context.text, set(words(p.folded))
     if _FAILURE.match(text) or _is_receipt(text):

@@ -10,7 +10,7 @@ from rag_eval_hooks.capture.copied import Read, entries, named
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.options import CaptureOptions, converted
 from rag_eval_hooks.capture.recorder import Recorder
-from rag_eval_hooks.capture.records import Cut, Run
+from rag_eval_hooks.capture.records import Cut, Origin, Run
 from rag_eval_hooks.capture.snapshots import ATOMS, Copier, Form
 from rag_eval_hooks.incidents import Incidents, place_of_caller
 from rag_eval_hooks.sample import Context
@@ -123,7 +123,7 @@ class BaseReader:
             return
         contexts = None if isinstance(result, Exception) else contexts_in(result)
         if contexts is not None:
-            self._recorder.choose(run, contexts)
-        elif run.outermost and run.interaction.chosen is None:
+            self._recorder.documents(run, contexts, Origin.CHOSEN)
+        elif run.outermost and not run.interaction.lists_of(Origin.CHOSEN):
             # Report only the root's output, because the function may not fit every step's output.
             self._report_choice("contexts", result)

@@ -17,9 +17,9 @@ from rag_eval_hooks.capture.copied import (
     Message,
     Read,
     block_text,
+    content_text,
     entries,
     fresh,
-    typed_text,
 )
 from rag_eval_hooks.capture.snapshots import Record
 
@@ -45,7 +45,7 @@ def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
     if isinstance(value, FormattedPrompt):
         value = value.messages
     if isinstance(value, Message):
-        return typed_text(value.content)
+        return content_text(value.content)
     if (held := entries(value)) is not None:
         found = _first(held, keys, partial(question_of, keys=keys))
         return _only_text(held) if found is None else found
@@ -59,7 +59,7 @@ def _user_text(item: Any) -> str | None:
     elif isinstance(item, dict):
         item = item.get("role") or item.get("type"), item.get("content")
     if isinstance(item, tuple | list) and len(item) == PAIR:
-        return typed_text(item[1]) if item[0] in _USER else None
+        return content_text(item[1]) if item[0] in _USER else None
     return item if isinstance(item, str) else None
 
 

@@ -99,10 +99,7 @@ class Run:
         return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
 
     def within(self, kind: RunKind) -> bool:
-        outer = self.parent
-        while outer is not None and outer.kind is not kind:
-            outer = outer.parent
-        return outer is not None
+        return any(outer.kind is kind for outer in self.ancestors())
 
     def ancestors(self) -> Iterator[Run]:
         outer = self.parent
@@ -148,6 +145,8 @@ class Origin(StrEnum):
     """Documents that an answer names as its sources."""
     STATED = "stated"
     """Documents that the application recorded."""
+    CHOSEN = "chosen"
+    """Documents that the option `contexts` selected."""
 
 
 _UNSURE = (Origin.GIVEN, Origin.TEXT, Origin.STEP, Origin.EARLIER)
@@ -196,7 +195,8 @@ class Interaction:
     status: Status = Status.OK
     # time of the start, or of a suspension, in nanoseconds since the epoch
     opened: int = 0
-    chosen: tuple[Context, ...] | None = None
+    # result of the search for contexts, once it ran
+    found: Any = None
     # the root's other output texts, and the last step's texts; one text may be the answer
     candidates: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
@@ -266,9 +266,7 @@ class Interaction:
     @property
     def retrieves(self) -> bool | None:
         """Whether the request retrieved documents, or None if unsure."""
-        if self.attempted or self.chosen is not None:
-            return True
-        if any(found.origin not in _UNSURE for found in self.lists):
+        if self.attempted or any(found.origin not in _UNSURE for found in self.lists):
             return True
         return None if self.lists else False
 
@@ -299,7 +297,6 @@ class Interaction:
         root, first = self.root, earlier.root
         root.query = first.query or root.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept
-        self.chosen = earlier.chosen if self.chosen is None else self.chosen
         self.tags = tuple(dict.fromkeys((*earlier.tags, *self.tags)))
         for run in earlier.runs[1:]:
             run.interaction = self
