@@ -74,6 +74,7 @@ def assert_worked_value(case: dict[str, Any]) -> None:
     assert outcome.value == pytest.approx(case["value"], abs=case.get("within", 1e-8))
     for name in case.keys() & {"label", "normalized"}:
         assert getattr(outcome, name) == case[name]
+    assert case.get("explanation", {}).items() <= outcome.explanation.items()
     assert outcome.parts == pytest.approx(case.get("parts", outcome.parts))
     assert list(outcome.warnings) == case.get("warnings", list(outcome.warnings))
     assert len(outcome.warnings) == case.get("warned", len(outcome.warnings))

@@ -364,6 +364,13 @@ def test_hanging_platform_bounds_memory_and_counts_every_loss(begin: Callable[..
     }
 
 
+def test_result_whose_span_is_unknown_at_shutdown_is_lost(begin: Callable[..., Opened]) -> None:
+    one = begin(Scripted(Mock(side_effect=SpanUnknown())))
+    one.number(1)
+    one.close()
+    assert one.counts() == {"sink scripted: results are lost (span not found)": 1}
+
+
 def test_pause_that_a_platform_asks_for_is_read() -> None:
     waits = {"7": 7.0, "0.5": 0.5, "-3": 0.0, "Wed, 21 Oct 2026 07:28:00 GMT": None, "soon": None}
     headers = iter([*((("Retry-After", text),) for text in waits), ()])

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
@@ -72,10 +73,7 @@ def test_failure_in_our_handler_is_counted_and_logged_without_content(
     draw: Draw, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     corpus, evals = Corpus(draw), draw.world.evals
-
-    def broken(*_: object, **__: object) -> None:
-        raise ValueError(corpus.question)
-
+    broken = Mock(side_effect=ValueError(corpus.question))
     monkeypatch.setattr(evals.recorder, "documents", broken)
     with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
         corpus.engine(says(draw.answer())).query(corpus.question)

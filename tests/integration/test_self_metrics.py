@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -116,10 +117,7 @@ def test_decisions_are_told_with_their_reason(open_world: OpenWorld) -> None:
 def test_a_reading_that_fails_takes_no_other_with_it(
     open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: SpanHolder) -> int:
-        raise RuntimeError
-
-    monkeypatch.setattr(SpanHolder, "__len__", fail)
+    monkeypatch.setattr(SpanHolder, "__len__", Mock(side_effect=RuntimeError))
     world = open_world(judge=faithful_judge())
     evals, metrics = world.evals, world.metrics
     assert not metrics.points("rag.eval.held.size")

@@ -101,6 +101,16 @@ CASES: dict[str, tuple[list[Any], list[str] | None, str]] = {
         ["Day 7.", B, A, "Price: 42."],
         YES,
     ),
+    "one short one is not known": (
+        [gave("Day 7.", "Head."), asked("Day 7. Why?")],
+        ["Day 7.", "Head."],
+        YES,
+    ),
+    "a call without a reply": (
+        [gave(A, B), asked(f"Use {A}", "It does."), asked(f"Use {B}", "", "retry")],
+        [A],
+        YES,
+    ),
     "short ones alone are shown together": (
         [gave("Quay 4 opens.", "Head.", "Dock 2 is shut."), asked("Dock 2 is shut. Quay 4 opens.")],
         ["Dock 2 is shut.", "Quay 4 opens."],
