@@ -96,7 +96,7 @@ class Worker:
     def reserve(self, size: int) -> str | None:
         """Reserve a slot for `size` characters, or return the reason for a refusal. Never waits.
 
-        If the result is None, the caller must call `put` or `release`.
+        If the method returns no reason, the caller must call `put` or `release`.
         """
         if self._thread is None and not (self._closed or self._start()):
             return "no_thread"

@@ -72,7 +72,7 @@ class FailCondition:
         scale = scale_of_metric(metric)
         if scale is not None and (sign[0] == ">") == scale.higher_is_better:
             wants = (
-                f"a condition that is true for bad scores, such as {metric}{_OPPOSITE[sign]}{limit}"
+                f"a condition that is true for bad scores; write {metric}{_OPPOSITE[sign]}{limit}"
             )
             raise ConfigError("fail-on", text.strip(), wants)
         return cls(text.strip(), metric, sign, float(limit))
