@@ -111,7 +111,7 @@ class Ask:
             lines.append(f"- {kind.value}: only for {', '.join(keys)}.")
         if problems:
             listed = "; ".join(problems[:_MOST_PROBLEMS])
-            again = "Give all that is asked for above."
+            again = "Give every requested item."
             lines += ["", f"Your last reply could not be used: {listed}. {again}"]
         return Prompt(
             system=f"{SYSTEM_TEXTS[spec.system]}\n\n{examples}".rstrip(),
