@@ -190,12 +190,13 @@ class Reader(BaseReader):
         self._recorder.for_span(run, result=text if isinstance(text, str) else None)
         self._note_choice(run, output)
         named = self.is_named_tool(run)
-        if found := documents_in(output):
-            self._note_lists(run, found)
-            return
         content = message = _message_of(output)
         if isinstance(message, Message):
             content = message.text if is_distinctive_text(message.text) else message.content
+        written = vocabulary.written_documents(content) if isinstance(content, str) else None
+        if found := documents_in(output) or documents_in(written):
+            self._note_lists(run, found)
+            return
         text = content if isinstance(content, str) and named is not False else ""
         rows = list(rows_in(getattr(output, "artifact", None))) if text else []
         if any(context.text in text for contexts in rows for context in contexts):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -22,6 +24,9 @@ from rag_eval_hooks.context import scalars, score_in
 from rag_eval_hooks.sample import Context
 
 _MAX_METADATA = 200
+# Maximum number of characters of a list of documents that a tool wrote as text.
+_MOST = 1_000_000
+_BEGINNING = 20
 # Parts of a start event that `start_facts` reads.
 TOLD = ("metadata", "invocation_params", "tool_call_id", "top_k")
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
@@ -92,6 +97,27 @@ _FORMS: tuple[tuple[type, Form], ...] = (
     (BaseMessage, _message),
     (PromptValue, _prompt),
 )
+
+
+def written_documents(text: str) -> Any:
+    """Return the documents in Python's text of a list, as which agents pass on a tool's list."""
+    if not text.startswith("[") or "Document(" not in text[:_BEGINNING] or len(text) > _MOST:
+        return None
+    with suppress(SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
+        return _literal(ast.parse(text, mode="eval").body)
+    return None
+
+
+def _literal(node: ast.expr) -> Any:
+    if isinstance(node, ast.List | ast.Tuple):
+        values = map(_literal, node.elts)
+        return tuple(values) if isinstance(node, ast.Tuple) else list(values)
+    if isinstance(node, ast.Dict):
+        return {_literal(k): _literal(v) for k, v in zip(node.keys, node.values, strict=True) if k}
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "Document":
+        return Context.of({one.arg: _literal(one.value) for one in node.keywords})
+    # Metadata may hold other objects, such as dates.
+    return node.value if isinstance(node, ast.Constant) else ast.unparse(node)
 
 
 def class_name(serialized: Mapping[str, Any] | None) -> str | None:

@@ -102,7 +102,7 @@ class Reader(BaseReader):
         unknown = text is None and isinstance(result, Reply) and result.streams
         self._recorder.answer(run, text, unknown=unknown)
         if text is None and not unknown:
-            self._recorder.alternatives(run, _texts_in(result), None)
+            self._recorder.alternatives(run, _texts_in(result), readings.as_json(result))
 
     def _note_documents(self, run: Run, result: Any, role: Role, given: Mapping[str, Any]) -> None:
         nodes = _nodes_in(result)
@@ -222,11 +222,11 @@ def _is_response(result: Any) -> bool:
     # A result of the engine itself is a response or a text.
     if isinstance(result, Reply | str):
         return True
-    return not isinstance(result, int | float) and _answer_of(result) is not None
+    return not isinstance(result, int | float) and any(_texts_in(result))
 
 
 def _answer_of(value: Any) -> str | None:
-    # The answer may be a text, a response, a number, a known key's value, or the only text.
+    # The answer may be a text, a response, a number, a known key's value, or the only value.
     # Some packages return a response where the annotation says `str`.
     while isinstance(value, Message) and not isinstance(value.content, str | list | tuple):
         value = value.content
@@ -240,7 +240,7 @@ def _answer_of(value: Any) -> str | None:
     if is_model and not issubclass(value.kind, Event) and (text := readings.as_json(value)):
         # Write a number as pydantic does.
         return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
-    return _only(_texts_in(value))
+    return _only(_texts_in(value)) if len(entries(value) or "1") == 1 else None
 
 
 def _nodes_in(value: Any) -> list[NodeContext] | None:

@@ -167,7 +167,8 @@ class _Search:
         origins = {p.found.origin for p in guesses if p in placed}
         if Origin.EARLIER in origins:
             return ContextSource.EARLIER_TURN
-        if self._is_empty or Origin.STEP in origins:
+        is_unsure = any(p in placed for p in self._tool_texts[1])
+        if self._is_empty or is_unsure or Origin.STEP in origins:
             return ContextSource.STEP
         is_whole = all(place.whole for place in placed.values())
         return ContextSource.PROMPT if is_whole else ContextSource.SHINGLES

@@ -13,6 +13,7 @@ from rag_eval_hooks.capture.passages import MIN_RUNS, Passage, by_list, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
 from rag_eval_hooks.capture.text_forms import (
     FUNCTION,
+    can_answer,
     content_words,
     fold,
     is_distinctive,
@@ -151,7 +152,8 @@ class Provenance:
         if any(p.context.score is not None for p in passages) or refusal(self._answer):
             return True
         own = stems(" ".join(p.context.text for p in passages))
-        return len(own & stems(self._question)) > 1
+        # A label, such as a sentiment, follows from examples.
+        return can_answer(self._answer) and len(own & stems(self._question)) > 1
 
     def _are_used(self, passages: Sequence[Passage], new: set[str], runs: set[str]) -> bool:
         own = set[str]().union(*(p.content_words for p in passages))

@@ -187,6 +187,7 @@ NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     "a profile": steps(put(kit.FOUND, {"name": NAME, "about": OTHER}), tell(ANSWER, kit.FOUND)),
     "rules": steps(put(kit.SHOWN, LINES), tell(ANSWER, kit.SHOWN)),
     "examples": steps(put(kit.SHOWN, [{"text": t} for t in LINES]), tell(ANSWER, kit.SHOWN)),
+    "examples for a label": steps(put(kit.SHOWN, HITS), tell(NAME, kit.SHOWN)),
     "choices of a router": steps(
         put(kit.FOUND, [{"id": NAME, "text": t} for t in HITS]), routed, tell(ANSWER, kit.SHOWN)
     ),
@@ -223,6 +224,11 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         [f"{SUBJECT} {NUMBER} {NAME}"],
     ),
     "a stitched passage": (found(put(kit.SHOWN, WIDER), tell(ANSWER, kit.SHOWN)), ANSWER, [WIDER]),
+    "documents that a tool returns": (
+        agentic((NAME, "", lambda _: documents(TEXT, ODD)), said=ANSWER),
+        ANSWER,
+        [TEXT, ODD],
+    ),
     "short hits that are not used": (
         steps(put(kit.SHOWN, HITS), tell(ANSWER, kit.SHOWN)),
         ANSWER,
