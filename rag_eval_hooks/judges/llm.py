@@ -193,5 +193,4 @@ class _CallableChat(ChatAdapter):
             if not isinstance(text, str):
                 told = f"the function returned {type(text).__name__}, not str"
                 raise JudgeError(f"{self.name}: {told}.{self._place}")
-        meter.replied(None)
         return reply_text(text)

@@ -66,16 +66,19 @@ def test_background_and_inline_scores_are_the_same(make: Make) -> None:
     assert asyncio.run(evals.aevaluate(subject)) == inline
 
 
-def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -> None:
-    config = RagEvalConfig(queue_size=10, judge_concurrency=1)
-    judge = StuckJudge()
-    evals = make(judge, config=config)
-    accepted = int(evals.submit(sample()))
+@pytest.mark.parametrize(("chars", "queued"), [(1, 10), (30_000, 3)])
+def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(
+    make: Make, monkeypatch: pytest.MonkeyPatch, chars: int, queued: int
+) -> None:
+    offered, judge = sample(contexts=("x" * chars,)), StuckJudge()
+    monkeypatch.setattr(limits, "QUEUE_CHARS", 3 * (30_000 + len("qa")))
+    evals = make(judge, config=RagEvalConfig(queue_size=10, judge_concurrency=1))
+    accepted = int(evals.submit(offered))
     until(lambda: judge.calls)
-    accepted += sum(evals.submit(sample()) for _ in range(999))
+    accepted += sum(evals.submit(offered) for _ in range(999))
     stats = evals.stats()
     assert judge.replies == 0
-    assert stats.pending == accepted == 11
+    assert stats.pending == accepted == 1 + queued
     assert stats.dropped == {"queue_full": 1000 - accepted}
     assert stats.offered == total(stats) == 1000
 
@@ -144,19 +147,6 @@ def test_an_inline_call_during_shutdown_ends(make: Make) -> None:
             call = pool.submit(evals.evaluate, sample())
             evals.shutdown(0)
             assert call.exception(PATIENCE) is None or isinstance(call.exception(), RuntimeError)
-
-
-def test_waiting_samples_are_bounded_by_size_too(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "QUEUE_CHARS", 100_000)
-    config = RagEvalConfig(judge_concurrency=1)
-    evals = make(StuckJudge(), config=config)
-    for _ in range(50):
-        evals.submit(sample(contexts=("x" * 30_000,)))
-    stats = evals.stats()
-    assert stats.pending <= 5
-    assert stats.dropped == {"queue_full": 50 - stats.pending}
 
 
 def _ours() -> set[threading.Thread]:

@@ -15,21 +15,17 @@ import pytest
 
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score, Status
 from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.findings import Findings, Rating, Support, Verdict
+from rag_eval_hooks.findings import Findings, Rating, Verdict
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.lcel import plain
+from tests.support.evaluation import FAITHFUL
 from tests.support.otel import Spans
 from tests.support.size import size
 from tests.support.variation import Variation
 
-CLAIMS = Findings(
-    answer_claims=("a",),
-    answer_support=(Support((True,)),),
-    answer_agreement=(Verdict(True),),
-    correctness=Rating(4.0),
-)
+CLAIMS = replace(FAITHFUL, answer_agreement=(Verdict(True),), correctness=Rating(4.0))
 METRICS = ["ragas.faithfulness", "lexical"]
 FAITH, WORDS = "ragas.faithfulness", "lexical.keyword_coverage"
 RIGHT = "The quay opened in 1931."

@@ -235,6 +235,16 @@ def test_flush_waits_for_stored_results_of_a_call_beyond_its_time_limit(
         assert set(one.counts()) == ({told} if 0.3 in seconds else set())
 
 
+def test_async_sink_is_cancelled_at_its_time_limit(begin: Callable[..., Opened]) -> None:
+    async def slow(_evaluation: Evaluation) -> None:
+        await asyncio.sleep(600)
+
+    one = begin(slow, SINK_SECONDS=0.1)
+    one.number(1)
+    assert one.dispatch.flush(300)
+    assert one.counts() == {"sink slow: a call took more than 0.1 s": 1}
+
+
 class Store:
     def __init__(self) -> None:
         self.got: list[Any] = []

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -353,11 +354,8 @@ def test_recovered_sample_is_redacted_once_by_the_present_settings(
 def test_recovered_sample_that_cannot_be_redacted_reaches_no_judge(
     make: Make, left_behind: Callable[..., Path]
 ) -> None:
-    def fails(_text: str) -> str:
-        raise ValueError
-
     left_behind(sample())
-    evals = make(judge=(judge := ScriptedJudge(FAITHFUL)), redact=fails)
+    evals = make(judge=(judge := ScriptedJudge(FAITHFUL)), redact=Mock(side_effect=ValueError))
     until(lambda: evals.stats().dropped == {"redaction_failed": 1})
     until(lambda: books(evals) == {})
     assert judge.calls == []

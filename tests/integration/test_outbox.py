@@ -195,8 +195,7 @@ def test_unknown_failure_of_a_commit_pauses_and_loses_nothing(
         return write(self, changes)
 
     monkeypatch.setattr(OutboxFile, "write", fail)
-    incidents = Incidents()
-    own = Outbox(tmp_path / "spool", max_bytes=10_000_000, incidents=incidents)
+    own = Outbox(tmp_path / "spool", max_bytes=10_000_000, incidents=(incidents := Incidents()))
     own.start()
     for _ in range(5):
         own.put(Job({EVALUATE}, lambda: "x"))
@@ -216,8 +215,7 @@ def test_unknown_failure_of_a_commit_pauses_and_loses_nothing(
 def test_results_of_a_sample_that_another_process_claimed_are_not_counted_as_refused(
     tmp_path: Path,
 ) -> None:
-    incidents = Incidents()
-    own = Outbox(tmp_path / "spool", max_bytes=10_000_000, incidents=incidents)
+    own = Outbox(tmp_path / "spool", max_bytes=10_000_000, incidents=(incidents := Incidents()))
     own.start()
     own.put(job := Job({EVALUATE}, lambda: "x"))
     assert own.drain(PATIENCE)

@@ -194,6 +194,14 @@ def test_source_of_a_call_that_no_prompt_quotes_keeps_its_place(seed: int) -> No
     assert [text.strip() for text in story.contexts(answer) or ()] == texts
 
 
+def test_sources_of_the_whole_come_before_those_of_a_part() -> None:
+    story = told([asked("Is it so?")], YES)
+    part = story.run("part", story.root, RunKind.CHAIN)
+    for run, text in ((part, B), (story.root, A)):
+        story.recorder.documents(run, [Context(text=text)], Origin.SOURCES)
+    assert story.contexts(YES) == [A]
+
+
 def store(
     name: str, text: str, kind: RunKind = RunKind.RETRIEVER, given: str | None = None
 ) -> Callable[[Story], None]:

@@ -95,6 +95,10 @@ def test_explanation_shows_only_sure_verdicts_on_chunks(flags: list[tuple[bool, 
     outcome = measure("ragas.context_precision", sample, Findings(relevance=relevance))
     shown = [row["useful"] for row in outcome.explanation["chunks"]]
     assert shown == [useful if sure else None for useful, sure in flags]
+    agreement = tuple(Verdict(holds, sure=sure) for holds, sure in flags)
+    found = findings((Support((True, False, False)),) * len(flags), agreement)
+    outcome = measure("ragas.noise_sensitivity", SAMPLE, found)
+    assert [row["correct"] for row in outcome.explanation["claims"]] == shown
 
 
 FORMS = (

@@ -136,6 +136,11 @@ def test_verdict_without_grounds_has_a_warning() -> None:
             assert reading.problems == (f"{kind.value}: a1: {warning}",)
 
 
+def test_verdict_may_be_written_in_words() -> None:
+    for word in ("Not stated.", "not-stated", " NOT_STATED"):
+        assert changed(SUPPORT, 1, verdict=word).values["a2"].verdict == "not_stated", word
+
+
 def test_problems_hold_no_content() -> None:
     readings = [
         changed(SUPPORT, 0, id="SECRET"),
