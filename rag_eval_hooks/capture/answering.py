@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rag_eval_hooks.capture.copied import json_in, texts_in
 from rag_eval_hooks.capture.passages import Prompts, distinct
 from rag_eval_hooks.capture.readings import named_answer
-from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Run, RunKind
 from rag_eval_hooks.capture.text_forms import can_answer, contains_word, fold, is_distinctive
 
 _PREFIX = 160
@@ -16,7 +16,6 @@ _MAX_CALLS = 200
 """Number of a request's last model calls whose replies capture looks for in prompts."""
 _MIN_OUTPUT = 3
 _MAX_QUERIES = 8
-_LABEL_ENDS = (":", "\uff1a", ">", "\n")
 
 
 class AnsweringCalls:
@@ -73,8 +72,6 @@ class AnsweringCalls:
     def _with_siblings(self, calls: Sequence[Run]) -> list[Run]:
         families = {family for call in calls for family in _families(call)}
         more = {call for call in self._prompts if not families.isdisjoint(_families(call))}
-        if more.issubset(calls):
-            return list(calls)
         return [call for call in self._prompts if call in calls or call in more]
 
     def _quoted_by(self, reader: Run) -> list[Run]:
@@ -146,7 +143,7 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
     outputs = {call: fold(call.text or "") for call in prompts}
     whole = [call for call, output in outputs.items() if answer and answer in output]
     if whole:
-        return ([call for call in whole if outputs[call] == answer] or whole)[-1:]
+        return whole[-1:]
     parts: dict[str, list[Run]] = {}
     said = {output for output in outputs.values() if is_distinctive(output) and output in answer}
     if not said:
@@ -173,7 +170,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
             return max(used, key=len), "prompt"
         is_query = asked and not is_distinctive(fold(longest))
         return (asked[0], "query") if is_query else (longest, "input")
-    if left := _left_in_state(interaction, asked):
+    if left := interaction.kept:
         # If there are several texts, each could be the question, so the question is unknown.
         return left[0] if len(left) == 1 else "", "input"
     return next(iter(asked), ""), "query"
@@ -199,14 +196,6 @@ def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) 
 
 def _is_in(text: str, places: Sequence[str]) -> bool:
     return text in places or (is_distinctive(text) and any(text in place for place in places))
-
-
-def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
-    lists = interaction.lists_of(Origin.DOCUMENTS)
-    documents = [fold(context.text) for found in lists for context in found.contexts]
-    documents = list(filter(is_distinctive, documents))
-    texts = [text for text in interaction.kept if not any(d in fold(text) for d in documents)]
-    return _used(interaction, texts, asked) or texts
 
 
 def answer_of(interaction: Interaction) -> str | None:
@@ -237,9 +226,7 @@ def _said(interaction: Interaction) -> str | None:
         told = [text for _, text in said]
         said = [(c, t) for c, t in said if can_answer(c.text or "", _quoted(c, told))] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
-    answer = said[0][1] if said else _said_in_object(interaction, texts)
-    # If the root returns the reply with and without its label, use the text without the label.
-    return next((text for text in texts if answer and _is_labeled(text, answer, calls)), answer)
+    return said[0][1] if said else _said_in_object(interaction, texts)
 
 
 def _said_in_object(interaction: Interaction, texts: Sequence[str]) -> str | None:
@@ -256,14 +243,6 @@ def _said_in_object(interaction: Interaction, texts: Sequence[str]) -> str | Non
                 return None  # The reply may be a check of another reply.
             return said.pop() if len(said) == 1 else named_answer(next(filter(None, objects[call])))
     return None
-
-
-def _is_labeled(text: str, reply: str, calls: Sequence[Run]) -> bool:
-    before, found, after = reply.rpartition(text)
-    # In a report, the text before the last section contains other replies.
-    if any(can_answer(call.text or "") and holds_reply(before, call) for call in calls):
-        return False
-    return bool(found) and not after.strip() and before.rstrip(" *_").endswith(_LABEL_ENDS)
 
 
 def holds_reply(text: str, call: Run) -> bool:

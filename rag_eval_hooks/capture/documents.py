@@ -157,7 +157,12 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
 
 
 def _in_values(held: Mapping[str, Any], depth: int) -> Rows:
-    parts = [(part, record_in(part)) for part in list(held.values())[:_MAX_ITEMS]]
+    values = list(held.values())[:_MAX_ITEMS]
+    are_ids = len(held) > 1 and all(any(map(str.isdigit, str(key))) for key in held)
+    if are_ids and all(isinstance(one, str) and is_distinctive_text(one) for one in values):
+        yield tuple(Context(text=text, id=str(key)) for key, text in held.items())[:_MAX_ITEMS]
+        return
+    parts = [(part, record_in(part)) for part in values]
     found = [rows for part, record in parts if record is None for rows in rows_in(part, depth)]
     yield from found or [(record,) for _, record in parts if record is not None]
 

@@ -144,8 +144,11 @@ def can_answer(text: str, quoted: Iterable[str] = ()) -> bool:
 
 def _judges(text: str, other: str) -> bool:
     # A revision repeats words of the other text, and a translation has another language.
-    is_about = stems(text).isdisjoint(stems(other))
-    return is_about and folding.language(words(text)) == folding.language(words(other)) is not None
+    language, said = folding.language(words(other)), set(words(text))
+    if language is None or not stems(text).isdisjoint(stems(other)):
+        return False
+    shared = {code: len(said & known) for code, known in folding.FUNCTION_WORDS.items()}
+    return shared[language] == max(shared.values()) > 0
 
 
 def width(text: str) -> int:

@@ -85,6 +85,7 @@ def tell(said: str, *keys: str) -> Callable[[Any], dict[str, Any]]:
 
     def node(state: Any) -> dict[str, Any]:
         parts = [state[key] for key in keys]
+        parts = [[*p.values()] if isinstance(p, dict) else p for p in parts]
         texts = [p if isinstance(p, str) else "\n".join(map(str, p)) for p in parts]
         prompt = [SystemMessage("\n\n".join(texts)), HumanMessage(state[kit.ASKED])]
         return {kit.SAID: kit.message_text(says(said).invoke(prompt))}
@@ -256,7 +257,7 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
     "documents as Python writes them": (in_form(repr), ANSWER, [TEXT, ODD]),
     "a check after the answer": (found(tell(PART, kit.FOUND), checked(VERDICT)), PART, [TEXT]),
     "a verdict after the answer": (
-        found(tell(SAID, kit.FOUND), checked(f"It is as it was in the {NAME}.")),
+        found(tell(SAID, kit.FOUND), checked(f"{NUMBER}: the {NAME} has all of it.")),
         SAID,
         [TEXT],
     ),
@@ -264,6 +265,11 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
     "a number parsed from a reply": (found(counted, tell(PART, kit.SHOWN)), PART, [TEXT]),
     "a reply merged into JSON": (found(merged, tell(ANSWER, kit.SHOWN)), ANSWER, [TEXT]),
     "a reply that stays an object": (found(as_object), PART, [TEXT]),
+    "passages by id": (
+        steps(put(kit.SHOWN, {"d1": TEXT, "d2": THIRD}), tell(ANSWER, kit.SHOWN)),
+        ANSWER,
+        [TEXT, THIRD],
+    ),
     "a passage as a message": (steps(put(kit.SHOWN, [TEXT]), tell(PART, kit.SHOWN)), PART, [TEXT]),
 }
 
