@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rag_eval_hooks.metrics.graphrag import DontKnow, dont_know_phrase
 from rag_eval_hooks.text.folding import fold, squash, stem, tokens
 from rag_eval_hooks.text.key_terms import Searched, entities, keywords
-from rag_eval_hooks.text.measures import Number, numbers
+from rag_eval_hooks.text.measures import Number, agree, measures, numbers
 from rag_eval_hooks.text.sentences import sentences
 
 
@@ -33,6 +33,7 @@ READINGS: list[tuple[Callable[[str], Any], str, Any]] = [
     (shown, "-0.133% \u22120.133% 0.305 percent", ["-0.133%", "-0.133%", "0.305%"]),
     (shown, "COVID-19, 10-20, C-1, A4b, GPT-4o, 1.2.3, 3½", ["19", "10", "20", "1"]),
     (shown, "٣٫٥٪ ５０ 第5章 1.000,50 1.234.567", ["3.5%", "50", "5", "1000.5", "1234567"]),
+    (shown, f"1. ten\n2. 20 of 30\n3. 1'234'567 of {'1' * 41}", ["20", "30", "1234567"]),
     (sentence_count, "It is in the U.S. The company left. See No. 5.", 3),
     (sentence_count, "Er kam z.B. am 3. Mai. Dann ging er.", 2),
     (sentence_count, "北京是首都。上海很大！对吗？", 3),
@@ -72,6 +73,20 @@ def test_number_with_grouping_and_percent_round_trips(value: Decimal, percent: b
     assert numbers(f"{value}{sign}") == wanted
 
 
+def test_quantities_agree_in_any_unit_date_or_spelling() -> None:
+    for said, stated, do in (
+        ("2 hours and 30 minutes", "150 minutes", True),
+        ("20 °C", "68 °F", True),
+        ("1.2 million", "1,234,567", True),
+        ("about 1,200", "1,234", True),
+        ("1,200", "1,234", False),
+        ("5 March 1988", "from 5 to 7 March 1988", True),
+        ("122", "a hundred and twenty-two", True),
+    ):
+        (one,) = measures(said)
+        assert any(agree(one, other) for other in measures(stated)) is do, said
+
+
 @given(st.text(max_size=120))
 def test_any_text_is_read_whole(text: str) -> None:
     assert fold(fold(text)) == fold(text)
@@ -88,6 +103,9 @@ def test_answer_refuses_if_its_main_clause_does() -> None:
         ("Dazu finde ich leider keine Angaben im Text.", True),
         ("Selon le document, la réponse est inconnue.", True),
         ("No puedo responder a esta pregunta.", True),
+        ("Laut den Unterlagen ist die Antwort nicht bekannt.", True),
+        ("Thank you for your question. I do not know.", True),
+        ("Unknown.", True),
         ("The sources are silent. Please ask the author.", True),
         ("Sorry, but the sources do not cover this. However, it opened in 1990.", False),
         ("I don\N{RIGHT SINGLE QUOTATION MARK}t know the answer to that.", True),
