@@ -605,6 +605,14 @@ COMMANDS: dict[str, str] = {
     "doctor --otlp-endpoint localhost": "--otlp-endpoint must be a URL",
     "doctor --capture app:chain": "--capture needs --question TEXT",
     "metrics nope": "metric is 'nope', but must be a name listed by",
+    "evaluate data.jsonl --metrics lexical --fail-on lexical.exact_mach<0.9": "did you mean",
+    "report labels.jsonl": "run: rag-eval-hooks evaluate DATA -o RESULTS",
+    "report nowhere.jsonl --worst 3": "There is no file, folder or spool",
+    "report noise.parquet": "found no outcome of a metric (skipped lines: 1 unreadable)",
+    "report old.jsonl -o no/such/folder.html": "no/such/folder.html: No such file",
+    "report old.jsonl --since yesterdayish": "Use 24h, 90m, 7d, today",
+    "report old.jsonl --since 2126-01-01": "None of 1 results matches --where",
+    "report old.jsonl --labels results.jsonl": "labels: line 1 is",
     "report old.jsonl --where nope": "'nope' is not valid. Use KEY=VALUE",
     "report old.jsonl --where nope=1": "--where is 'nope', but must be one of dataset_row, ",
     "report old.jsonl --by nope": "by is 'nope', but must be one of dataset_row, ",
@@ -636,6 +644,7 @@ def test_mistake_in_a_command_says_what_to_write(
     monkeypatch.chdir(tmp_path)
     Path("header.csv").write_text("question,answer\n")
     Path("latin.csv").write_bytes("question\nWhy f\xfcr?\n".encode("latin-1"))
+    Path("noise.parquet").write_bytes(b"PAR1" * 90)
     Path("data.jsonl").write_text(json.dumps({"question": "q", "answer": "a"}))
     Path("unready.py").write_text("import os\n\nos.nothing\n")
     Path("labels.jsonl").write_text(json.dumps({"sample_id": "q1", "supported": True}))
@@ -644,6 +653,7 @@ def test_mistake_in_a_command_says_what_to_write(
     with suppress(SystemExit):
         assert main(command.split()) == 2
     assert COMMANDS[command] in capsys.readouterr().err
+    assert not Path("data.results.jsonl").exists()
 
 
 def test_failure_of_a_first_judge_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

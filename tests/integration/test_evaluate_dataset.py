@@ -74,21 +74,12 @@ def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
             assert dict(results[row.sample.question].outcomes) == dict(evals.evaluate(row.sample))
 
 
-@pytest.mark.parametrize(
-    ("gate", "code", "told"),
-    [
-        (("--fail-on", "lexical.exact_match<0.9"), 1, "FAILED lexical.exact_match<0.9: the mean"),
-        (("--fail-on", "lexical.exact_mach<0.9"), 2, "did you mean"),
-    ],
-)
-def test_gate_sets_the_exit_code_of_an_evaluation(
-    tmp_path: Path, gate: tuple[str, str], code: int, told: str
-) -> None:
-    path = data(tmp_path, 40)
-    done = evaluate(tmp_path, path, "--metrics", "lexical.exact_match", *gate)
-    assert done.code == code, done.err
-    assert told in done.out + done.err
-    assert (tmp_path / "d.results.jsonl").exists() is (code != 2)
+def test_gate_sets_the_exit_code_of_an_evaluation(tmp_path: Path) -> None:
+    gate = ("--fail-on", "lexical.exact_match<0.9")
+    done = evaluate(tmp_path, data(tmp_path, 40), "--metrics", "lexical.exact_match", *gate)
+    assert done.code == 1, done.err
+    assert "FAILED lexical.exact_match<0.9: the mean" in done.out + done.err
+    assert (tmp_path / "d.results.jsonl").exists()
 
 
 def test_a_killed_run_resumes(tmp_path: Path) -> None:

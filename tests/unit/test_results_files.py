@@ -343,25 +343,6 @@ def test_labels_correct_the_mean_of_a_biased_judge(tmp_path: Path) -> None:
     assert not found["judge"]["low"] < mean < found["judge"]["high"]
 
 
-def test_wrong_input_ends_with_2_and_is_named(tmp_path: Path) -> None:
-    results(tmp_path)
-    label = '{"sample_id": "of nobody", "supported": true}\n'
-    (tmp_path / "other.jsonl").write_text(label)
-    (tmp_path / "noise.parquet").write_bytes(os.urandom(300))
-    (tmp_path / "bad.jsonl").write_text(label + '{"sample_id": "s1", "value": "high"}')
-    for arguments, words in (
-        ("other.jsonl", "run: rag-eval-hooks evaluate DATA -o RESULTS"),
-        ("r.jsonl --labels bad.jsonl", "labels: line 2"),
-        ("nowhere.jsonl --worst 3", "There is no file, folder or spool"),
-        ("r.jsonl --since yesterdayish", "Use 24h, 90m, 7d, today"),
-        ("noise.parquet", "found no outcome of a metric (skipped lines: 1 unreadable)"),
-        ("r.jsonl --since 2126-01-01", "None of 24 results matches --where"),
-        ("r.jsonl -o no/such/folder.html", "no/such/folder.html: No such file"),
-    ):
-        done = command(tmp_path, "report", *arguments.split())
-        assert (done.code, words in done.err) == (2, True), arguments
-
-
 def test_gates_set_the_exit_code(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     before = [min(1.0, max(0.0, chance.gauss(0.6, 0.2))) for _ in range(300)]
