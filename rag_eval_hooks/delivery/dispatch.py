@@ -75,7 +75,12 @@ class Dispatch:
             outbox.consume(key, queue.capacity, self._recovered)
 
     def sinks_of(self, evaluation: Evaluation) -> list[str]:
-        return [key for key, one in self._queues.items() if one.sink.accepts(evaluation)]
+        """Return the keys of the sinks that accept a new evaluation. Count the other sinks."""
+        keys = [key for key, one in self._queues.items() if one.sink.accepts(evaluation)]
+        for key in self._queues.keys() - keys if evaluation.scores else ():
+            kind = f"sink {self._queues[key].sink.name}: results are not sent (no recorded span)"
+            self._incidents.count(kind, detail="the platform attaches scores to recorded spans")
+        return keys
 
     def encoder(self, evaluation: Evaluation) -> Callable[[], str]:
         return partial(evaluation_to_text, evaluation, self._mark)

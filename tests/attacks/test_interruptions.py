@@ -37,11 +37,7 @@ def _handle(_number: int, _frame: object) -> None:
 
 
 def _moments(call: Callable[[], object], stop_at: int | None) -> int:
-    """Call, with the signal at one moment; return the number of moments.
-
-    The interpreter runs signal handlers where a function begins, and where its caller goes on: not
-    between any two lines. Functions of `threading` count, too: a condition is Python code.
-    """
+    """Call with the signal at one moment. Return the number of moments: starts and returns."""
     count = 0
 
     def trace(frame: FrameType, event: str, _argument: Any) -> Any:

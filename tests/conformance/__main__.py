@@ -89,11 +89,7 @@ def checked(command: list[str]) -> None:
 
 
 def locked(source: Path, leave: set[str]) -> list[str]:
-    """Return the versions in an archive's lock file of what the framework and its tests want.
-
-    Where the framework is built on another one, that one's version here may want other versions
-    than the lock file has: then only what the tests want.
-    """
+    """Return the locked versions of the packages that the framework and its tests need."""
     project = tomllib.loads((source / "pyproject.toml").read_text())
     dependencies = names(project["project"]["dependencies"])
     wanted = names(project["dependency-groups"]["test"])

@@ -374,11 +374,15 @@ def test_hanging_platform_bounds_memory_and_counts_every_loss(begin: Callable[..
     }
 
 
-def test_result_whose_span_is_unknown_at_shutdown_is_lost(begin: Callable[..., Opened]) -> None:
+def test_result_without_a_span_that_the_platform_knows_is_counted(
+    begin: Callable[..., Opened],
+) -> None:
     one = begin(Scripted(Mock(side_effect=SpanUnknown())))
     one.number(1)
+    one.put(*(replace(evaluation(n), sample=Sample(question="q")) for n in (2, 3)))
     one.close()
-    assert one.counts() == {"sink scripted: results are lost (span not found)": 1}
+    lost, unsent = (f"sink scripted: results are {how}" for how in ("lost", "not sent"))
+    assert one.counts() == {f"{lost} (span not found)": 1, f"{unsent} (no recorded span)": 2}
 
 
 def test_pause_that_a_platform_asks_for_is_read() -> None:

@@ -306,11 +306,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def found_by_tools(found: Mapping[str, Any], answer: str) -> tuple[list[str], list[str] | None]:
-    """Ask an agent whose tools, of these names, find this.
-
-    Returns:
-        What its model was shown, and the contexts, or None without a sample.
-    """
+    """Ask an agent with these tools. Return the tool texts that its model saw, and contexts."""
     shown: list[str] = []
 
     def say(prompt: Sequence[Any]) -> Any:

@@ -9,11 +9,7 @@ from tests.matrix.world import Seen, World
 
 
 def check(shape: Shape, way: str) -> dict[str, str]:
-    """Return the errors by aspect; empty when all is right.
-
-    `books` is everything beside the interactions: their number, open ones, incidents, traces
-    without a root, a leaked current span.
-    """
+    """Return the errors by aspect. `books` covers everything except the interactions."""
     world = World()
     try:
         shape.run(world, way)

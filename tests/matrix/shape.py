@@ -34,11 +34,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Shape:
-    """A pipeline shape.
-
-    `write` is what an application writes so that it is captured; `incidents` are those that
-    must be counted at an edge meanwhile.
-    """
+    """A pipeline. `write` is the code that captures it. `incidents` are expected incidents."""
 
     group: str
     name: str

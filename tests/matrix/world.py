@@ -28,13 +28,7 @@ class Seen(NamedTuple):
 
 
 class World:
-    """An evaluator with one metric that costs nothing, and an in-memory exporter.
-
-    Args:
-        sampler: Of the application's traces.
-        captures: Whether shapes of LlamaIndex report to it.
-        **config: Of the evaluator.
-    """
+    """An evaluator with one cheap metric, and an in-memory exporter of the spans."""
 
     def __init__(
         self, sampler: Sampler = ALWAYS_ON, *, captures: bool = True, **config: Any
