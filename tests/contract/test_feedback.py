@@ -116,18 +116,24 @@ RIGHT: dict[str, Any] = {"reference": "right"}
 @pytest.mark.parametrize(
     ("settings", "given", "added", "drawn"),
     [
-        ({"sample_rate": 0.0, "tail": [DOWN]}, [{"score": 1}], [], None),
-        ({"sample_rate": 0.0, "tail": [DOWN]}, [BAD], [{FAITH, RECALL}], ("thumbs_down", None)),
-        ({}, [RIGHT, {"reference": "other"}], [{RECALL, MATCH}], ("reference", 1.0)),
-        ({"tail": [ALL_DOWN]}, [BAD, RIGHT], [{RECALL, MATCH}], ("reference", 1.0)),
-        ({"tail": [DOWN], "rate_limit": {"minute": 1}}, [RIGHT], [], None),
+        ({"sample_rate": 0.0, "tail": [DOWN]}, [{"score": 1}], [], []),
+        ({"sample_rate": 0.0, "tail": [DOWN]}, [BAD], [{FAITH, RECALL}], [("thumbs_down", None)]),
+        ({}, [RIGHT, {"reference": "other"}], [{RECALL, MATCH}], [("reference", 1.0)]),
+        ({"tail": [ALL_DOWN]}, [BAD, RIGHT], [{RECALL, MATCH}], [("reference", 1.0)]),
+        (
+            {"tail": [ALL_DOWN], "metric_rates": {RECALL: 0.0}},
+            [RIGHT, BAD],
+            [{MATCH}, {RECALL}],
+            [("reference", 1.0), ("thumbs_down", None)],
+        ),
+        ({"tail": [DOWN], "rate_limit": {"minute": 1}}, [RIGHT], [], []),
     ],
 )
 def test_feedback_evaluates_the_metrics_that_it_adds(
     settings: dict[str, Any],
     given: list[dict[str, Any]],
     added: list[set[str]],
-    drawn: tuple[str, float | None] | None,
+    drawn: list[tuple[str, float | None]],
     make: Make,
 ) -> None:
     memory = MemorySink()
@@ -139,9 +145,9 @@ def test_feedback_evaluates_the_metrics_that_it_adds(
         assert evals.feedback(one.sample_id, **feedback)
         evals.flush(300)
     assert [set(result.outcomes) for result in memory.results[before:]] == added
-    for result in memory.results[before:]:
+    for result, why in zip(memory.results[before:], drawn, strict=True):
         for outcome in result.outcomes.values():
-            assert (outcome.reason.removeprefix("feedback:"), outcome.probability) == drawn
+            assert (outcome.reason.removeprefix("feedback:"), outcome.probability) == why
         assert result.sample.reference == ("right" if RIGHT in given else None)
     assert len(memory.feedbacks) == len(given)
 

@@ -244,11 +244,12 @@ def test_relative_spool_stays_in_its_folder_and_is_readable_by_its_owner_alone(
     (elsewhere := tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     evals = make(spool="relative")
+    make(spool=str(elsewhere))
     monkeypatch.chdir(elsewhere)
     old = os.umask(0)
     offer(evals, 1)
     os.umask(old)
-    made = [folder := tmp_path / "relative", *folder.iterdir()]
+    made = [elsewhere, folder := tmp_path / "relative", *folder.iterdir()]
     assert {one.stat().st_mode & 0o077 for one in made} == {0}
     assert not [*elsewhere.iterdir()]
 

@@ -44,7 +44,8 @@ class Story:
 
     def gave(self, name: str, *texts: str, kind: str = "retriever", parent: str = "root") -> None:
         run = self.run(name, self.recorder.get(parent) or self.root, RunKind(kind))
-        self.recorder.documents(run, [Context(text=text, id=name) for text in texts])
+        origin = Origin.TEXT if kind == "tool" else Origin.DOCUMENTS
+        self.recorder.documents(run, [Context(text=text, id=name) for text in texts], origin)
         self.recorder.end(run)
 
     def asked(self, name: str, prompt: str, reply: str) -> None:
@@ -96,6 +97,7 @@ CASES: dict[str, tuple[list[Any], list[str] | None, str]] = {
         [A],
         "Yes. No.",
     ),
+    "no prompt shows it": ([gave(A, name="search", kind="tool"), asked("Is it so?")], [A], YES),
     "short ones only where they are shown": (
         [gave("Head.", A, "Price: 42.", B, "Free.", "Day 7."), asked(f"Day 7. {B} {A} Price: 42.")],
         ["Day 7.", B, A, "Price: 42."],
