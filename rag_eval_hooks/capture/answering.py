@@ -19,11 +19,7 @@ _MAX_QUERIES = 8
 
 
 class AnsweringCalls:
-    """Finds the model calls whose replies form the answer.
-
-    If the prompt of a found call quotes another call's reply, this class also finds the other call.
-    Calls inside retrievers and rerankers do not count.
-    """
+    """Finds model calls whose reply is in the answer, or in the prompt of another such call."""
 
     def __init__(self, interaction: Interaction, answer: str, retrieved: Sequence[str]) -> None:
         asked = [run for run in interaction.models if run.prompt]
@@ -46,7 +42,6 @@ class AnsweringCalls:
         ]
 
     def fresh_prompts(self) -> list[str]:
-        """Return the prompts of `calls`, without the model's replies from earlier turns."""
         return [
             self._joined([text for n, text in enumerate(run.prompt) if n not in run.earlier])
             for run in self.calls
@@ -79,15 +74,11 @@ class AnsweringCalls:
             call: min(at)
             for call, outputs in self._outputs.items()
             if call is not reader
-            and (at := [n for said in outputs if (n := self._place(said, call, reader)) >= 0])
+            and (at := [n for said in outputs if (n := self._find_quote(said, call, reader)) >= 0])
         }
         return sorted(places, key=places.__getitem__)
 
-    def _place(self, said: str, call: Run, reader: Run) -> int:
-        """Return the position at which `reader`'s prompt quotes `said`, an output of `call`.
-
-        Return -1 if the prompt does not quote `said`.
-        """
+    def _find_quote(self, said: str, call: Run, reader: Run) -> int:
         prompt = self._prompts[reader]
         if is_distinctive(said):
             said = said[:_PREFIX]
@@ -99,7 +90,6 @@ class AnsweringCalls:
         return -1 if is_own else place
 
     def _without_retrieved(self, prompt: str, said: str) -> str:
-        """Return a prompt without the retrieved texts that contain `said`."""
         if said not in prompt:
             return prompt
         if said not in self._containing:
@@ -135,11 +125,6 @@ def _outputs(call: Run) -> list[str]:
 
 
 def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
-    """Return the calls whose replies form the answer. If no reply matches, return the last call.
-
-    Retries may repeat a reply. If the answer contains a reply n times, return only the last n
-    calls with this reply.
-    """
     outputs = {call: fold(call.text or "") for call in prompts}
     whole = [call for call, output in outputs.items() if answer and answer in output]
     if whole:
@@ -153,13 +138,14 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
         if output in said:
             parts.setdefault(output, []).append(call)
     if parts:
+        # A retry may repeat a reply that the answer contains only once.
         listed = sorted(parts, key=answer.find)
         return [call for output in listed for call in parts[output][-answer.count(output) :]]
     return ([call for call in prompts if call.text] or list(prompts))[-1:]
 
 
 def question_of(interaction: Interaction) -> tuple[str, str]:
-    """Return the question, or "", and its source: `recorded`, `input`, `prompt` or `query`."""
+    """Return the question, or "", and the value of `Sample.question_source`."""
     root = interaction.root
     asked = queries(interaction)
     if root.query:
@@ -185,7 +171,6 @@ def queries(interaction: Interaction) -> list[str]:
 
 
 def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Return the texts that occur in the queries `asked`. If none do, use the prompts."""
     prompts = ["\n".join(run.prompt) for run in interaction.runs if run.prompt]
     for places in (asked, prompts):
         folded = list(map(fold, places))
@@ -226,11 +211,10 @@ def _said(interaction: Interaction) -> str | None:
         told = [text for _, text in said]
         said = [(c, t) for c, t in said if can_answer(c.text or "", _quoted(c, told))] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
-    return said[0][1] if said else _said_in_object(interaction, texts)
+    return said[0][1] if said else _answer_in_object(interaction, texts)
 
 
-def _said_in_object(interaction: Interaction, texts: Sequence[str]) -> str | None:
-    """Return the answer in the last reply whose JSON or tool arguments hold an output text."""
+def _answer_in_object(interaction: Interaction, texts: Sequence[str]) -> str | None:
     models = interaction.models if interaction.structured is None else []
     objects = {call: [json_in(call.text or ""), *call.tool_arguments] for call in models}
     parts = {call: set(texts_in(held)).intersection(texts) for call, held in objects.items()}

@@ -66,11 +66,7 @@ class Assembler:
         trace_id: str | None = None,
         span_id: str | None = None,
     ) -> Sample:
-        """Return the redacted sample of a finished request.
-
-        Raises:
-            RedactionError: Redaction failed.
-        """
+        """Raise `RedactionError` if the redaction fails."""
         texts = SampleTexts(self._max_chars, session, redacts=self.redacts)
         root, given = interaction.root, interaction.metadata
         answer = answer_of(interaction)
@@ -107,11 +103,6 @@ class Assembler:
         return self._redactor.sample(self._golden(sample), session)
 
     def reference(self, text: str | None) -> str | None:
-        """Shorten a reference from feedback to the maximum text length.
-
-        Raises:
-            RedactionError: The reference contains text to redact.
-        """
         if isinstance(text, str) and self._redactor.holds(text[: self.text_chars]):
             raise RedactionError("the reference contains text that `redact` removes")
         return text[: self._max_chars] if isinstance(text, str) else text
@@ -122,7 +113,6 @@ class Assembler:
         return self.session().text("answer", text[: self.text_chars])[: self._max_chars]
 
     def attributes(self, session: Session, values: Contents) -> Contents:
-        """Redact span attributes. If redaction fails, return no attributes."""
         if not self.redacts:
             return values
         try:
@@ -194,7 +184,6 @@ def _seconds(root: Run) -> float | None:
 
 
 def interaction_of(sample: Sample) -> Interaction:
-    """Convert a sample to a finished request whose parent is the current span."""
     end = sample.ended_at or time.time_ns()
     start = end - int((sample.latency or 0.0) * 1e9)
     interaction = Interaction(
@@ -219,15 +208,11 @@ def interaction_of(sample: Sample) -> Interaction:
 
 
 class SampleTexts:
-    """Builds the values of a sample's fields, and records the names of cut fields.
-
-    Redaction reads `MARGIN` characters beyond `limit`, to recognize a secret that `limit` cuts.
-    """
-
     def __init__(self, limit: int, session: Session, *, redacts: bool) -> None:
         self._limit = limit
         self._session = session
         self._redacts = redacts
+        # Redaction needs more text to recognize a secret that `limit` cuts.
         self._read = limit + MARGIN * redacts
         self._cut_fields: list[str] = []
 
@@ -262,7 +247,6 @@ class SampleTexts:
         )
 
     def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return metadata with shortened texts. Omit large values that are not texts."""
         kept: dict[str, Any] = {}
         for key, value in values.items():
             name = f"{field}.{key}"
@@ -296,10 +280,6 @@ def _is_small(value: Any, most: int) -> bool:
 def _likeliest(
     contexts: tuple[Context, ...], answer: str, most: int, lists: Iterable[DocumentList]
 ) -> tuple[Context, ...]:
-    """Return at most `most` contexts that likely support the answer, in the given order.
-
-    Prefer contexts with words of the answer that few contexts contain. Break ties by search rank.
-    """
     texts = [context.text.lower() for context in contexts]
     weights = [0.0] * len(texts)
     for word in dict.fromkeys(words(answer)):

@@ -186,7 +186,6 @@ def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None)
 
 
 def _model_content(run: Run) -> Contents:
-    """Return a model call in OpenTelemetry's GenAI format: messages with a role and parts."""
     # A completion model's prompt has no roles.
     roles = run.roles if len(run.roles) == len(run.prompt) else ["user"] * len(run.prompt)
     prompt = list(zip(roles, run.prompt, strict=True))

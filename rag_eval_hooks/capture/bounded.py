@@ -62,10 +62,7 @@ class LeftOut:
 
 
 class RunTable:
-    """Stores the runs of open requests, and the ids of finished and sampled-out runs.
-
-    The table needs no lock, because single operations on dictionaries are atomic.
-    """
+    """Needs no lock, because single operations on dictionaries are atomic."""
 
     def __init__(self) -> None:
         self._leaves_out: LeavesOut | None = None
@@ -93,7 +90,6 @@ class RunTable:
         return run_id in self._runs
 
     def is_unknown(self, run_id: Hashable) -> bool:
-        """Return True if capture never saw the run, or has forgotten the run."""
         return run_id not in self._runs and not self._has_ended(run_id)
 
     def shared(self, run_id: Hashable, other: Run) -> bool:
@@ -127,13 +123,10 @@ class RunTable:
     def key_of(
         self, run_id: Hashable, kind: RunKind, trace_id: str | None, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return a root run's sampling key. None postpones the sampling decision to the run's end.
-
-        The application may call a retriever and a model separately. Both calls need the same
-        decision, so their key is the shared thread id or trace id.
-        """
+        """Return the sampling key of a root run, or None to decide at the end of the run."""
         if self._leaves_out is None:
             return None
+        # Separate calls of a retriever and a model need the same decision, so prefer a shared id.
         thread = metadata.get("thread_id")
         key = str(thread) if thread is not None else trace_id
         return id_of(run_id) if key is None and kind in (RunKind.CHAIN, RunKind.TOOL) else key
@@ -147,7 +140,6 @@ class RunTable:
         return True
 
     def skips(self, run_id: Hashable, parent_id: Hashable | None, kind: RunKind) -> bool:
-        """Return whether the run belongs to a sampled-out request."""
         runs = self._runs
         left = runs.get(run_id if parent_id is None else parent_id)
         if type(left) is not LeftOut:
@@ -160,7 +152,6 @@ class RunTable:
         return True
 
     def leave(self, run_id: Hashable, error: BaseException | None = None) -> bool:
-        """Finish a run of a sampled-out request. Return False for any other run."""
         left = self._runs.get(run_id)
         if type(left) is not LeftOut:
             return False

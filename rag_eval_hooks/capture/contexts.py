@@ -1,12 +1,6 @@
 """Finds the contexts of an answer: the retrieved texts that the answering model saw.
 
-Candidates have four ranks: documents, texts of tools, texts of steps, and texts of earlier turns.
-Texts that a model or the user wrote are not candidates. Capture searches the answering calls'
-prompts for candidates of one rank after another, until a rank has a match. The matches are the
-contexts, in prompt order. Capture adds lower-ranked candidates whose facts the answer uses.
-
-If no rank has a match, capture uses the documents that the application recorded. If there are none,
-capture uses the answer's sources. If there are no sources, capture uses the last step's documents.
+The page docs/capture-reference.md describes the search under "How contexts are found".
 """
 
 from __future__ import annotations
@@ -52,7 +46,7 @@ class ContextSource(StrEnum):
 
 
 class Found(NamedTuple):
-    """`contexts` is None if no retrieval ran. `source` is the rule that selected the contexts."""
+    """`contexts` is None if no retrieval ran."""
 
     contexts: tuple[Context, ...] | None
     source: ContextSource | None
@@ -94,7 +88,6 @@ class _Search:
 
     @cached_property
     def _tool_texts(self) -> tuple[list[Passage], list[Passage]]:
-        """Return the texts of search tools, and the texts of tools with an unknown purpose."""
         texts = list(self._texts.tool_texts())
         sure = [p for p, is_search in texts if is_search]
         return sure, [p for p, is_search in texts if not is_search]
@@ -117,7 +110,7 @@ class _Search:
         for rank, passages in enumerate(self._ranks()):
             placed = passages and prompts.place(self._with_wider_texts(prompts, passages))
             if placed:
-                return self._joined(prompts, rank, passages, self._without_rejected(placed))
+                return self._add_lower_rank(prompts, rank, passages, self._without_rejected(placed))
         return self._by_structure(prompts)
 
     def _prompts_of(self, texts: Sequence[str]) -> Prompts:
@@ -146,10 +139,9 @@ class _Search:
         rejected = set[str]().union(*(texts for texts in earlier if texts & kept)) - kept
         return {p: at for p, at in placed.items() if not (at.prompt and p.folded in rejected)}
 
-    def _joined(
+    def _add_lower_rank(
         self, prompts: Prompts, rank: int, passages: Sequence[Passage], placed: Placed
     ) -> Found:
-        """Return the texts in the prompts. Add lower-rank texts whose facts the answer uses."""
         tools = list(chain.from_iterable(self._tool_texts))
         lower_ranks = (tools, self._texts.step_texts(Origin.STEP), self._earlier_texts())
         lower: list[Passage] = []
@@ -183,7 +175,6 @@ class _Search:
         return [*self._texts.step_texts(Origin.EARLIER), *conversation]
 
     def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
-        """Add missing sources of the answer that are short, or that another call's prompt shows."""
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
         if not sources:
             return seen

@@ -51,7 +51,6 @@ class Suspensions:
         self._waiting: dict[Hashable, tuple[str, Interaction]] = {}
 
     def add(self, interaction: Interaction) -> None:
-        """Keep an interrupted request for a later run, if the request has a thread id."""
         root = interaction.root
         conversation = thread_of(root.name, interaction.metadata)
         if conversation is not None:
@@ -63,7 +62,6 @@ class Suspensions:
             self._report(interaction)
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue the request that `fits` accepts. If there are none or several, return False."""
         fitting = self._fitting(conversation, fits)
         if len(fitting) != 1 or not self._remove(fitting[0]):
             return False

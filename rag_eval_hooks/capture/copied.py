@@ -1,8 +1,4 @@
-"""Types of copied framework objects. Functions find texts and JSON in the copies.
-
-Integrations convert their framework's objects to `Context`, `Message`, `FormattedPrompt` and
-`Update`. The application's models and dataclasses become `Record`.
-"""
+"""Types of copied framework objects, and functions that find texts and JSON in the copies."""
 
 from __future__ import annotations
 
@@ -79,7 +75,6 @@ def state_update(value: Any) -> Any:
 
 
 def fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
-    """Return the entries of `values` that differ from the input `given`."""
     before, missing = entries(given) or {}, object()
     changed = {k: v for k, v in values.items() if v is not before.get(k, missing)}
     return {k: v for k, v in changed.items() if not isinstance(v, str) or v != before.get(k)}
@@ -124,7 +119,6 @@ def block_text(value: Any, depth: int = _DEEP) -> str:
 
 
 def found_nothing(held: Any) -> bool:
-    """Return True if a JSON reply contains no results, or only an error."""
     if not isinstance(held, dict):
         return False
     left = {key for key, value in held.items() if not _is_nothing(value)}

@@ -48,11 +48,9 @@ Write: TypeAlias = Callable[[Any], str]
 def documents_in(
     value: Any, given: Any = None, *, keys: Collection[str] = DOCUMENT_KEYS, artifacts: bool = True
 ) -> Lists:
-    """Return the lists of documents in a value, in order.
+    """Return the lists of documents in `value` that `given` does not contain.
 
-    Skip documents that the input `given` already contains. A list under a key in `keys` may be
-    empty, or contain texts or mappings instead of documents. With `artifacts`, also search the
-    artifacts of tool messages.
+    Under a key in `keys`, texts, mappings and an empty list also count.
     """
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LIST_LEVELS))
 
@@ -137,10 +135,7 @@ def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
 
 
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
-    """Yield lists of texts. Skip texts that are too short to recognize in a prompt.
-
-    A record and its nested values become one text. Skip messages of models and users.
-    """
+    """Yield lists of texts. Skip texts that are too short to recognize in a prompt."""
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None
     if isinstance(value, str):
@@ -213,7 +208,7 @@ def _passage(item: Any) -> Context | None:
 
 
 def _row(cells: Sequence[Any]) -> Context | None:
-    """Read a row without keys, such as (text, score), (record, score) or (id, text, page)."""
+    """Read a row such as (text, score), (record, score) or (id, text, page)."""
     numbers = [float(cell) for cell in cells if isinstance(cell, float)]
     score = numbers[0] if len(numbers) == 1 else None
     records = list(filter(None, map(entries, cells)))
@@ -276,7 +271,6 @@ def _written(item: Any, write: Write) -> str | None:
 
 
 def _widths(value: Any, levels: int = _LEVELS) -> tuple[float, float]:
-    """Return the total width of a value's texts, and the width of the long texts alone."""
     if isinstance(value, str):
         size = width(value)
         return size + _MARKS, size if size >= _LONG_TEXT else 0

@@ -64,7 +64,7 @@ class Endings:
         return key in self._traces
 
     def decide(self, interaction: Interaction) -> bool:
-        """Read the events of an ended root run, and return whether the run is a request."""
+        """Return whether the finished root run is a RAG request."""
         interaction.read()
         _replace_rewritten(interaction)
         interaction.snapshots = Snapshots()
@@ -175,11 +175,7 @@ def _asks_nothing(interaction: Interaction) -> bool:
 
 
 def _replace_rewritten(interaction: Interaction) -> None:
-    """Replace a document's text with the text that a later step wrote for the document.
-
-    If a step masks a text, the original text must not reach a context, a span or metadata. Two
-    stores may use the same id. If the step's input is known, replace only texts equal to the input.
-    """
+    """If a step masks a text, the original must not reach a context, a span or metadata."""
     lists = interaction.lists
     known: dict[str | None, list[str]] = {}
     for number, found in enumerate(lists):
@@ -211,7 +207,7 @@ def _texts_by_id(contexts: Iterable[Context]) -> dict[str | None, list[str]]:
 def _changes(
     found: DocumentList, known: Mapping[str | None, Sequence[str]]
 ) -> tuple[dict[str, tuple[str, str]], Collection[str]]:
-    """Return (old text, new text) by document id, and the ids of the documents that were merged."""
+    """Return (old text, new text) by document id, and the ids of merged documents."""
     parts = _texts_by_id(found.contexts).items()
     latest = {name: "\n".join(dict.fromkeys(texts)) for name, texts in parts if name is not None}
     replaced = {
@@ -236,6 +232,7 @@ def _replace(
     for earlier, one in enumerate(interaction.lists[:number]):
         kept = (context for context in one.contexts if context.id not in lost)
         pairs = ((context, replaced.get(context.id) if context.id else None) for context in kept)
+        # Two stores may use the same id, so also compare the texts.
         contexts = (
             replace(context, text=pair[1]) if pair and pair[0] == context.text else context
             for context, pair in pairs
