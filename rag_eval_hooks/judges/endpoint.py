@@ -65,7 +65,7 @@ class _Post:
     stopped: Exception | None = None  # kept here, because the client would wrap our exception
 
 
-_post: ContextVar[_Post | None] = ContextVar("rag_eval_hooks_post", default=None)
+_post: ContextVar[_Post] = ContextVar("rag_eval_hooks_post")
 
 
 class Endpoint:
@@ -138,8 +138,7 @@ class Endpoint:
 
 
 async def _before_try(_request: Any) -> None:
-    if (post := _post.get()) is None:
-        return
+    post = _post.get()
     try:
         await post.meter.send()
     except BudgetError as error:
@@ -148,8 +147,7 @@ async def _before_try(_request: Any) -> None:
 
 
 async def _limit_reply(response: Any) -> None:
-    if (post := _post.get()) is None:
-        return
+    post = _post.get()
     if response.status_code >= _FIRST_FAILURE:
         post.meter.fail()
     body = bytearray()

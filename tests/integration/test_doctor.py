@@ -99,7 +99,6 @@ def test_doctor_masks_secrets(judge: JudgeServer, tmp_path: Path) -> None:
         ({"RAG_EVAL_JUDGE": "openai:gone"}, "judge", "HTTP 404"),
         ({"RAG_EVAL_JUDGE_BASE_URL": "http://127.0.0.1:9/v1"}, "judge", "127.0.0.1:9"),
         ({"RAG_EVAL_METRICS": "ragas.faithfulnes"}, "settings", "ragas.faithfulness"),
-        ({"RAG_EVAL_SINKS": "jsonl:/no/such/x.jsonl"}, "settings", "/no/such"),
     ],
 )
 def test_doctor_names_each_problem(

@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rag_eval_hooks.instrumentor import RagEvalInstrumentor
+from tests.support.otel import Spans
 from tests.support.servers.otlp_collector import OtlpCollector
 from tests.waiting import PATIENCE
 
@@ -146,31 +149,28 @@ def test_sigterm_loses_no_span(before: str, collector: OtlpCollector, tmp_path: 
     assert attributes(rag)["rag.eval.ragas.faithfulness.score"].double_value == 1.0
 
 
-def test_the_applications_handler_of_sigterm_stays(
-    collector: OtlpCollector, tmp_path: Path
+def test_wrong_settings_start_nothing_and_the_end_of_chainlit_writes_the_scores(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    more = """
-    import os, signal
-    from rag_eval_hooks.instrumentor import RagEvalInstrumentor
-    def handler(*_):
-        evals = RagEvalInstrumentor().evals
-        evals.flush(300)
-        print(evals.stats().scored)
-        sys.exit(3)
-    signal.signal(signal.SIGTERM, handler)
-    os.kill(os.getpid(), signal.SIGTERM)
-    """
-    done = run(tmp_path, collector, more)
-    assert done.returncode == 3, done.stderr
-    assert done.stdout.splitlines()[-1] == "1"
-
-
-def test_a_wrong_setting_leaves_the_application_alone(
-    collector: OtlpCollector, tmp_path: Path
-) -> None:
-    done = run(tmp_path, collector, RAG_EVAL_SAMPLE_RATE="often")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "Cats sleep sixteen hours a day."
-    assert "sample_rate" in done.stderr.lower()
-    assert "Traceback" not in done.stderr
-    assert collector.spans == {}
+    ends: list[Callable[[], None]] = []
+    chainlit = SimpleNamespace(on_app_shutdown=ends.append)
+    monkeypatch.setitem(sys.modules, "chainlit", chainlit)
+    monkeypatch.setenv("RAG_EVAL_METRICS", "ragas.faithfulness")
+    instrumentor, spans, before = RagEvalInstrumentor(), Spans(), signal.getsignal(signal.SIGTERM)
+    application: dict[str, Any] = {}
+    for rate, handler in (("often", signal.SIG_DFL), ("1", signal.SIG_DFL), ("1", print)):
+        monkeypatch.setenv("RAG_EVAL_SAMPLE_RATE", rate)
+        signal.signal(signal.SIGTERM, handler)
+        instrumentor.instrument(tracer_provider=spans.provider)
+        stays = signal.getsignal(signal.SIGTERM) is handler
+        assert stays == (instrumentor.evals is None or handler is print)
+        exec(APP, application)
+        assert (instrumentor.evals is None) == (rate == "often") == (not ends)
+        for finish in ends:
+            finish()
+        instrumentor.uninstrument()
+        application["chain"].invoke("Who asks after the end?")
+    signal.signal(signal.SIGTERM, before)
+    assert "sample_rate is 'often'" in caplog.text
+    rag = [span.attributes or {} for span in spans.named("invoke_workflow RunnableSequence")]
+    assert [told["rag.eval.ragas.faithfulness.score"] for told in rag] == [1.0, 1.0]
