@@ -5,36 +5,33 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan
 
 from rag_eval_hooks import RagEval, Sample, Status
 from rag_eval_hooks.books import Books
 from rag_eval_hooks.decision import Share, position
 from rag_eval_hooks.request import Column, Ending, Request
 from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.telemetry.telemetry import Telemetry
 from tests.support.evaluation import faithful_judge, sample
 from tests.support.otel import Spans
+from tests.support.telemetry_world import attributes
 
 ShutDown = Callable[[RagEval], RagEval]
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(str.strip)
 
 
 def evaluator(exported: Spans, **options: Any) -> RagEval:
-    options = {"metrics": [half]} | options
-    return RagEval(tracer_provider=exported.provider, **options)
+    return RagEval(**{"metrics": [half], "tracer_provider": exported.provider, **options})
 
 
 def half(_: Sample) -> float:
     return 0.5
-
-
-def attributes(span: ReadableSpan) -> dict[str, Any]:
-    return dict(span.attributes or {})
 
 
 @settings(max_examples=15)
@@ -65,8 +62,7 @@ def test_submit_within_a_span_writes_the_spans_of_a_captured_request(
 def test_submitted_sample_names_its_span_wherever_its_evaluation_goes(
     shut_down_after: ShutDown,
 ) -> None:
-    spans = Spans()
-    seen: list[Any] = []
+    spans, seen = Spans(), list[Any]()
     evals = shut_down_after(evaluator(spans, sinks=[seen.append]))
     one = sample(latency=2.0, workflow="help", session_id="s1", status=Status.OK)
     assert evals.submit(one)
@@ -125,6 +121,14 @@ def test_each_fate_is_told() -> None:
         assert "sample_rate" in str(evals.explain(out)[0])
     evals.submit(sample(trace_id=taken[3]))
     assert fates(evals, taken[3]) == [("dropped", "shutdown")]
+
+
+def test_end_that_a_signal_handler_interrupts_is_booked() -> None:
+    with RagEval([half], sample_rate=0.0) as evals:
+        settled = mock.patch.object(Telemetry, "settled", side_effect=[KeyboardInterrupt, 0, 0])
+        with settled, pytest.raises(KeyboardInterrupt):
+            evals.submit(sample())
+        assert evals.stats().sampled_out == 1
 
 
 def test_an_id_may_be_written_in_any_way() -> None:
