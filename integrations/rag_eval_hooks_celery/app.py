@@ -22,19 +22,15 @@ if TYPE_CHECKING:
 TASK: Final = "rag_eval_hooks.evaluate"
 QUEUE: Final = "rag_eval"
 _SCHEMA: Final = 1
-_TIMEOUT_S: Final = 10.0
-"""Seconds to wait for a reply from the broker or the result backend."""
-_KEEP_S: Final = 86_400
-"""Seconds after which the backend deletes a result."""
+_TIMEOUT_S: Final = 10.0  # for a reply from the broker or the result backend
+_KEEP_S: Final = 86_400  # seconds after which the backend deletes a result
 _REDIS: Final = ("redis", "rediss", "sentinel")
 _AMQP: Final = ("amqp", "amqps", "pyamqp")
 
 
 def visibility_timeout(config: RagEvalConfig) -> float:
-    """Return how many seconds the application waits for a result before it resends the sample.
-
-    The timeout must exceed the slowest evaluation, including delivery to sinks.
-    """
+    """Return the seconds after which the application resends a sample without a result."""
+    # Longer than the slowest evaluation, including delivery to sinks.
     return config.sample_timeout + limits.SINK_RETRY_SECONDS + _TIMEOUT_S
 
 
@@ -45,7 +41,7 @@ class Fleet:
     config: RagEvalConfig
 
     def app(self, *, with_backend: bool = True) -> Celery:
-        """Return a Celery application. Without a backend, the application can only send tasks."""
+        """Without a backend, the application can only send tasks."""
         try:
             from celery import Celery
         except ImportError as error:
@@ -153,7 +149,6 @@ def result_to_text(ending: Ending) -> str:
 
 
 def result_from_text(text: str) -> dict[str, Any] | Ending:
-    """Return the fields of an evaluation, or an `Ending` if there is no evaluation."""
     data = json.loads(text)
     if "outcomes" not in data:
         return Ending(Column(data["column"]), str(data["reason"]))

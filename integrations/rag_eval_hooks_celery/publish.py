@@ -26,13 +26,12 @@ from rag_eval_hooks_celery.app import (
 
 _POLL_S: Final = 0.1
 _PAUSE_S: Final = 1.0
-_STORED_S: Final = 2.0
-"""With a spool, seconds to retry sending. By then, the outbox has stored the sample."""
+_STORED_S: Final = 2.0  # seconds to retry sending; by then, the spool has stored the sample
 _NAMESPACE: Final = uuid.UUID("5a1e8a3c-54d7-4f0b-9c55-5d1f3a0f7e21")
 
 
 class Publisher:
-    """Sends one process's samples to workers. All coroutines run in one event loop."""
+    """Sends one process's samples to workers. All coroutines must run in one event loop."""
 
     def __init__(self, fleet: Fleet, incidents: Incidents, mark: str) -> None:
         self._fleet = fleet
@@ -58,11 +57,11 @@ class Publisher:
     async def evaluate(
         self, blank: Evaluation, decision: Decision, accepted: float
     ) -> Evaluation | Ending:
-        """Send a sample and wait for the result. The wait has no limit.
+        """Send a sample and wait for the result, without a time limit.
 
-        If no result arrives within the visibility timeout, the method sends the sample again. All
-        attempts use the same task id, so another process can find an existing result. If the broker
-        does not accept the sample in time, return an ending with the reason `broker`.
+        If no result arrives within the visibility timeout, send the sample again with the same task
+        id. If a worker finds a result for this task id, the worker does not evaluate again. If the
+        broker does not accept the sample in time, return an `Ending` with the reason `broker`.
         """
         sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))

@@ -30,8 +30,7 @@ from rag_eval_hooks_celery.app import (
 
 __all__ = ["app", "worker_settings"]
 
-_MOST_TRIES: Final = 3
-"""Number of crashed workers after which a sample is dropped."""
+_MOST_TRIES: Final = 3  # number of crashed workers after which a sample is dropped
 
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:
@@ -51,7 +50,6 @@ def _evals() -> RagEval:
 
 @app.task(name=TASK, bind=True)
 def evaluate(task: Task[Any, Any], text: str) -> str:
-    """Evaluate a sample and wait for the sinks, or return the result of an earlier attempt."""
     task_id = str(task.request.id)
     meta = task.backend.get_task_meta(task_id, cache=False)
     if meta["status"] == states.SUCCESS:

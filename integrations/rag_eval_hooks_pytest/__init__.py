@@ -33,7 +33,6 @@ def _results(config: pytest.Config) -> Path | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and delete the results of an earlier session."""
     config.addinivalue_line("markers", f"{_MARKER}: the test uses the fixture {_MARKER}")
     if (results := _results(config)) and not hasattr(config, "workerinput"):
         results.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that use the fixture, so that `-m "not rag_eval"` deselects these tests."""
+    # `-m "not rag_eval"` deselects tests with the marker.
     for item in items:
         if _MARKER in getattr(item, "fixturenames", ()):
             item.add_marker(_MARKER)

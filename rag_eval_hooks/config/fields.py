@@ -15,7 +15,7 @@ from rag_eval_hooks.providers import is_url
 
 
 def _no_bool(value: object) -> object:
-    """Reject booleans, because pydantic would accept `True` as 1."""
+    # pydantic would accept `True` as 1.
     if isinstance(value, bool):
         raise ValueError("a number")
     return value
@@ -71,14 +71,14 @@ def is_mapping(field: FieldInfo) -> bool:
 
 
 def is_secret(field: FieldInfo, value: object) -> bool:
-    """Return True if errors must mask the value. A URL without user, query or fragment is safe."""
+    # A URL with a user, query or fragment may contain a secret.
     types = [*types_in(field.annotation)]
     is_plain = isinstance(value, str) and not set("@?;=&#").intersection(value)
     return SecretStr in types or (_URL in types and not is_plain)
 
 
 def keys_in(field: FieldInfo) -> Collection[str]:
-    """Return the keys of a setting's tables, or nothing if any key is valid."""
+    """An empty result means that any key is valid."""
     for kind in types_in(field.annotation):
         if is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, BaseModel)):
             return list(kind.__annotations__)

@@ -28,15 +28,15 @@ class RuleSettings(BaseModel):
 
     Attributes:
         rate: Inclusion probability, 0 to 1.
-        metrics: Suites or metric ids to which the rate applies. Other metrics keep their own rate.
-            Empty means all metrics.
+        metrics: Suites or metric ids to which the rate applies. Other metrics keep their own rate,
+            or get rate 0 in a rule with `error`. Empty means all metrics.
         name: Shown in sampling reasons as `rule:<name>`. The default is the rule's number, from 1.
         tags: Required tags. The request must have every tag.
         metadata: Expected value for each metadata key, or a list of accepted values.
         question: Regular expression to find in the question.
         answer: Regular expression to find in the answer. Requests without an answer never match.
-        error: `true`, or a regular expression to find in the exception's class name. A failed
-            request is evaluated without its answer.
+        error: `true` for all exceptions, or a regular expression to find in the exception's class
+            name. The evaluator scores a failed request without its answer.
         latency_above: The request took at least this number of seconds.
         latency_below: The request took less than this number of seconds.
     """
@@ -58,13 +58,13 @@ class RuleSettings(BaseModel):
 class TailSettings(BaseModel):
     """A tail rule raises metrics' rates after a low heuristic score or bad feedback.
 
-    A rule has exactly one condition. `metric` needs `below`, `above` or both, on its own scale.
+    A rule has exactly one condition. `metric` needs `below`, `above` or both.
 
     Attributes:
         then: Suites or metric ids to evaluate when the condition holds.
         rate: Inclusion probability of these metrics, 0 to 1. A tail rule never lowers a rate.
-        name: Shown in sampling reasons as `tail:<name>`. The default is the metric's id or the
-            condition's name.
+        name: Shown in sampling reasons as `tail:<name>`, or `feedback:<name>` if feedback decides.
+            The default is the metric's id, `dont_know`, `thumbs_down` or the rule's number, from 1.
         metric: Id of a metric that the heuristic judge computes for every successful request.
         below: The condition holds if the metric's value is below this number.
         above: The condition holds if the metric's value is above this number.
@@ -106,8 +106,6 @@ _Limit: TypeAlias = Annotated[Number, Field(ge=0)]
 
 
 class Budgets(TypedDict, total=False):
-    """Limits on judge calls. Processes share the limits if their `path` is the same."""
-
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 
     calls_per_second: _Limit

@@ -51,8 +51,6 @@ _Secret: TypeAlias = SecretStr | str
 
 
 class SettingKeywords(TypedDict, total=False):
-    """Keywords of `RagEval` whose values are plain types."""
-
     config_file: str | os.PathLike[str] | None
     judge_base_url: str | None
     judge_api_key: _Secret | None
@@ -86,7 +84,7 @@ class SettingKeywords(TypedDict, total=False):
 
 
 class ArgumentKeywords(SettingKeywords, total=False):
-    """Keywords of `RagEvalConfig` for which `RagEval` also accepts objects."""
+    """For these keywords, `RagEval` also accepts objects."""
 
     metrics: _Names
     judge: str
@@ -254,12 +252,12 @@ class RagEvalConfig(BaseModel):
         )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Mask sinks, because their URLs may contain keys."""
+        # URLs of sinks may contain keys.
         for name, value in super().__repr_args__():
             yield name, tuple(map(masked, value)) if name == "sinks" else value
 
     def for_judge(self, judge: str) -> RagEvalConfig:
-        """Return a copy with another judge, without the API key if the provider differs."""
+        """Return a copy with another judge. Another provider does not get this provider's key."""
         if is_one_provider(judge, self.judge):
             return self.model_copy(update={"judge": judge})
         own: dict[str, Any] = {"judge_base_url": None, "judge_api_key": None}
@@ -270,6 +268,6 @@ class RagEvalConfig(BaseModel):
 
     @property
     def budget_limits(self) -> dict[str, float]:
-        """Return the budget's limits by name, such as `calls_per_hour`."""
+        """Return the limits per hour and per day by name, such as `calls_per_hour`."""
         given: dict[str, Any] = {**self.budget}
         return {k: v for k, v in given.items() if k not in ("calls_per_second", "path")}

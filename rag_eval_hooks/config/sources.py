@@ -53,14 +53,6 @@ def merged(
     explicit: Mapping[str, Any],
     file: str | os.PathLike[str] | None = None,
 ) -> tuple[dict[str, Any], Origins]:
-    """Return the values and the sources of all settings.
-
-    Arguments override `RAG_EVAL_*` variables, which override the file. Variables that other
-    software also reads, such as `OPENAI_API_KEY`, override only defaults.
-
-    Raises:
-        ConfigError: The file cannot be read, or a variable names no setting.
-    """
     _check_variables(settings)
     file = file or os.environ.get(_FILE_VARIABLE)
     from_file = _read(Path(file)) if file else {}
@@ -97,11 +89,7 @@ def _variables(settings: Any) -> dict[str, Any]:
 
 
 def from_text(field: FieldInfo, text: str) -> object:
-    """Parse a setting's text into a list, a mapping or a table.
-
-    Commas separate a list's items. `name=value` pairs make a mapping. Tables are JSON. Any other
-    text stays unchanged.
-    """
+    """Commas separate items, `name=value` pairs make a mapping, and tables are JSON."""
     kind, *inner = (typing.get_origin(field.annotation), *typing.get_args(field.annotation))
     if is_mapping(field):
         pairs = [part.partition("=") for part in text.split(",") if part.strip()]
@@ -170,7 +158,6 @@ def config_error(
 
 
 def _expected(error: ErrorDetails) -> str:
-    """Return the accepted values, in the words of our validator or of pydantic."""
     if (raised := error.get("ctx", {}).get("error")) is not None:
         return getattr(raised, "wants", None) or str(raised)
     return error["msg"].partition(" should be ")[2] or f"valid: {error['msg']}"

@@ -27,7 +27,6 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Parse a stored result. If other settings were used to redact it, `redactor` redacts again."""
     data: Mapping[str, Any] = json.loads(text)
     row = replace(row_of(data), start=data["start"])
     if redactor is None or not is_redacted_differently(redactor, data):

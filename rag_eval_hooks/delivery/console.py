@@ -20,8 +20,6 @@ _REFUSAL: Final = "(The answer is a refusal without claims, so its scores mean l
 
 
 class ConsoleSink:
-    """Prints each sample's question, answer and scores, for development."""
-
     def deliver(self, evaluation: Evaluation) -> None:
         encoding = sys.stdout.encoding or "utf-8"
         for line in _lines(evaluation):

@@ -40,10 +40,7 @@ _CHARS: Final = 500  # estimated characters of a feedback, or of an outcome with
 
 
 class Dispatch:
-    """Passes results to the queue of each sink. Thread-safe.
-
-    Only `flush` and `close` block. A failing sink does not affect other sinks.
-    """
+    """Thread-safe. Only `flush` and `close` block."""
 
     def __init__(
         self,
@@ -86,7 +83,6 @@ class Dispatch:
         return partial(evaluation_to_text, evaluation, self._mark)
 
     def put(self, evaluation: Evaluation, job: Job | None) -> None:
-        """Queue a result for all sinks. With a `job`, queue it only for the job's sinks."""
         keys = self.sinks_of(evaluation) if job is None else job.consumers - job.left
         if not keys:
             return
@@ -125,7 +121,6 @@ class Dispatch:
             queue.check()
 
     def flush(self, timeout: float | None) -> bool:
-        """Deliver queued results. Return False on timeout."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         # Export spans first, because some platforms reject a score without its span.
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):

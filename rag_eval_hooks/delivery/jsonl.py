@@ -36,14 +36,13 @@ class JsonlSink:
     crash, a process with a spool may write a result again, with the same `result_id`. `read` drops
     duplicates. `deliver` and `feedback` raise `OSError` if writing fails.
 
-    A full file is renamed to `<name>.<UTC time>`, and the sink starts a new file. The sink never
-    deletes a file.
+    The sink renames a full or outdated file to `<name>.<UTC time>`, but never deletes a file.
 
     Args:
         path: File to append to. The parent folder must exist. A later `os.chdir` has no effect.
         content: Whether to write question, contexts, answer, reference and explanations.
-        max_bytes: Maximum size of a file, at least 1, or None for no limit. A longer line
-            gets a separate file.
+        max_bytes: Maximum size of a file, at least 1, or None for no limit. A line
+            longer than this limit gets a separate file.
         daily: Whether to start a new file on each day (UTC).
 
     Raises:
@@ -95,7 +94,7 @@ class JsonlSink:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
             try:
-                if not self._is_current(os.fstat(file.fileno()), len(data)):
+                if not self._is_current_after_rotation(os.fstat(file.fileno()), len(data)):
                     return False
                 if size := file.seek(0, os.SEEK_END):
                     file.seek(size - 1)
@@ -110,8 +109,7 @@ class JsonlSink:
                     fcntl.flock(file, fcntl.LOCK_UN)
         return True
 
-    def _is_current(self, state: os.stat_result, length: int) -> bool:
-        """Rename a full file. Return False if the open file is no longer at the sink's path."""
+    def _is_current_after_rotation(self, state: os.stat_result, length: int) -> bool:
         if not (self._path.exists() and os.path.samestat(state, self._path.stat())):
             return False
         now = datetime.now(UTC)
@@ -124,7 +122,6 @@ class JsonlSink:
 
 
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
-    """Return the JSON object of one line. The last key, `result_id`, marks a complete line."""
     sample = evaluation.sample.to_dict()
     sample.pop("ended_at", None)
     results = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
@@ -146,6 +143,7 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
         "sample": sample,
         **{key: value for key, value in optional.items() if value not in (None, {})},
         "outcomes": results,
+        # The last key marks a complete line.
         "result_id": result_id(evaluation.sample.sample_id, evaluation.outcomes),
     }
 
@@ -174,17 +172,13 @@ def _nanoseconds(time: str, later: float = 0.0) -> int:
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return the rotated files, such as `<name>.1.gz` or `<name>-<day>`, oldest first."""
+    """Return files such as `<name>.1.gz` and `<name>-<day>`, oldest first."""
     found = path.parent.glob(f"{glob.escape(path.name)}[.-][0-9]*")
     return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file with mode 0600.
-
-    Raises:
-        PermissionError: Another user owns the file, and the file is not private.
-    """
+    """Raise `PermissionError` if another user owns the file and the file is not private."""
     descriptor = os.open(path, flags, 0o600)
     state = os.fstat(descriptor)
     if os.name == "posix" and stat.S_ISREG(state.st_mode) and state.st_mode & 0o077:

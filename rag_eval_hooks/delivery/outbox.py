@@ -1,10 +1,7 @@
 """A queue of jobs: samples to evaluate and results to deliver.
 
-A process keeps its jobs in memory. If a spool is set, each job is also a row of a SQLite file. The
-process renews a lease on its jobs. If the process dies, the lease expires. Another process then
-claims the jobs.
-
-One thread writes the file. No method raises. If the disk fails, jobs stay in memory.
+If a process dies, its lease on the spool's jobs expires. Another process then claims the jobs.
+No method raises. If the disk fails, jobs stay in memory.
 """
 
 from __future__ import annotations
@@ -39,10 +36,7 @@ _NO_SINK: Final = "spool: results are lost, because their sink is not configured
 
 
 class Outbox:
-    """Keeps a process's jobs in memory and, if `path` is set, in a SQLite file. Thread-safe.
-
-    `path` is the file's folder. If the file is full, new jobs stay only in memory.
-    """
+    """`path` is the SQLite file's folder. Without a path, jobs stay in memory. Thread-safe."""
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
         self.is_durable = path is not None
@@ -62,20 +56,15 @@ class Outbox:
         self._retry_at = self._poll_at = 0.0
 
     def consume(self, name: str, capacity: Callable[[], int], take: Callable[[Job], bool]) -> None:
-        """Pass jobs of dead processes to `take`, which runs on the outbox's thread.
-
-        If `take` returns False, the outbox releases the job.
-        """
+        """Call `take` on the outbox's thread. If `take` returns False, release the job."""
         self._consumers[name] = capacity, take
 
     def recover(self) -> None:
-        """Start the outbox's thread if the file exists. Dead processes may have left jobs."""
         if self._file is not None and self._file.exists:
             self._poll_at = time.monotonic() + _FIRST_POLL_S
             self.start()
 
     def start(self) -> bool:
-        """Start the outbox's thread. Return False if the system cannot start a thread."""
         return self._file is None or self._is_closing or self._loop.start()
 
     def put(self, job: Job) -> Future[bool]:
@@ -89,18 +78,13 @@ class Outbox:
         then: Iterable[str] = (),
         encode: Callable[[], str] | None = None,
     ) -> Future[bool]:
-        """Finish the job for `consumer`. The sinks in `then` become the job's next consumers.
-
-        One transaction writes the consumers and the payload that `encode` returns. The future's
-        result is False if another process has claimed the job.
-        """
+        """The future's result is False if another process has claimed the job."""
         with self._lock:
             job.consumers = {*then, *job.consumers} - {consumer}
             job.encode = encode or job.encode
             return self._mark(job)
 
     async def within_patience(self, written: Future[bool]) -> bool:
-        """Wait for a write. Return False if another process has claimed the job."""
         if self.is_stalled:
             return True
         try:
@@ -112,7 +96,6 @@ class Outbox:
             return True
 
     def leave(self, job: Job, *consumers: str) -> bool:
-        """Leave a stored job to other processes. Return False if the job is not stored."""
         with self._lock:
             if job.is_stored:
                 job.left = job.left | {*consumers}
@@ -124,7 +107,7 @@ class Outbox:
         return self._read(outbox_file.read_counts, {})
 
     def drain(self, timeout: float | None) -> bool:
-        """Wait until earlier changes are written or have failed. Return False on timeout."""
+        """Wait until earlier changes are written or have failed."""
         if not self._loop.is_running:
             return not self._dirty
         return self._loop.ask(timeout)
@@ -208,7 +191,7 @@ class Outbox:
                 self._note(job, state, row)
         for job, state in states.items():
             # Outside the lock, because this call may run callbacks.
-            _resolve(state.written, is_ours=job.is_ours or state.is_free)
+            _resolve(state.written, is_ours=job.is_ours or state.is_claimable)
         return True
 
     def _text(self, job: Job, state: Job) -> str | None:
@@ -227,7 +210,7 @@ class Outbox:
         if state.consumers and row is None:
             self._incidents.count("spool: the file is full")
             self._count_undurable(job)
-        job.is_ours = row is not LOST and not state.is_free
+        job.is_ours = row is not LOST and not state.is_claimable
         job.row = row if job.is_ours else None
         job.stored = None if job.row is None else state.encode
         (self._stored.add if job.is_stored else self._stored.discard)(job)
@@ -235,12 +218,11 @@ class Outbox:
             del self._dirty[job]
 
     def _failed(self, file: OutboxFile, error: Exception, states: Collection[Job] = ()) -> bool:
-        """Schedule a retry. Return True if the caller can retry now in a new file."""
         self._report(error)
-        is_brief, is_new = is_busy(error), False
+        is_brief, can_retry_now = is_busy(error), False
         if is_damage(error, is_read=not states):
             file.replace()
-            is_brief, is_new = True, not self._retry_at
+            is_brief, can_retry_now = True, not self._retry_at
             with self._lock:
                 for job in self._stored:
                     job.stored = job.row = None
@@ -253,7 +235,7 @@ class Outbox:
             self.is_stalled = True
             for state in states:
                 _resolve(state.written)
-        return is_new
+        return can_retry_now
 
     def _count_undurable(self, job: Job) -> None:
         # Callers hold the lock.

@@ -29,7 +29,7 @@ _SQL: Final = toml_of("outbox.toml", __package__)
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A sample to evaluate, a result for sinks, or feedback. A stored job is a row of the file."""
+    """A sample to evaluate, a result for sinks, or feedback."""
 
     consumers: set[str]  # names of the consumers that must finish the job
     encode: Callable[[], str]  # returns the payload; runs on the outbox's thread
@@ -49,17 +49,12 @@ class Job:
         return self.stored is not None
 
     @property
-    def is_free(self) -> bool:
-        """Whether any process may claim the job."""
+    def is_claimable(self) -> bool:
         return bool(self.consumers) and self.consumers <= self.left
 
 
 class OutboxFile:
-    """The outbox's SQLite file, which several processes share. Not thread-safe.
-
-    If file access fails, methods raise one of `FILE_ERRORS`. If `is_damage` is true for the error,
-    the caller must call `replace`.
-    """
+    """Methods raise `FILE_ERRORS`. If `is_damage(error)`, call `replace`. Not thread-safe."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.path = folder / NAME
@@ -77,21 +72,15 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Iterable[tuple[Job, str | None]]) -> list[int | None]:
-        """Write jobs and payloads to the file. Return each job's row number.
+        """Return each job's row, `LOST`, or None if the job is finished or does not fit.
 
-        If a payload is None, the row keeps its payload. If a job has no consumers left, delete its
-        row. The number is None if the job is finished or does not fit into the file. The number is
-        `LOST` if another process has claimed the job.
+        If a payload is None, the row keeps its payload.
         """
         with self._transaction() as db:
             return [self._write(db, job, text) for job, text in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
-        """Claim the oldest jobs of dead processes, up to each consumer's capacity.
-
-        Also delete expired results whose sinks are not configured. Return the claimed jobs and the
-        number of deleted results. If no job is ready, the method does not lock the file.
-        """
+        """Return claimed jobs, and the number of deleted results without a configured sink."""
         self._check()
         now = time.time()
         leases = self._owner, now, now + LEASE_S
@@ -99,6 +88,7 @@ class OutboxFile:
         with self._file.opened() as db:
             waiting = (_run(db, "ready", name).fetchone() for name in open_to)
             if not (self._is_beat(now) or _run(db, "dead", *leases).fetchone() or any(waiting)):
+                # Without a ready job, do not lock the file.
                 return [], 0
         with self._transaction() as db:
             for (owner,) in _run(db, "dead", *leases).fetchall():
@@ -120,7 +110,6 @@ class OutboxFile:
         self._file.close()
 
     def replace(self) -> None:
-        """Rename the damaged file to `*.damaged`, and start a new file."""
         self._file.close()
         moved = self._identity
         self._reset()
@@ -149,7 +138,6 @@ class OutboxFile:
         return not 0.0 <= now - self._beat_at < LEASE_S / 3
 
     def _check(self) -> None:
-        """Raise `ValueError` if another program has deleted or replaced the file."""
         found = _identity_of(self.path)
         if self._identity not in (None, found):
             raise ValueError("Another program moved the outbox file.")
@@ -160,7 +148,7 @@ class OutboxFile:
         state = (
             "\n".join(sorted(job.consumers)),
             job.tries,
-            None if job.is_free else self._owner,
+            None if job.is_claimable else self._owner,
             self._owner if job.is_left else None,
         )
         if row is not None and job.consumers and text is None:
@@ -210,7 +198,6 @@ def _claimed(owner: str, row: int, names: str, *columns: Any) -> Job:
 
 
 def check_spool(folder: Path) -> None:
-    """Make an existing spool folder private. Raise `ConfigError` if the folder is unusable."""
     try:
         is_new = not folder.exists()
         if folder.parent.is_dir() and (is_new or folder.is_dir()):
@@ -226,7 +213,6 @@ def check_spool(folder: Path) -> None:
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
-    """Count the waiting samples of all processes. If there is no file, return an empty mapping."""
     with _read(path) as db:
         return {} if db is None else {key: _number(db, key) for key in ("pending", "undelivered")}
 

@@ -15,8 +15,8 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 15.0
+_FIRST_PAUSE: Final = 0.5  # seconds
+_LONGEST_PAUSE: Final = 15.0  # seconds
 _MOST_DOUBLINGS: Final = 10
 
 
@@ -31,13 +31,13 @@ class Sink(Protocol):
     evaluator may deliver a result again, with the same `result_id`.
 
     If the sink also has a method `feedback(feedback: Feedback)`, the evaluator calls this method
-    with each feedback, by the same rules.
+    with each feedback, but never repeats a failed call.
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
-        """Store or send one evaluation. The sink's thread awaits a returned awaitable.
+        """Store or send one evaluation. If the method returns an awaitable, the sink awaits it.
 
-        The thread's event loop runs only during calls, so a background task pauses between calls.
+        The sink's event loop runs only during calls, so a background task pauses between calls.
         """
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ SinkFunction: TypeAlias = (
 
 
 class SendError(Exception):
-    """A failed delivery to a platform. Logs show the reason, which must not quote samples."""
+    """Logs show `reason`, which must not quote samples."""
 
     is_outage = False
 
@@ -63,7 +63,7 @@ class SendError(Exception):
 
 
 class RetryLater(SendError):
-    """The platform cannot accept results now. `wait`: requested delay in seconds."""
+    """`wait` is the delay in seconds that the platform requests."""
 
     is_outage = True
 
@@ -73,8 +73,6 @@ class RetryLater(SendError):
 
 
 class SpanUnknown(SendError):
-    """The platform does not have the span yet, so the queue retries later."""
-
     def __init__(self, answer: str = "") -> None:
         super().__init__("span not found", is_for_all=False)
         self.answer = answer
@@ -89,17 +87,15 @@ class TooSlowError(Exception):
 
 
 def pause_after(failures: int) -> float:
-    """Return a random pause in seconds. Each failure doubles the longest pause, up to 15 s."""
     longest = min(_FIRST_PAUSE * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), _LONGEST_PAUSE)
     return random.uniform(longest / 2, longest)
 
 
 class Destination:
-    """The interface between a queue and its sink. The queue calls all methods from one thread."""
+    """One thread calls `open`, `send` and `close`. Any thread may call `accepts`."""
 
     batch_size = 1
-    retries = True
-    """Whether each call has a timeout and can be repeated."""
+    retries = True  # whether each call has a timeout and can be repeated
     place = ""
 
     def __init__(self, name: str, key: str) -> None:
@@ -110,14 +106,10 @@ class Destination:
         raise NotImplementedError
 
     def open(self, timeout: float) -> None:
-        """Prepare for sending. `timeout` limits each request, in seconds."""
+        """`timeout` limits each request, in seconds."""
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
-        """Deliver a batch in order of arrival. Must be idempotent.
-
-        Return the exceptions of failed results by index, or raise if all results fail. If `last` is
-        true, the queue will not retry.
-        """
+        """Return exceptions by index. If `last`, the queue will not retry. Idempotent."""
         raise NotImplementedError
 
     def close(self) -> None: ...
@@ -185,10 +177,10 @@ def _one_argument(function: Callable[..., Any]) -> Callable[[Evaluation], Any]:
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
-    """Return the call's exception, because the event loop would log a raised exception."""
     try:
         async with asyncio.timeout(timeout) as limit:
             await pending
     except BaseException as error:  # noqa: BLE001 - a sink may even call `sys.exit`
+        # Return the error, because the event loop would log a raised exception.
         return TooSlowError() if limit.expired() else error
     return None

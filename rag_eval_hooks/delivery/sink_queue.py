@@ -43,7 +43,7 @@ _ALONE: Final = SendError("the sink rejected the batch, so the queue sends each 
 
 @dataclass(slots=True, eq=False)
 class _Delivery:
-    """A result or feedback for the sink. Times are seconds of the monotonic clock."""
+    """Times are seconds of the monotonic clock."""
 
     payload: Evaluation | Feedback
     chars: int
@@ -61,11 +61,7 @@ class _Delivery:
 
 
 class SinkQueue:
-    """Delivers results on its own thread. Thread-safe.
-
-    A result that waits for a retry does not delay other results. If the sink is down, the queue
-    sends one result at a time.
-    """
+    """Delivers results on its own thread. Thread-safe."""
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
         self.sink = sink
@@ -116,7 +112,6 @@ class SinkQueue:
             return _RECOVERED
 
     def check(self) -> None:
-        """Count an overdue call to the sink, and drop expired results."""
         now = time.monotonic()
         with self._lock:
             if self._flying and not (self.sink.retries or self._is_overdue):
@@ -128,7 +123,6 @@ class SinkQueue:
                     self._give_up(one)
 
     def flush(self, timeout: float) -> bool:
-        """Deliver all waiting results immediately. Return False on timeout."""
         until = time.monotonic() + timeout
         with self._lock:
             # A sorted list is a heap.
@@ -147,7 +141,6 @@ class SinkQueue:
             self.check()
 
     def begin_close(self, timeout: float) -> None:
-        """Reject new results. Make one last attempt per queued result, within `timeout` seconds."""
         with self._lock:
             if self._closing is not None:
                 return
@@ -158,7 +151,6 @@ class SinkQueue:
             self._close_sink()
 
     def end_close(self) -> None:
-        """Wait for the last retries. Undelivered results stay in the spool or are lost."""
         self._loop.join((self._closing or 0.0) - time.monotonic())
         with self._lock:
             if self._loop.is_running and not self.sink.retries:

@@ -26,6 +26,7 @@ __all__ = ["MARGIN", "Match", "RedactSpec", "Redactor", "Rule", "Session", "choo
 RedactSpec: TypeAlias = "str | Rule | RedactFunction | Iterable[str | Rule | RedactFunction]"
 _ALL: Final = ("key", "email", "iban", "card", "phone")
 """Rules that `all` selects. It omits `ip`, which also matches versions, and the slow `presidio`."""
+# In order of precedence.
 _FINDERS: Final = {
     "key": "keys:keys",
     "email": "addresses:emails",
@@ -35,7 +36,6 @@ _FINDERS: Final = {
     "ip": "addresses:ip_addresses",
     "presidio": "presidio:Presidio",
 }
-"""Rules by name, in order of precedence."""
 
 
 def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redactor:

@@ -20,7 +20,6 @@ _TRIM: Final = "!#%'*~.-"
 
 
 def emails(text: str) -> Iterator[Match]:
-    """Yield e-mail addresses. The search starts at each `@`, so text without `@` costs nothing."""
     last = 0
     at = text.find("@")
     while at >= 0:

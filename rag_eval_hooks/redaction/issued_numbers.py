@@ -19,12 +19,9 @@ except ImportError as missing:
 
 _FORMS: Final = expressions("issued_numbers")
 _REGISTRY: Final = numdb.get("iban")
+# Maximum number of distinct candidates to look up per text, at about 1 ms each. A text with more
+# candidates is a table of numbers. The rule then treats all further candidates as phone numbers.
 _MAX_LOOKUPS: Final = 1000
-"""Maximum number of distinct candidates to look up per text, at about 1 ms each.
-
-A text with more candidates is a table of numbers. The rule then treats all further candidates as
-phone numbers.
-"""
 
 
 def cards(text: str) -> Iterator[Match]:

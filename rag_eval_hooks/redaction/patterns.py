@@ -13,11 +13,8 @@ try:
 except ImportError as missing:
     raise missing_extra("Patterns", "privacy") from missing
 
+# Seconds for one pattern on one text. Some patterns take exponential time. `re` has no timeout.
 _TIMEOUT: Final = 1.0
-"""Maximum time for one pattern on one text, in seconds.
-
-Some patterns take exponential time, and the standard library's `re` cannot be interrupted.
-"""
 
 
 class Patterns:

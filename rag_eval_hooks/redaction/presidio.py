@@ -20,10 +20,10 @@ class Presidio:
     """Finds the entities that a Presidio analyzer recognizes.
 
     A language model reads every text, so this rule is much slower than the other rules. The default
-    entities exclude dates and places, because judges need them for most answers.
+    entities exclude dates and places, which judges need for most answers.
 
     Args:
-        analyzer: An `AnalyzerEngine`. The default engine needs its spaCy model on disk.
+        analyzer: An `AnalyzerEngine`. The default needs the spaCy model `en_core_web_lg`.
         **options: Arguments of `analyze`, such as `language`, `entities` or `score_threshold`.
     """
 

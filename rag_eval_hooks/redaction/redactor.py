@@ -39,13 +39,12 @@ Finder: TypeAlias = Callable[[str], Iterable[Match]]
 
 
 def expressions(section: str, **parts: str) -> LazyPatterns:
-    """Return the regular expressions of a section of `expressions.toml`."""
     table = toml_of("expressions.toml", __package__ or "")
     return compiled(table[section], table["parts"] | parts, flags=0)
 
 
 def merge_matches(by_rule: Sequence[Iterable[Match]]) -> list[Match]:
-    """Return the matches in text order. Merge overlapping matches into one of the first rule."""
+    """Merge overlapping matches into one match of the first rule."""
     ranked = [(rank, match) for rank, matches in enumerate(by_rule) for match in matches]
     merged: list[tuple[int, Match]] = []
     for rank, match in sorted(ranked, key=lambda each: (each[1].start, each[0])):
@@ -72,8 +71,6 @@ Attribute: TypeAlias = "str | int | float | bool"
 
 
 class CutText(str):
-    """A text whose end was cut off. No rule can recognize a value that crosses the cut."""
-
     __slots__ = ()
 
 
@@ -94,7 +91,7 @@ _MAX_DEPTH: Final = 8
 
 
 class Session:
-    """Redacts the texts of one sample and of its spans. Not thread-safe."""
+    """Redacts one sample and its spans. Not thread-safe."""
 
     def __init__(self, redactor: Redactor, redacted: str = "") -> None:
         self._redactor = redactor
@@ -105,7 +102,7 @@ class Session:
             self._counts[kind] = max(self._counts[kind], int(number))
 
     def text(self, field: str, text: str) -> str:
-        """Replace values by placeholders such as `<EMAIL_1>`, or raise `RedactionError`."""
+        """Raise `RedactionError` if a rule or a function fails."""
         try:
             redacted = self._by_rules(text)
             for function in self._redactor.functions:
@@ -121,11 +118,9 @@ class Session:
         return redacted
 
     def cut_text(self, field: str, text: str) -> str:
-        """Redact a text whose end was cut off, and remove the last `MARGIN` characters."""
         return self.text(field, text)[:-MARGIN]
 
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
-        """Redact the texts and keys in a value. A number becomes a text if redaction changes it."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -179,9 +174,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Redacts samples by rules in order of precedence, then by functions."""
-
-    rules: Sequence[Finder] = ()
+    rules: Sequence[Finder] = ()  # in order of precedence
     functions: Sequence[RedactFunction] = ()
     mark: str = ""  # digest of the redaction settings
 
@@ -193,7 +186,6 @@ class Redactor:
         return Session(self)
 
     def holds(self, text: str) -> bool:
-        """Return True if redaction would change the text or fail."""
         try:
             return self.session().text("reference", text) != text
         except RedactionError:
@@ -212,7 +204,6 @@ class Redactor:
         return replace(sample, **redacted, contexts=sample.contexts and tuple(contexts))
 
     def again(self, sample: Sample) -> Sample:
-        """Redact a sample that was redacted with other settings. Existing placeholders stay."""
         return self.sample(sample, Session(self, str(sample.to_dict())))
 
 

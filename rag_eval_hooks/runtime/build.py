@@ -184,7 +184,6 @@ def _chosen_metrics(
     config: RagEvalConfig,
     available: Sequence[Metric],
 ) -> tuple[Metric, ...] | None:
-    """Return the application's choice of metrics, or None if the application made no choice."""
     if metrics is None:
         return choose(config.metrics, available) if config.metrics else None
     asked = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics

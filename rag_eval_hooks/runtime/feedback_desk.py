@@ -48,13 +48,6 @@ class _Item:
 
 
 class FeedbackDesk(Observer):
-    """Adds a request's ids to feedback, and runs the metrics that the feedback triggers.
-
-    If this process does not know the request, the desk passes the feedback to other processes
-    through the spool. If no process claims the feedback within a minute, or there is no spool, the
-    desk delivers the feedback to sinks. Such feedback has only the id passed to `feedback`.
-    """
-
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline, self._parts = pipeline, pipeline.parts
         self._books, self._worker = pipeline.books, pipeline.worker
@@ -69,7 +62,6 @@ class FeedbackDesk(Observer):
         self._outbox.consume(FEEDBACK, self._capacity, self._take)
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
-        """Accept feedback. Return False if it is invalid or rejected, or has no usable id."""
         try:
             feedback = Feedback(
                 score=given["score"],
@@ -127,7 +119,7 @@ class FeedbackDesk(Observer):
             return self._deliver_alone(name, feedback)
         self._passed_on.append(now)
         text = json.dumps({"name": name, "feedback": asdict(feedback)})
-        # Any process may claim the job.
+        # Any process may claim the job, because another process may know the request.
         self._outbox.put(Job({FEEDBACK}, lambda: text, left={FEEDBACK}))
         return "passed_on"
 
@@ -222,14 +214,15 @@ class FeedbackDesk(Observer):
         with_reference, wanted, fed = asked
         # Update before the first await. Other feedback then does not evaluate these metrics again.
         request.evaluated |= fed
-        ending = await self._ending_of(request, with_reference, wanted)
+        ending = await self._run_as_request(request, with_reference, wanted)
         if ending is None or (evaluation := ending.evaluation) is None:
             request.evaluated -= fed
         else:
             self._remember(request, evaluation)
 
-    async def _ending_of(self, ended: Request, sample: Sample, decision: Decision) -> Ending | None:
-        """Evaluate, as a new request, the metrics that feedback selected."""
+    async def _run_as_request(
+        self, ended: Request, sample: Sample, decision: Decision
+    ) -> Ending | None:
         request = Request(key=next(iter(ended.ids), ""), build=lambda: sample, decision=decision)
         request.is_final = request.by_feedback = True
         if (refused := self._pipeline.admit(request, decision)) is not None:

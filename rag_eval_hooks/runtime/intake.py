@@ -32,11 +32,7 @@ _POLL_S: Final = 0.001
 
 
 class Intake:
-    """Reads finished root runs, starts the requests' RAG spans, and submits the requests.
-
-    Reading events and applying sampling rules may be slow, so the clock thread does this work. The
-    class is thread-safe. It has no lock, because a hanging rule would never release the lock.
-    """
+    """Thread-safe. It has no lock, because a hanging rule would never release the lock."""
 
     def __init__(self, pipeline: Pipeline, spans: SpanWriter) -> None:
         self._pipeline, self._spans = pipeline, spans
@@ -93,7 +89,6 @@ class Intake:
             return False
 
     def _submit(self, sample: Sample) -> bool:
-        """Submit a sample now. Write a RAG span if the sample has no trace id and no span id."""
         has_ids = sample.trace_id is not None or sample.span_id is not None
         if has_ids or not self._spans.has_trace:
             return self._pipeline.submit(Request.of(sample, lambda: self._assembler.own(sample)))
@@ -116,7 +111,6 @@ class Intake:
         return is_accepted
 
     def drain(self) -> None:
-        """Submit all waiting requests. Wait for other threads' submissions until a deadline."""
         while self._submit_next():
             pass
         me = threading.get_ident()

@@ -18,12 +18,6 @@ _STOP_TIMEOUT: Final = 2.0  # seconds for each component
 
 
 class ExitHook:
-    """Flushes a pipeline when the main thread ends, and shuts it down when the process exits.
-
-    When the main thread ends, judges can still start threads. Child processes of `multiprocessing`
-    need a third hook, because they exit without the first two.
-    """
-
     def __init__(self, pipeline: Pipeline, timeout: float) -> None:
         # A weak reference, because Python cannot unregister the first hook.
         self._pipeline = weakref.ref(pipeline)
@@ -39,10 +33,11 @@ class ExitHook:
         # Python rejects new hooks while the interpreter exits.
         with contextlib.suppress(RuntimeError):
             atexit.register(self._at_exit)
-            # A private API. Without this API, only the second hook flushes.
+            # Flush while judges can start threads. Without this private API, `_at_exit` flushes.
             getattr(threading, "_register_atexit", lambda _: None)(self._at_main_end)
         util: Any = sys.modules.get("multiprocessing.util")
         process: Any = sys.modules.get("multiprocessing.process")
+        # Child processes of `multiprocessing` may exit without the hooks above.
         if util and process and process.parent_process() is not None:
             self._finalizers.append(util.Finalize(None, self._at_child_end, exitpriority=0))
 
@@ -72,7 +67,6 @@ class ExitHook:
 
 
 def flush(pipeline: Pipeline, timeout: float | None) -> bool:
-    """Wait up to `timeout` seconds for accepted requests to finish. Return False on timeout."""
     pipeline.ready()
     deadline = None if timeout is None else time.monotonic() + timeout
 
@@ -92,10 +86,6 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
 
 
 def shutdown(pipeline: Pipeline, timeout: float) -> bool:
-    """Finish pending requests within `timeout` seconds, then close. Idempotent.
-
-    Return False if a request is unfinished.
-    """
     pipeline.ready()
     deadline = time.monotonic() + timeout
     pipeline.recorder.suspensions.close()

@@ -40,11 +40,7 @@ _ADVICE: Final = "The request is not evaluated. Call shutdown() only at the end 
 
 
 class Pipeline:
-    """The implementation of `RagEval`. Thread-safe.
-
-    A forked child creates threads, locks and queues on first use, because gevent may replace their
-    classes after the fork.
-    """
+    """The implementation of `RagEval`. Thread-safe."""
 
     def __init__(self, parts: Parts) -> None:
         config, incidents = parts.config, parts.incidents
@@ -119,7 +115,7 @@ class Pipeline:
             self.outbox.close(0)
 
     def _before_fork(self) -> None:
-        """End held spans before a fork. Otherwise, both processes would export them."""
+        # Otherwise, both processes would export the held spans.
         if self.is_ready:
             self.holder.release_all(EvalStatus.FORK)
 
@@ -127,6 +123,7 @@ class Pipeline:
         if self.is_ready:
             self._exit.disarm()
             self._inherited.append(self.outbox)
+        # Build on first use, because gevent may replace threads and locks after the fork.
         self.is_ready = False
         self._building = threading.Lock()
         parts = self.parts
@@ -134,7 +131,7 @@ class Pipeline:
             part.forked()
 
     def submit(self, request: Request) -> bool:
-        """Sample a request. Return True if the request is sampled and queued. Never blocks."""
+        """Sample and queue a request. Never blocks."""
         try:
             self.ready()
             ending = self._decide(request) or self.queue(request)
@@ -157,7 +154,6 @@ class Pipeline:
         return None if selection.is_open(request) else self.admit(request, decision)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
-        """Return the request's ending, or None if sampling and rate limit admit the request."""
         request.decision = decision
         self.books.note("decisions", decision.reason)
         if not decision.sampled:
@@ -306,7 +302,6 @@ class Pipeline:
         self._clock.wake()
 
     def close(self) -> None:
-        """Reject new requests in this process and in its future forked children."""
         self.is_closed = True
         self._exit.disarm()
         self.worker.close()

@@ -23,7 +23,7 @@ from rag_eval_hooks.request import BROKER_DOWN, Column, Ending, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.selection import by_rates
+from rag_eval_hooks.sampling.selection import with_sampling
 from rag_eval_hooks.score import Cause, Outcomes
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ def end(pipeline: Pipeline, request: Request, _: object = None) -> None:
 
 
 def recover(pipeline: Pipeline, job: Job) -> bool:
-    """Queue a sample that a dead process left. If the queue is full, return False."""
     parts, refusal = pipeline.parts, "gave_up" if job.tries >= _MOST_TRIES else ""
     request = Request(key="", build=None)
     try:
@@ -179,7 +178,7 @@ async def _evaluated(parts: Parts, blank: Evaluation, decision: Decision) -> Eva
         parts.telemetry.used(blank.sample, scored)
     # Not the wall clock, because the system may adjust it during the evaluation.
     end = blank.start + time.monotonic_ns() - began
-    return replace(blank, outcomes=OutcomeTable(by_rates(scored, decision)), end=end, log=log)
+    return replace(blank, outcomes=OutcomeTable(with_sampling(scored, decision)), end=end, log=log)
 
 
 def _judge_calls(
@@ -189,7 +188,6 @@ def _judge_calls(
 
 
 async def evaluate_inline(parts: Parts, sample: Sample, chosen: Container[str] | None) -> Outcomes:
-    """Evaluate the chosen metrics. None means all metrics."""
     with suppressed(parts.incidents), _judge_calls(parts):
         # Metrics that the caller named must report missing inputs.
         named = chosen is not None

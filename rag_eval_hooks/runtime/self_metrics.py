@@ -19,7 +19,6 @@ _INSTRUMENTS: Final = toml_of("instruments.toml", __package__)
 
 
 def observe(meter: Meter, pipeline: Any) -> None:
-    """Create the instruments, which report until the pipeline is garbage-collected."""
     reference, limit = weakref.ref(pipeline), ValueLimit()
 
     def observations(read: _Read, _: CallbackOptions) -> Sequence[Observation]:

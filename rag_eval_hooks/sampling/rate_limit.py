@@ -10,12 +10,12 @@ from typing import Final
 
 _SECONDS: Final = {"second": 1.0, "minute": 60.0}
 _REMEMBERED: Final = 60.0  # seconds until a rejected request is forgotten
-_PAID: Final = 0.1
+_PAID: Final = 0.1  # fraction of unrepresented rejections that an admitted request represents
 _NOTHING: Final = 0.01
 
 
 class RateLimit:
-    """Sliding-window limit on samples per `second` and per `minute`. Thread-safe, O(1)."""
+    """A sliding-window limit. Thread-safe."""
 
     def __init__(
         self, limits: Mapping[str, int], clock: Callable[[], float] = time.monotonic
@@ -40,11 +40,9 @@ class RateLimit:
 
 
 class AdmittedShare:
-    """Estimates the fraction of requests that a limit or a full queue admits. Thread-safe.
+    """Estimates the fraction of admitted requests. Thread-safe.
 
-    Each admitted request represents itself and a tenth of the rejected requests that have no
-    representative yet. A request that represents n rejected requests has the fraction 1 / (1 + n).
-    The inverse fractions therefore add up to about the number of all requests.
+    The inverse fractions of admitted requests add up to about the number of all requests.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,7 +51,6 @@ class AdmittedShare:
         self._owed = self._since = 0.0
 
     def count(self, *, admitted: bool) -> float | None:
-        """Count a request. Return the estimated admitted fraction, or None if it was rejected."""
         with self._lock:
             now = self._clock()
             if self._owed < _NOTHING or now - self._since > _REMEMBERED:

@@ -29,7 +29,7 @@ _QUESTIONS: Final = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 class Selection:
-    """Chooses the metrics of a request by rates, rules and feedback. Thread-safe."""
+    """Chooses the metrics of a request. Thread-safe."""
 
     def __init__(
         self,
@@ -83,13 +83,7 @@ class Selection:
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
-        """Return a function that samples requests at their start, or None.
-
-        The function accepts sampling key, tags and metadata, and returns True to sample out the
-        request. If a rule needs metadata that the request still lacks, the function returns False.
-
-        If all rates are 1, or if a rule needs the finished request, return None.
-        """
+        """Return a function that decides whether to sample out a starting request, or None."""
         rules = [*self._rules, *self._error_rules]
         late = ("question", "answer", "latency_above", "latency_below", "error")
         if self._sample_rules or self._feedback_rules:
@@ -106,13 +100,13 @@ class Selection:
         rates = self._rates
         if self._rules:
             if not all(rule.metadata.keys() <= metadata.keys() for rule, _ in self._rules):
+                # The request may get this metadata later.
                 return False
             traits = Traits(tags=tuple(tags), metadata=metadata)
             rates = _first_match(self._rules, traits) or rates
         return not highest(rates).includes(position(key))
 
     def decide(self, request: Request) -> Decision | None:
-        """Sample a finished request. If no rates apply to the request's status, return None."""
         try:
             rates = self._rates_of(request, request.traits)
         except Exception as error:  # noqa: BLE001 - metadata may contain any object
@@ -141,16 +135,12 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision, Set[str]] | None:
-        """Return the evaluation that feedback triggers (sample, decision, metric ids), or None.
-
-        The sample contains the feedback's reference. The ids omit metrics whose inputs the sample
-        lacks. A metric that a feedback rule chose has no inclusion probability. A sampled metric
-        keeps its probability if only the missing reference prevented a score.
-        """
+        """Return the sample, decision and metric ids that feedback evaluates, or None."""
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:
             with_reference = replace(sample, reference=feedback.reference)
         by_rule = {
+            # Rate 0, because the metric has no inclusion probability.
             name: Share(0.0, rule.share.reason)
             for rule in self._feedback_rules
             if rule.meets_feedback(feedback) and rule.share.includes(decision.position)
@@ -169,8 +159,7 @@ class Selection:
         return (with_reference, Decision(-1, shares), fed) if fed else None
 
 
-def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
-    """Add each metric's inclusion probability and sampling reason to its outcome."""
+def with_sampling(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
     estimated = decision.admission is not None
     admitted, shares = decision.admitted_share, decision.shares
     return {
@@ -219,8 +208,6 @@ def _finds(pattern: str | None, text: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TailRule:
-    """Raises the rates of the metrics `ids` to `share.rate` if a sample meets the condition."""
-
     settings: TailSettings
     ids: Sequence[str]
     share: Share
@@ -250,7 +237,6 @@ class TailRule:
 def tail_scorer(
     config: RagEvalConfig, known: Iterable[Metric], incidents: Incidents
 ) -> Scorer | None:
-    """Return a heuristic scorer for metrics in tail rules. If no rule has a metric, return None."""
     asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
     if not asked:
         return None

@@ -27,8 +27,6 @@ _INSTRUMENTS: Final = toml_of("instruments.toml", __package__)
 
 
 class ValueLimit:
-    """Limits each attribute of OpenTelemetry metrics to 50 values. Later values become `other`."""
-
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {}
 
@@ -123,7 +121,7 @@ class MetricRecorder:
             self._incidents.report("telemetry metrics", error)
 
     def passes(self, caller: Caller, gate: Gate) -> None:
-        """Start to report a judge's circuit breaker, whose state is in `gate`."""
+        """Report the circuit breaker of `gate` from now on."""
         if not any(known() is gate for _, known in self._gates):
             alive = tuple(entry for entry in self._gates if entry[1]() is not None)
             self._gates = (*alive, (caller, weakref.ref(gate)))

@@ -24,11 +24,7 @@ Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 
 
 class OtherSpan:
-    """A span of another instrumentor. Thread-safe.
-
-    `RagEvalSpanProcessor` delays the export of the ended span until scores arrive. Without this
-    processor, the span accepts scores only before the span ends.
-    """
+    """Without `RagEvalSpanProcessor`, accepts scores only until the span ends. Thread-safe."""
 
     def __init__(
         self, span: Span, waits: Callable[[], bool], spans: OtherSpans, *, processed: bool
@@ -62,7 +58,6 @@ class OtherSpan:
                 self._links.append(context)
 
     def keep(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return the additions to the finished span, or None if the export must wait for `end`."""
         with self._lock:
             if self._done:
                 return self._attributes, self._links
@@ -74,7 +69,6 @@ class OtherSpan:
             return None
 
     def end(self, end_time: int | None = None) -> None:
-        """Reject further attributes and links, and export the span. Idempotent."""
         with self._lock:
             if self._done:
                 return
@@ -92,10 +86,7 @@ class OtherSpan:
 
 
 class OtherSpans:
-    """Keeps other instrumentors' spans by id, so that the spans can receive scores. Thread-safe.
-
-    Calls `hold` with each finished span whose export must wait.
-    """
+    """Calls `hold` with each finished span whose export must wait. Thread-safe."""
 
     def __init__(self, hold: Callable[[HeldSpan], None]) -> None:
         self._hold = hold
@@ -109,7 +100,7 @@ class OtherSpans:
         self.waiting: dict[OtherSpan, None] = {}
 
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
-        """Add an open span. When the span ends, `waits` returns whether scores are expected."""
+        """When the span ends, `waits` returns whether scores are expected."""
         other = OtherSpan(span, waits, self, processed=self.processors > 0)
         if self.processors:
             oldest = None
@@ -137,7 +128,6 @@ class OtherSpans:
         return addition
 
     def kept(self, wait: float = 0.0) -> list[OtherSpan]:
-        """Wait up to `wait` seconds until no span is held. Return the spans that are still held."""
         deadline = time.monotonic() + wait
         while self.waiting and time.monotonic() < deadline:
             time.sleep(_POLL_S)

@@ -22,8 +22,8 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.semconv import EvalStatus
 
 V = TypeVar("V")
+# Maximum number of our attributes per span. By default, the SDK keeps 128 and drops the oldest.
 _MAX_OURS: Final = 100
-"""Maximum number of our attributes per span. By default, the SDK keeps 128 and drops the oldest."""
 
 
 class SpanHolder:
@@ -42,7 +42,6 @@ class SpanHolder:
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:
-        """Delay the end of a span. End the span now if this holder is full or closed."""
         with self._lock:
             if held in self._held:
                 return
@@ -57,17 +56,15 @@ class SpanHolder:
     def finish(
         self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
     ) -> bool:
-        """End a held span. Return False if the span is not held or not recording."""
         with self._lock:
             if held not in self._held:
                 return False
             del self._held[held]
-        takes = held.span.is_recording()
+        was_recording = held.span.is_recording()
         self.end(held, attributes, links)
-        return takes
+        return was_recording
 
     def release_all(self, status: EvalStatus, until: float = math.inf) -> None:
-        """End the spans whose deadline is not later than `until`."""
         with self._lock:
             late = list(itertools.takewhile(lambda held: held.deadline <= until, self._held))
             for held in late:
@@ -96,7 +93,6 @@ class SpanHolder:
 
 
 def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | None:
-    """Return the context of a span, or None if an id is missing or malformed."""
     try:
         ids = int(trace_id or "", 16), int(span_id or "", 16)
     except ValueError:
@@ -106,7 +102,6 @@ def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | No
 
 
 def around(span: SpanContext | None) -> Context:
-    """Return a fresh context in which a span is current. Without a span, the context is empty."""
     if span is None:
         return Context()
     return trace.set_span_in_context(NonRecordingSpan(span), Context())
@@ -117,7 +112,6 @@ def context_of(sample: Sample) -> Context:
 
 
 def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
-    """Return the attributes that have a value. Replace enum members by their plain values."""
     return {
         key: value.value if isinstance(value, Enum) else value
         for key, value in attributes.items()
@@ -135,16 +129,11 @@ def attribute_room(span: object) -> int | None:
 
 
 def longest_text(span: object) -> int | None:
-    """Return the SDK's maximum length of an attribute's text, or None without a limit."""
     limit = getattr(getattr(span, "_limits", None), "max_span_attribute_length", None)
     return None if limit is None else int(limit)
 
 
 def fitting(span: object, attributes: Attributes) -> Attributes:
-    """Return the first attributes that fit on the span, and a count of omitted attributes.
-
-    A full span gets no attribute, because the SDK would drop one of the application's attributes.
-    """
     room = attribute_room(span)
     left = _MAX_OURS if room is None else min(room, _MAX_OURS)
     old = getattr(span, "attributes", None) or {}
@@ -153,6 +142,7 @@ def fitting(span: object, attributes: Attributes) -> Attributes:
         return attributes
     omitted = set(new[max(0, left - 1) :])
     chosen = {key: value for key, value in attributes.items() if key not in omitted}
+    # On a full span, the count would push out one of the application's attributes.
     if left:
         chosen[semconv.EVAL_OMITTED] = len(omitted)
     return chosen

@@ -46,11 +46,6 @@ class Thresholds:
         return distance if scale.higher_is_better else -distance
 
     def judged(self, evaluation: Evaluation) -> Evaluation:
-        """Compare scores with thresholds, and return the evaluation with `verdicts` and `passed`.
-
-        `passed` is False if any score misses its threshold. Otherwise, `passed` is None if a metric
-        with a threshold failed or is undecided. `passed` is also None without any verdict.
-        """
         if not self._limits:
             return evaluation
         outcomes = {name: evaluation.outcomes.get(name) for name in self._limits}
@@ -82,7 +77,7 @@ class ScoreAttributes:
         self._content = content
 
     def of(self, evaluation: Evaluation) -> Attributes:
-        """Return the attributes, most important first. `fitting` cuts the end of the list."""
+        # Most important first, because `fitting` omits the last attributes.
         name = self._first_to_read(evaluation)
         headline = {} if name is None else self._result(evaluation, name)
         return present({**_summary(evaluation), **headline, **self._by_metric(evaluation)})

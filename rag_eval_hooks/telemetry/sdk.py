@@ -68,7 +68,7 @@ def _set_further(resource: Resource, endpoint: str | None) -> list[Any]:
 
 
 def _url(endpoint: str | None, signal: str) -> str | None:
-    """Return a signal's URL, or None if the exporter reads the URL from the environment."""
+    # If the result is None, the exporter reads the URL from the environment.
     return None if endpoint is None else traces_at(endpoint).removesuffix("traces") + signal
 
 

@@ -40,25 +40,16 @@ from rag_eval_hooks.telemetry.rag_span import (
 )
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
 
-_MAX_RESULTS: Final = 20
-"""Maximum number of results per span."""
+_MAX_RESULTS: Final = 20  # per span
 _KINDS: Final = {
     Operation.CHAT: "LLM",
     Operation.DECISION: "DECISION",
     Operation.EMBEDDINGS: "EMBEDDING",
 }
-_USER_FEEDBACK: Final = "user_feedback"
-"""Evaluation name of feedback in spans and log events."""
+_USER_FEEDBACK: Final = "user_feedback"  # evaluation name in spans and log events
 
 
 class EvaluationSpans:
-    """Writes spans `evaluation <workflow>`, each with one link to the RAG span.
-
-    The mode `off` writes no spans. Requests without a recorded RAG span get no spans. In the mode
-    `trace`, the spans form separate traces. In the modes `late` and `child`, the spans are children
-    of the RAG span and have the request's end time. The trace is thus not longer than the request.
-    """
-
     def __init__(self, provider: TracerProvider | None, *, mode: str, content: bool) -> None:
         self._tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
@@ -95,7 +86,6 @@ class EvaluationSpans:
                 self._write_call(call, spans[0])
 
     def write_feedback(self, feedback: Feedback, about: SpanContext) -> None:
-        """Write a span `evaluation user_feedback`, which starts a separate trace."""
         attributes: dict[str, str | float | None] = {
             semconv.GEN_AI_OPERATION_NAME: "evaluation",
             semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
@@ -117,6 +107,7 @@ class EvaluationSpans:
     def _times(self, evaluation: Evaluation) -> tuple[int, int]:
         if self._mode == "trace":
             return evaluation.start, evaluation.end
+        # With the request's end time, the evaluation does not lengthen the trace.
         at = evaluation.sample.ended_at or evaluation.start
         return at, at
 

@@ -31,11 +31,7 @@ R = TypeVar("R")
 
 
 class Telemetry(Observer):
-    """Holds RAG spans, and publishes evaluations as spans, log events and metrics.
-
-    If one signal fails, `Telemetry` counts the exception and sends the other signals. None as a
-    provider means the global provider, even if the application sets the global provider later.
-    """
+    """A provider of None is the global provider, which the application may set later."""
 
     def __init__(
         self,
@@ -93,7 +89,6 @@ class Telemetry(Observer):
             self._try("metrics", self._record, request, evaluation)
 
     def feedback(self, feedback: Feedback) -> None:
-        """Record feedback as a span and a log event, both without the reference answer."""
         about = recorded_span(feedback.trace_id, feedback.span_id)
         if about is not None:
             self._try("feedback", self._spans.write_feedback, feedback, about)

@@ -24,7 +24,7 @@ def setup_tracing(
     *,
     service_name: str | None = None,
 ) -> TracerProvider:
-    """Create providers with exporters and set them globally.
+    """Create OpenTelemetry providers with exporters, and make these providers global.
 
     Call `setup_tracing` if the application has no OpenTelemetry providers. With OTLP, the call also
     creates providers for metrics and log events, unless these providers are already set. If the
@@ -34,18 +34,18 @@ def setup_tracing(
     Args:
         endpoint: Base URL of an OTLP/HTTP receiver. The default is the value of the
             `OTEL_EXPORTER_OTLP_*` variables, or `http://localhost:4318`. If `console` is
-            True and neither argument nor variable names an endpoint, there is no OTLP exporter.
+            True and `endpoint` is None, there is no OTLP exporter.
         console: Whether to print spans.
         service_name: Service name if neither `OTEL_SERVICE_NAME` nor `OTEL_RESOURCE_ATTRIBUTES`
             names the service.
 
     Returns:
-        The tracer provider. `RagEval.flush` and `shutdown` flush all providers. The providers shut
-        down at exit.
+        The tracer provider. `RagEval.flush` and `shutdown` flush all created providers. The
+        providers shut down at exit.
 
     Raises:
         ImportError: The extra `otel` is not installed.
-        ConfigError: `endpoint` is not a URL.
+        ConfigError: `endpoint` is not an HTTP URL.
         RuntimeError: A tracer provider is already set.
     """
     if endpoint is not None and not str(endpoint).startswith(("http://", "https://")):
@@ -69,14 +69,11 @@ def global_providers() -> list[Any]:
 
 
 def flush_providers(timeout: float, providers: Iterable[Any] | None = None) -> bool:
-    """Flush providers in parallel, by default the providers of `setup_tracing`.
-
-    Exporters may exceed their timeout, so the wait has its own limit. Return False on timeout.
-    """
     deadline = time.monotonic() + timeout
     if providers is None:
         providers = [one for one in global_providers() if getattr(one, _MARK, False)]
     flushes = filter(None, (getattr(one, "force_flush", None) for one in providers))
+    # Limit the wait here, because exporters may exceed their timeout.
     threads = [Thread(target=_flush, args=(flush, timeout), daemon=True) for flush in flushes]
     # At interpreter exit no thread can start; providers then flush themselves.
     with contextlib.suppress(RuntimeError):

@@ -16,8 +16,8 @@ class PhoenixSink(PlatformSink):
     One HTTP request contains the scores of several samples.
 
     Phoenix keeps one annotation per span, name and identifier. A repeated score therefore replaces
-    the earlier score. If Phoenix does not have the span yet, the sink retries. At the last attempt,
-    the sink leaves the score with Phoenix, which waits ten minutes for the span.
+    the earlier score. If Phoenix does not have the span yet, the sink retries. After the
+    last attempt, Phoenix keeps the score and waits ten minutes for the span.
 
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.
@@ -28,10 +28,10 @@ class PhoenixSink(PlatformSink):
         super().__init__("phoenix", url, key=api_key)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Send the annotations. If one span is unknown, Phoenix rejects the whole HTTP request."""
         try:
             self._post(payloads, sync=True)
         except SpanUnknown as error:
+            # For one unknown span, Phoenix rejects the whole request.
             names = [str(one.sample.span_id) for one in payloads]
             unknown = {n for n, name in enumerate(names) if name in error.answer}
             if not unknown and last and len(payloads) == 1:

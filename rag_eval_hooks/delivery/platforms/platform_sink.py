@@ -20,15 +20,8 @@ from rag_eval_hooks.telemetry.signals import score_details
 
 
 class PlatformSink(Destination):
-    """Sends scores to a platform's JSON API, in the background. A subclass implements `send`.
-
-    The spool stores each score with a hash of the sink's URL. Only a sink with the same hash sends
-    the score. `key` is a bearer token.
-    """
-
     batch_size = 64
-    content = False
-    """Whether explanations may quote texts."""
+    content = False  # whether explanations may quote texts
 
     def __init__(
         self,
@@ -45,6 +38,7 @@ class PlatformSink(Destination):
         except ImportError as error:
             raise missing_extra(f"The {name} sink", "platforms") from error
         address = url if auth is None else f"{url}\n{auth[0]}"
+        # A later process finds the sink's results in the spool by this hash.
         super().__init__(name, f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:12]}")
         self._url, self._auth = url, auth
         self._headers = {**(headers or {}), **({"authorization": f"Bearer {key}"} if key else {})}
@@ -72,7 +66,7 @@ class PlatformSink(Destination):
         )
 
     def call(self, method: str, path: str, **request: Any) -> Any:
-        """Return the response's JSON, or None if the response is empty. Thread-safe."""
+        """Send one HTTP request and return the response's JSON. Thread-safe."""
         import httpx
 
         client = self._client()
