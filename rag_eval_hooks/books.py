@@ -38,8 +38,7 @@ class Stats:
             have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
-        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. `offered`
-            excludes this field and all fields below.
+        incidents: Wrong calls, and failures of callbacks, metrics, judges and sinks, by kind.
         recovered: Requests in `offered` that earlier processes left in the spool.
         undurable: Requests in `offered` that the spool could not store.
         without_retrieval: Requests in which a model answered but capture saw no retrieved text.
@@ -131,7 +130,6 @@ class Books(Observer):
             return tuple(one for one, ids in self._entries.values() if name in ids)[-_PER_ID:]
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until all requests accepted before this call have ended. Return False on timeout."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         last = self._numbered
         while True:
@@ -175,10 +173,7 @@ class Books(Observer):
 
 
 class Memory:
-    """Remembers recent requests, up to the limits `FEEDBACK_*`. Thread-safe.
-
-    If all texts together are too long, the oldest requests lose their texts, but keep their ids.
-    """
+    """Recent requests. Beyond `FEEDBACK_CHARS`, the oldest requests lose their texts."""
 
     def __init__(self) -> None:
         self._size, self._seconds = limits.FEEDBACK_SAMPLES, limits.FEEDBACK_SECONDS

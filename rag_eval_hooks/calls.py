@@ -9,8 +9,7 @@ from typing import Final, Self, TypeVar
 
 K = TypeVar("K")
 
-_BYTES_PER_TOKEN: Final = 3
-"""Estimated UTF-8 bytes per token. Real tokens are usually longer."""
+_BYTES_PER_TOKEN: Final = 3  # in UTF-8; real tokens are usually longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,6 @@ class Usage:
     cost: float | None = None
 
     def __add__(self, other: Self) -> Self:
-        """Return the sum of both usages. A call without a known cost adds nothing to the cost."""
         cost = other.cost if self.cost is None else self.cost + (other.cost or 0.0)
         return type(self)(
             self.calls + other.calls,
@@ -56,7 +54,6 @@ def total_by_key(one: Mapping[K, Usage], other: Mapping[K, Usage]) -> Mapping[K,
 
 
 def tokens(text: str) -> int:
-    """Estimate the number of tokens. The estimate is usually too high."""
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
@@ -83,10 +80,8 @@ class CallOutcome(StrEnum):
 class Caller:
     name: str
     operation: Operation = Operation.CHAT
-    provider: str | None = None
-    """Provider name in OpenTelemetry's GenAI conventions."""
-    local: bool = False
-    """True if the model runs on this machine."""
+    provider: str | None = None  # in OpenTelemetry's GenAI conventions
+    local: bool = False  # whether the model runs on this machine
 
     @property
     def model(self) -> str:

@@ -52,6 +52,11 @@ class Context:
 
     @classmethod
     def of(cls, value: Any) -> Context:
+        """Convert a text, LangChain document, LlamaIndex node, mapping or pair (document, score).
+
+        A mapping has its text under `text`, `page_content` or `content`. The keys `id`, `score` and
+        `metadata` are optional. Raises `InputError` for any other value.
+        """
         if isinstance(value, Context):
             return value
         if isinstance(value, str):
@@ -72,16 +77,6 @@ class Context:
 
 
 def contexts_of(values: Any) -> tuple[Context, ...]:
-    """Convert documents of any supported type to contexts.
-
-    Args:
-        values: One document or a sequence of documents: texts, `Context` objects, LangChain
-            documents, LlamaIndex nodes, pairs (document, score), or mappings with a text under
-            `text`, `page_content` or `content`, and optionally `id`, `score` and `metadata`.
-
-    Raises:
-        TypeError: A value is not a document.
-    """
     is_document = hasattr(values, "page_content") or hasattr(values, "get_content")
     if is_document or isinstance(values, str | Context | Mapping):
         return (Context.of(values),)

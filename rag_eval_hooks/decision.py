@@ -18,7 +18,6 @@ _SALT: Final = b"rag-eval"
 
 
 def position(key: str) -> int:
-    """Hash a key uniformly to [0, 2**64). All processes compute the same hash for a key."""
     # Tracing samplers also decide by trace id. The salt makes our decisions independent.
     text = key.encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=_SALT).digest(), "big")
@@ -47,10 +46,8 @@ class Traits:
 
 
 class Share(NamedTuple):
-    """A metric's inclusion probability, 0 to 1, and the rule that set the probability."""
-
-    rate: float
-    reason: str = RATIO
+    rate: float  # inclusion probability of a metric, 0 to 1
+    reason: str = RATIO  # rule that set the rate
 
     def includes(self, position: int) -> bool:
         return position < round(self.rate * _RANGE)
@@ -67,11 +64,9 @@ def highest(shares: Shares) -> Share:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    position: int
-    """Hash of the request's key, below 2**64, or -1 if feedback requested the metrics."""
+    position: int  # hash of the request's key, or -1 if feedback requested the metrics
     shares: Shares
-    admission: float | None = None
-    """Estimated fraction of sampled requests that rate limit and queue admitted, or None."""
+    admission: float | None = None  # estimated fraction that rate limit and queue admitted
 
     @property
     def chosen(self) -> frozenset[str]:
@@ -80,7 +75,6 @@ class Decision:
 
     @cached_property
     def top(self) -> Share:
-        """The highest share of any metric. This share decides whether the request is sampled."""
         return highest(self.shares)
 
     @cached_property

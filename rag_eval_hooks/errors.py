@@ -31,7 +31,6 @@ def install_command(extra: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return the name of a value's type. If the value is a text, return the text."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return value if isinstance(value, str) else type(value).__name__
@@ -91,7 +90,6 @@ class InputError(RagEvalError, TypeError, ValueError):
 
 
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
-    """Return the error for a wrong type. Logs show only `stated`, which omits the value."""
     if inspect.isawaitable(value):
         advice = "Await it first."
     kind = "str" if isinstance(value, str) else kind_of(value)
@@ -100,7 +98,6 @@ def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> Input
 
 
 def check_type(name: str, value: object, kinds: Any, wanted: str) -> None:
-    """Raise `InputError` unless the argument is None or an instance of `kinds`."""
     if value is not None and not isinstance(value, kinds):
         raise wrong_type(name, wanted, value)
 
@@ -112,7 +109,6 @@ def check_number(
     least: float = -math.inf,
     most: float = math.inf,
 ) -> None:
-    """Raise `InputError` unless an argument is None or a finite number in a range."""
     if not isinstance(value, Real):
         check_type(name, value, Real, wanted)
     elif not (math.isfinite(value) and least <= float(value) <= most):

@@ -53,7 +53,7 @@ class RagEval(OnePerProcess):
     """Evaluates RAG requests in the background and writes the scores on their spans.
 
     Create one object per process and pass it to a framework's handler. By default, the heuristic
-    judge evaluates every request with all `ragas` metrics whose inputs the request has. Every
+    judge evaluates every request with the `ragas` metrics whose inputs the request has. Every
     setting of `RagEvalConfig` is also a keyword, which overrides the environment and the settings
     file.
 
@@ -178,8 +178,8 @@ class RagEval(OnePerProcess):
         answers, the latest answer gets the feedback. Tail rules can start an evaluation. A new
         reference starts the sampled metrics that need it. Returns True if the feedback is queued.
 
-        The evaluator remembers the last 1,000 requests for one hour. Processes that share the spool
-        get feedback on other requests. Without a spool, only sinks get it. See `Stats.feedback`.
+        The evaluator remembers the last 1,000 requests for one hour. Feedback on other requests
+        goes to the processes that share the spool, or else only to sinks. See `Stats.feedback`.
         """
         return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference

@@ -57,11 +57,7 @@ class Explanation:
 
 
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as JSON, or None if the explanation is empty.
-
-    The JSON has at most `limit` characters. A shortened explanation contains `"cut": true`. If even
-    the shortest form is too long, return None. If `content` is False, the JSON has no texts.
-    """
+    """Return None if the explanation is empty or too long. Without `content`, omit all texts."""
     for number, (share, items) in enumerate(_FORMS):
         plain = _form(value, int(limit * share) if content else None, items, _DEPTH)
         if not plain:
@@ -92,11 +88,6 @@ def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
 
 
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as lines of text, or None if the explanation is empty.
-
-    Failed verdicts come first. `[...]` replaces text beyond `limit` characters. If `content` is
-    False, return JSON without texts, as `explain` does.
-    """
     if not content:
         return explain(explanation, limit, content=False)
     verdicts = {key: (name, items) for key, name, items in _verdicts(explanation)}
@@ -115,11 +106,7 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
 
 
 def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return the verdicts in one line, such as `1 of 3 claims are unsupported: claim 2`.
-
-    Return None if there is neither a verdict nor a reason. If `content` is False, the line omits
-    reasons, because reasons quote texts.
-    """
+    """Return a line such as `1 of 3 claims are unsupported: claim 2`. Reasons may quote texts."""
     told = next((_counted(*one, content=content) for one in _verdicts(explanation)), None)
     if told is None:
         reason = explanation.get("reason")
@@ -192,7 +179,6 @@ class OutcomeTable(dict[str, Outcome]):
 def outcome_lines(
     outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield each metric's line and outcome. Metrics in `failed` come first, then low scores."""
     ranked = sorted(outcomes.items(), key=lambda item: (item[0] not in failed, _rank(item[1])))
     for name, outcome in ranked:
         value, label, reason = _columns(outcome)

@@ -56,10 +56,6 @@ class Feedback:
 
 
 def id_of(value: object) -> str:
-    """Return a trace id, sample id or run id as lower-case hexadecimal digits without dashes.
-
-    For an id in another format, such as an application's sample id, only strip white space.
-    """
     if isinstance(value, uuid.UUID):
         return value.hex
     if isinstance(value, int):
@@ -72,7 +68,6 @@ def id_of(value: object) -> str:
 
 
 def given_id(value: object) -> str:
-    """Normalize an id that the application passed. Raise `InputError` if the id is invalid."""
     if isinstance(value, bool) or not isinstance(value, int | str | uuid.UUID):
         raise wrong_type("The id", "a trace id, or a sample's sample_id", value)
     return id_of(value)

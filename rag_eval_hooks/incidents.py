@@ -32,16 +32,12 @@ class Incidents:
         self.forked()
 
     def forked(self) -> None:
-        """Create new counts and a new lock, because a fork may have copied a held lock."""
         self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # a fork may have copied a held lock
 
     def report(self, origin: str, error: BaseException) -> None:
-        """Count a caught exception. Log the type and place of the first exception of each kind.
-
-        The log omits the exception's message, which may quote a request. An exception of the
-        application's signal handler propagates, because Celery and RQ raise it at time limits.
-        """
+        """Log the first exception of each kind, without its message, which may quote a request."""
+        # Celery and RQ raise exceptions in signal handlers at time limits.
         if _is_from_signal_handler(error):
             raise error
         # The first sentence of an argument error contains no content.
@@ -53,18 +49,13 @@ class Incidents:
                 _logger.debug("%s raised", origin, exc_info=error)
 
     def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
-        """Count a failure that raised no exception. Log the first failure of each kind.
-
-        `kind` names the component and the failure. The log line ends with `detail`. Neither text
-        may quote a request.
-        """
+        """Neither `kind` nor `detail` may quote a request."""
         if times and self._is_first(kind, times):
             # Capitalize the first word, unless the word is a value such as `judge_failed`.
             told = re.sub(r"^[a-z](?=[a-z]*[ :])", lambda first: first[0].upper(), detail)
             _warn(f"{_ended(kind)} {told}" if told else kind)
 
     def mistake(self, kind: str, advice: str = "") -> None:
-        """Count a wrong call by the application. Log the advice and the place of the call once."""
         called = f"Called at {place}" if (place := place_of_caller()) else ""
         self.count(kind, detail=" ".join(filter(None, (advice and _ended(advice), called))))
 
@@ -130,7 +121,6 @@ def _code_of(handler: Any) -> CodeType | None:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return True if our code raised the exception. Other exceptions may quote a request."""
     return all(_is_our_frame(frame) for frame, _ in _frames(error)[-1:])
 
 
@@ -160,7 +150,6 @@ def place_in_application(error: BaseException) -> str:
 
 
 def place_of_caller() -> str:
-    """Return `file:line` of the application's innermost frame, or "" if no such frame exists."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
         if not (_is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):
@@ -182,8 +171,6 @@ def _is_stdlib(file: str) -> bool:
 
 
 def host_edge(method: F, origin: str = "capture ", failed: object = None) -> F:
-    """Wrap a method so that it reports its exceptions and returns `failed` instead of raising."""
-
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -196,10 +183,10 @@ def host_edge(method: F, origin: str = "capture ", failed: object = None) -> F:
 
 
 def _without_keyword(error: Exception) -> Exception:
-    """Keep an unexpected keyword out of logs, because the keyword may quote a request."""
     trace = error.__traceback__
     if not isinstance(error, TypeError) or trace is None or trace.tb_next is not None:
         return error
+    # The application may pass texts of a request as names of keyword arguments.
     told, keyword, name = str(error).partition(" unexpected keyword argument")
     return InputError(f"{told}{keyword}.", keyword and f"It is{name}.")
 
@@ -209,8 +196,8 @@ class ExitError(Exception):
 
 
 async def without_exit(call: Awaitable[T]) -> T:
-    """Await the user's code. Replace `SystemExit`, which would stop the loop, by `ExitError`."""
     try:
         return await call
     except (SystemExit, KeyboardInterrupt) as error:
+        # These exceptions would stop the event loop.
         raise ExitError(type(error).__name__) from error

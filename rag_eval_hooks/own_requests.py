@@ -18,8 +18,7 @@ _HTTP: Final[str] = getattr(context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", _OLD_
 _SUPPRESSING: Final = context.Context(dict.fromkeys((_INSTRUMENTATION, _HTTP, _OLD_KEY), True))
 _PAUSED: Final = context.create_key("rag_eval_paused")
 _OWNER: Final = context.create_key("rag_eval_owner")
-LONGEST_REPLY: Final = 4_000_000
-"""Maximum size of a decoded reply, in bytes."""
+LONGEST_REPLY: Final = 4_000_000  # bytes, decoded
 ENCODINGS: Final = "gzip, deflate"
 """Accepted encodings. With another encoding, a small chunk may decode to gigabytes."""
 _LOGGERS: Final = ("httpx", "httpx2", "openai._base_client")
@@ -36,11 +35,7 @@ def _attached(changed: context.Context) -> Iterator[None]:
 
 
 def suppressed(owner: object = None) -> AbstractContextManager[None]:
-    """Suppress instrumentation in the block, in a separate OpenTelemetry context.
-
-    The block replaces the current context, so only worker tasks may use this function. `owner` is
-    the evaluator whose work the block contains.
-    """
+    """For background tasks only, because the block hides the caller's OpenTelemetry context."""
     return _attached(context.set_value(_OWNER, owner, _SUPPRESSING))
 
 
@@ -49,12 +44,10 @@ def is_work_of(owner: object) -> bool:
 
 
 def paused() -> AbstractContextManager[None]:
-    """Pause our capture for runs that start in the block. Other instrumentors continue."""
     return _attached(context.set_value(_PAUSED, True))
 
 
 def is_suppressed() -> bool:
-    """Return True if instrumentation is suppressed or capture is paused."""
     current = context.get_current()
     return bool(current.get(_INSTRUMENTATION) or current.get(_PAUSED))
 
@@ -65,7 +58,6 @@ class ReplyTooLongError(Exception):
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress the HTTP client's INFO logs in the block."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_is_of_the_application)
     token = _is_own.set(True)
@@ -80,18 +72,12 @@ def _is_of_the_application(record: logging.LogRecord) -> bool:
 
 
 def check_encoding(response: Any) -> None:
-    """Reject a reply whose content encoding could hide a huge decoded body.
-
-    Raises:
-        ReplyTooLongError: The reply has two encodings, or an encoding outside `ENCODINGS`.
-    """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("gzip", "deflate", "identity", ""):
         raise ReplyTooLongError("the reply has an unexpected encoding")
 
 
 def append(body: bytearray, piece: bytes) -> None:
-    """Append a chunk. Raise `ReplyTooLongError` if the body exceeds `LONGEST_REPLY`."""
     body += piece
     if len(body) > LONGEST_REPLY:
         raise ReplyTooLongError(f"the reply is longer than {LONGEST_REPLY:,} bytes")

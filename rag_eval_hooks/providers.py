@@ -17,15 +17,9 @@ _URL: Final = ":<url>"
 
 @dataclass(frozen=True, slots=True)
 class NameTable:
-    """The names that a setting accepts, with a pattern for the text after each name.
-
-    The pattern `:<model>` requires a text, `[:<model>]` permits a text, and `""` forbids a text.
-    """
-
     setting: str
-    rows: Mapping[str, str]
-    hint: str = ""
-    """Advice for an unknown value. `{}` stands for the text after the colon."""
+    rows: Mapping[str, str]  # ":<model>" requires a text after the name, "[:<model>]" permits one
+    hint: str = ""  # advice for an unknown value; `{}` stands for the text after the colon
 
     @property
     def wanted(self) -> str:
@@ -37,11 +31,6 @@ class NameTable:
         return value
 
     def parts(self, value: str) -> tuple[str, str]:
-        """Split a value into a name and the text after the name.
-
-        Raises:
-            ConfigError: The name is unknown, or the text after the name is invalid.
-        """
         name, colon, behind = value.partition(":")
         rest, behind = self.rows.get(name), behind.strip()
         if rest is None:

@@ -19,17 +19,12 @@ from rag_eval_hooks.score import Cause, NotScored
 
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
-BROKER_DOWN: Final = "broker"
-"""Drop reason if the Celery broker is unavailable."""
+BROKER_DOWN: Final = "broker"  # drop reasons
 BUDGET: Final = "budget"
-"""Reason for a missing score if the budget is used up."""
-PARTIAL: Final = "partial"
-"""Failure reason if the judge failed, and only metrics without a judge have scores."""
+PARTIAL: Final = "partial"  # failure reason
 
 
 class EndableSpan(Protocol):
-    """Wraps our RAG span, or another instrumentor's span."""
-
     def is_recording(self) -> bool: ...
 
     def set_attributes(self, attributes: Attributes) -> None: ...
@@ -42,14 +37,12 @@ class EndableSpan(Protocol):
 @dataclass(slots=True, eq=False)
 class HeldSpan:
     span: EndableSpan
-    end_time: int
-    """Nanoseconds since the epoch."""
-    deadline: float = 0.0
-    """Monotonic time in seconds at which the span ends without scores."""
+    end_time: int  # nanoseconds since the epoch
+    deadline: float = 0.0  # monotonic time in seconds at which the span ends without scores
 
 
 class Column(StrEnum):
-    """Outcomes of a request. Each value is a column of `Stats`."""
+    """Each value names a field of `Stats`."""
 
     SCORED = "scored"
     SAMPLED_OUT = "sampled_out"
@@ -97,47 +90,34 @@ class Ending:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Request:
-    """One captured request or submitted sample.
+    """Once a request is in the queue, only the evaluator thread changes the request."""
 
-    Once the request is in the queue, only the evaluator thread changes the request.
-    """
-
-    key: str
-    """Trace id or another unique id, which the sampler hashes."""
-    build: Callable[[], Sample] | None
-    """Builds the sample once, outside the application's thread."""
+    key: str  # trace id or another unique id, which the sampler hashes
+    build: Callable[[], Sample] | None  # runs once, outside the application's thread
     status: Status = Status.OK
-    size: int = 0
-    """Characters that the request keeps in memory."""
-    ids: tuple[str, ...] = ()
-    """Ids that `feedback` and `explain` accept for the request."""
+    size: int = 0  # characters that the request keeps in memory
+    ids: tuple[str, ...] = ()  # accepted by `feedback` and `explain`
     trace_id: str | None = None
     span_id: str | None = None
     span: HeldSpan | None = None
     traits: Callable[[], Traits] = Traits
     accepted_at: float = field(default_factory=time.time)
-    decision: Decision | None = None
-    """None before sampling, or if no metric applies to the request's status."""
-    is_final: bool = False
-    """True if another process or feedback made the decision."""
+    decision: Decision | None = None  # None before sampling, or if no metric applies to the status
+    is_final: bool = False  # another process or feedback made the decision
     by_feedback: bool = False
     is_shipped: bool = False
     accepted: bool = False
     ending: Ending | None = None
     is_counted: bool = False
-    evaluated: frozenset[str] = frozenset()
-    """Ids of metrics that feedback must not request again."""
-    is_recovered: bool = False
-    """True if the request comes from the spool."""
+    evaluated: frozenset[str] = frozenset()  # ids of metrics that feedback must not request again
+    is_recovered: bool = False  # the request comes from the spool
     entry: Any = None
-    sampling_key: str | None = None
-    """Key for the sampler if the request was sampled at its start, else None."""
+    sampling_key: str | None = None  # key for the sampler if the request was sampled at its start
     _sample: Sample | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of(cls, sample: Sample, build: Callable[[], Sample] | None = None) -> Request:
-        """Return a request. If `build` is given, the evaluation calls `build` to get its sample."""
         names = (sample.trace_id, sample.sample_id)
         return cls(
             key=id_of(sample.trace_id or sample.sample_id),
@@ -161,7 +141,6 @@ class Request:
             return self._sample
 
     def judged_sample(self) -> Sample:
-        """Return the sample to evaluate, without the answer of a failed request."""
         sample = self.sample()
         return replace(sample, answer=None) if sample.status is Status.ERROR else sample
 
@@ -175,11 +154,9 @@ class Request:
 
 
 class Observer:
-    """Base class of objects that follow every request.
+    """The pipeline calls `accepted`, `evaluated` and `settled`, or only `settled` for a rejection.
 
-    For each request, the pipeline calls `accepted`, `evaluated` and `settled`, in this order. For a
-    rejected request, the pipeline calls only `settled`. `evaluated` runs on the worker's thread.
-    `accepted` and `settled` run on the application's or a background thread. No method may block.
+    `accepted` and `settled` run on any thread, `evaluated` on the worker's. No method may block.
     """
 
     def accepted(self, request: Request) -> None: ...
@@ -187,4 +164,4 @@ class Observer:
     def evaluated(self, request: Request, evaluation: Evaluation) -> None: ...
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Handle the outcome. If a signal handler raises in the call, `settle` repeats the call."""
+        """If a signal handler raises in this call, `settle` repeats the call."""

@@ -78,10 +78,10 @@ class Evaluation:
 
     @property
     def status(self) -> EvalStatus:
-        """Status of the RAG span. `partial`: some scores are missing. `error`: all are missing.
+        """Status of the RAG span.
 
-        A score is missing if a metric or judge failed, or if the judge was unsure. The status
-        ignores metrics that lack an input or have no defined value.
+        `partial`: some scores are missing, or the judge was unsure. `error`: every score is
+        missing because of a failure. Metrics without an input or a defined value do not count.
         """
         if not self.unscored:
             return EvalStatus.OK

@@ -36,7 +36,7 @@ _PARTS = ("question", "contexts", "answer", "prompt")
 
 
 class Status(StrEnum):
-    """How a request ended. Only `OK` requests get scores, unless a rule selects `ERROR`."""
+    """How a request ended. Only `OK` requests get scores. Rules can also select `ERROR`."""
 
     OK = "ok"
     ERROR = "error"

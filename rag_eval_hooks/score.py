@@ -217,10 +217,6 @@ def _adapters() -> tuple[TypeAdapter[Score], TypeAdapter[NotScored]]:
 
 
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as plain types. If there is no score, the key `not_scored` holds the cause.
-
-    Fields with a default value are omitted, except `annotator_kind`.
-    """
     scores, absences = _adapters()
     if isinstance(outcome, NotScored):
         values = absences.dump_python(outcome, exclude_defaults=True)
@@ -230,7 +226,6 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
-    """Convert the output of `outcome_to_dict` to an outcome. Ignore unknown keys."""
     scores, absences = _adapters()
     if "not_scored" in data:
         return absences.validate_python({**data, "cause": data["not_scored"]})

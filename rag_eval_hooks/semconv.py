@@ -1,7 +1,6 @@
 """Names of the span attributes and values that we write.
 
-OpenTelemetry may still change its `gen_ai.*` names, so this module defines the names instead of
-importing OpenTelemetry's constants. For Phoenix, we also write OpenInference's names.
+OpenTelemetry may still change its `gen_ai.*` constants, so this module does not import them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from typing import Final
 
 TRACER_NAME: Final = "rag_eval_hooks"
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
-"""Schema URL of the GenAI conventions."""
 
 # OpenTelemetry, general and GenAI
 ERROR_TYPE: Final = "error.type"
@@ -51,7 +49,7 @@ GEN_AI_EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
 GEN_AI_EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
 GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
 
-# OpenInference
+# OpenInference, for Phoenix
 OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
 INPUT_VALUE: Final = "input.value"
 OUTPUT_VALUE: Final = "output.value"
@@ -110,7 +108,6 @@ class EvalStatus(StrEnum):
 
 
 def eval_key(metric_id: str, field: str) -> str:
-    """Return the attribute key of a result's field. A suite's total has a key without a metric."""
     return f"rag.eval.{_COMPOSITES.get(metric_id, metric_id)}.{field}"
 
 

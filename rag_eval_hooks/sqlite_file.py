@@ -17,8 +17,7 @@ from rag_eval_hooks.threads import at_fork
 FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
 # SQLite's own pauses last up to 0.1 s, so newer processes could overtake a waiting process.
 _RETRY_S: Final = 0.002
-_FORK_PATIENCE_S: Final = 2.0
-"""Maximum seconds for which a fork waits for another thread."""
+_FORK_PATIENCE_S: Final = 2.0  # longest wait of a fork for another thread
 _LOG_LIMIT: Final = 4_194_304  # maximum bytes of the write-ahead log after a checkpoint
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # These errors do not mean a damaged file.
@@ -27,15 +26,11 @@ _UNHARMED: Final = {getattr(sqlite3, f"SQLITE_{name}") for name in _HARMLESS.spl
 
 
 class SqliteFile:
-    """A SQLite file that opens on first use and closes before every fork. Thread-safe.
-
-    After a fork, SQLite in the child would rely on file locks that only the parent holds. `schema`
-    runs whenever the file opens. `patience` is the longest wait for a lock, in seconds.
-    """
+    """Thread-safe. Closes before forks, because a child does not inherit SQLite's file locks."""
 
     def __init__(self, path: Path, schema: Sequence[str], *, patience: float) -> None:
         self.path = path
-        self._schema, self._patience = schema, patience
+        self._schema, self._patience = schema, patience  # seconds to wait for a lock
         self._lock, self._forking = threading.Lock(), False
         self._connection: sqlite3.Connection | None = None
         self._inherited: list[sqlite3.Connection | None] = []
@@ -43,7 +38,6 @@ class SqliteFile:
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """Provide a connection in autocommit mode, to one thread at a time."""
         with self._lock:
             if self._connection is None:
                 self._connection = _open(self.path, self._schema, self._patience)
@@ -51,7 +45,6 @@ class SqliteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Provide a connection in a transaction. An exception rolls the transaction back."""
         with self.opened() as connection:
             # Lock before reading, so that two processes do not act on the same rows.
             _locking(connection, "BEGIN IMMEDIATE", time.monotonic() + self._patience)
@@ -87,7 +80,6 @@ class SqliteFile:
 
 
 def open_existing(path: Path, *, patience: float, writable: bool = False) -> sqlite3.Connection:
-    """Open an existing file in autocommit mode, read-only unless `writable` is True."""
     # Not "rwc", because SQLite would create the file with the umask's permissions.
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}",
@@ -99,7 +91,6 @@ def open_existing(path: Path, *, patience: float, writable: bool = False) -> sql
 
 
 def is_damage(error: BaseException, *, is_read: bool = False) -> bool:
-    """Return True if an exception means a damaged file, and False for a failing disk."""
     if is_read and isinstance(error, sqlite3.DataError):
         # A row beyond SQLite's limits means a damaged file.
         return True

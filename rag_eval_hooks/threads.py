@@ -36,10 +36,7 @@ def at_fork(
     in_parent: Callable[[], None] | None = None,
     in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Call an object's bound methods at every fork while the object exists.
-
-    Before the fork, the methods of newer objects run first. Does nothing without `os.fork`.
-    """
+    """Call an object's bound methods at every fork while the object exists."""
     for methods, method in ((_BEFORE, before), (_IN_PARENT, in_parent), (_IN_CHILD, in_child)):
         if isinstance(method, MethodType):
             # Remove collected objects here, because a weak-reference callback would swallow a
@@ -84,11 +81,7 @@ class _Crew:
 
 
 class DaemonExecutor:
-    """Runs calls in order on at most `limit` daemon threads. A forked child starts new threads.
-
-    Python's standard pools join their threads at exit, so a hanging call would block the exit.
-    After a timeout, a call keeps its thread until the call returns.
-    """
+    """Runs calls on daemon threads. Python's own pools would wait at exit for a hanging call."""
 
     def __init__(self, name: str, limit: int = 1) -> None:
         self._name, self._limit = name, limit
@@ -137,7 +130,6 @@ class DaemonExecutor:
         return await asyncio.wrap_future(self.submit(copy_context().run, call))
 
     def release(self) -> None:
-        """End the threads when all queued calls have run. A later call starts new threads."""
         with self._lock:
             crew, self._crew = self._crew, None
             if crew is not None:
@@ -150,10 +142,9 @@ class DaemonExecutor:
 
 
 class Loop:
-    """Calls `step` on a daemon thread. `step` returns the seconds until the next step, or None.
+    """Calls `step` on a daemon thread. `step` returns the seconds to the next step, or None to end.
 
-    The class uses only plain locks, because a signal handler may raise at any moment. An exception
-    inside `threading.Event`, which is Python code, could leave a lock held.
+    A signal handler may raise at any moment. Inside `threading.Event`, a lock could stay held.
     """
 
     def __init__(
@@ -178,7 +169,6 @@ class Loop:
         return self._thread_id == threading.get_ident()
 
     def start(self) -> bool:
-        """Start the thread. Return False if the system cannot start a thread."""
         if not self._is_started:
             self._is_started = True
             try:
@@ -196,10 +186,7 @@ class Loop:
             self._sleep.release()
 
     def ask(self, timeout: float | None) -> bool:
-        """Run the next step immediately, and wait until the step ends. Return False on timeout.
-
-        If the loop has ended, return True immediately.
-        """
+        """Run the next step now and wait for its end. Return False on timeout."""
         turn = threading.Lock()
         turn.acquire()
         self._asking.append(turn)

@@ -22,8 +22,7 @@ from rag_eval_hooks.results.read import Results, read
 N = TypeVar("N", int, float)
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-UNSCORED: Final = 3
-"""Exit code if a metric has no score."""
+UNSCORED: Final = 3  # exit code if a metric has no score
 
 
 class UsageError(RagEvalError):
@@ -44,7 +43,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def time_of(text: str, now: datetime | None = None) -> datetime:
-    """Parse `24h`, `7d`, `today`, or an ISO date and time. The default time zone is UTC."""
     now = now or datetime.now(UTC)
     if text == "today":
         return now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -65,7 +63,6 @@ _TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser, arguments: Mapping[str, Any]) -> None:
-    """Add the arguments that `commands.toml` defines for a command."""
     texts = {"<judges>": JUDGES.wanted, "<fields>": ", ".join(COLUMNS)}
     for names, given in arguments.items():
         options = {"help": "", **given}

@@ -62,10 +62,6 @@ def _label(line: Mapping[str, Any]) -> tuple[tuple[str, str | None], bool]:
 
 
 def _judged(row: Evaluation, metric: str, labels: _Labels) -> Iterator[tuple[float, bool]]:
-    """Yield the probability and label of each labeled claim.
-
-    A label without a claim applies to the claim with the lowest probability in the sample.
-    """
     name, claims = row.sample.sample_id, row.scores[metric].explanation.get("claims", [])
     known = [claim for claim in claims if claim.get("probability") is not None]
     for claim in known:

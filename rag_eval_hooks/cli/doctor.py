@@ -44,7 +44,7 @@ _SHOWN: Final = 160
 
 
 class CheckResult(NamedTuple):
-    """Result of one check, without secrets or texts. The status `failed` causes exit code 1."""
+    """Contains no secrets and no texts of requests."""
 
     check: str
     status: Literal["ok", "note", "warning", "failed"]
@@ -155,7 +155,6 @@ def _receiver(endpoint: str | None) -> CheckResult:
 
 
 def _send(endpoint: str) -> str:
-    """Send a span. Return the reason for a failure, or an empty string on success."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExportResult

@@ -25,8 +25,7 @@ from rag_eval_hooks.results.read import without_texts
 
 _TERMINAL_S: Final = 0.5
 _REPLIES: Final = 200_000  # maximum number of replies on disk
-_FILE_S: Final = 10.0
-"""Seconds between progress lines if the output is not a terminal."""
+_FILE_S: Final = 10.0  # seconds between progress lines if the output is not a terminal
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -74,7 +74,6 @@ def example_texts() -> Iterator[tuple[str, str]]:
 
 
 def worked(metric: Metric) -> Iterator[str]:
-    """Yield the steps from the example's findings to the metric's value."""
     outcome = metric.score(*example())
     if isinstance(outcome, NotScored):
         yield f"  not scored: {outcome.line}"

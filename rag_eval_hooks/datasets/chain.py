@@ -43,12 +43,7 @@ def named_object(name: str, option: str = "chain") -> Any:
 
 @contextmanager
 def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask]:
-    """Yield a function that asks a pipeline a question. Framework handlers capture the run.
-
-    A LangChain runnable receives the question, or the input that its schema requires. A LlamaIndex
-    engine receives a query. Any other object must be callable with the question. For a callable,
-    capture covers every imported framework. Capture stops after the `with` block.
-    """
+    """Yield a function that asks the pipeline. Handlers capture the run until the block ends."""
     if callable(getattr(pipeline, "invoke", None)):
         yield _runnable(pipeline, evals)
         return
@@ -83,14 +78,10 @@ def _runnable(pipeline: Any, evals: RagEval) -> Ask:
 
 
 def _input_names(pipeline: Any) -> list[str]:
-    """Return the keys that a runnable requires in its input.
-
-    Before Python 3.12, a graph with a `typing.TypedDict` state cannot build its input schema. For
-    this graph, return the keys of the state.
-    """
     try:
         schema = pipeline.get_input_jsonschema()
     except Exception:  # noqa: BLE001 - a runnable may raise anything
+        # Before Python 3.12, a graph with a `typing.TypedDict` state has no input schema.
         graph = getattr(pipeline, "builder", None)
         state = getattr(graph, "input_schema", None) or getattr(graph, "input", None)
         return list(getattr(state, "__annotations__", ()))

@@ -1,7 +1,4 @@
-"""Reads samples from JSON lines, CSV, Parquet and folders of Hugging Face `datasets`.
-
-The reader recognizes the column names of ragas, DeepEval, LangSmith and LlamaIndex.
-"""
+"""Reads samples from JSON lines, CSV, Parquet and folders of Hugging Face `datasets`."""
 
 from __future__ import annotations
 
@@ -33,15 +30,12 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
         "question_id": "id question_id example_id sample_id",
     }.items()
 }
-"""Known column names by field. `a.b` is the key `b` in the objects of the column `a`."""
+"""Names in ragas, DeepEval, LangSmith and LlamaIndex. `a.b` is the key `b` in column `a`."""
 ROW_KEY: Final = "dataset_row"  # metadata key: number of the row and digest of its content
-MAX_LINE_CHARS: Final = 2**24
-"""Maximum number of characters of a line or cell. Limits the memory per row."""
-_LONG: Final = 300
-"""Minimum length of a text that is too long for metadata, in characters."""
+MAX_LINE_CHARS: Final = 2**24  # per line or cell, to limit the memory
+_LONG: Final = 300  # characters; longer texts are not metadata
 _BATCH: Final = 200
-CUT: Final = (EOFError, zlib.error)
-"""Errors of `gzip` for a file whose end is missing."""
+CUT: Final = (EOFError, zlib.error)  # raised by `gzip` if the end of a file is missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +46,6 @@ class DataRow:
 
 
 def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[DataRow]:
-    """Yield the rows of a data set, one at a time.
-
-    Args:
-        path: A `.jsonl`, `.csv` or `.parquet` file, optionally compressed by gzip, or a folder from
-            `Dataset.save_to_disk`.
-        mapped: Column name by field. These names have precedence over `COLUMNS`.
-    """
     mapped = mapped or {}
     for field in mapped:
         if field not in COLUMNS:
@@ -77,7 +64,7 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
 
 
 def count_rows(path: Path) -> int | None:
-    """Return the number of rows of a JSON Lines file, or None if counting is slow."""
+    """Return None if counting would be slow."""
     if path.suffix != ".jsonl":
         return None
     with path.open("rb") as file:
@@ -115,7 +102,6 @@ def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
 
 
 def _cells(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cells of a row, and the values of nested objects as `column.key`."""
     inner = {
         f"{name}.{key}": value
         for name, each in values.items()
@@ -182,13 +168,7 @@ def _read(path: Path) -> Iterator[Any]:
 
 
 def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any]]:
-    """Yield number and value of each non-blank line, also from a `.gz` file.
-
-    The value of an invalid line is a `ValueError`. `errors` has the same meaning as in `open`.
-
-    Raises:
-        InputError: A line is longer than `MAX_LINE_CHARS`.
-    """
+    """The value of an invalid line is a `ValueError`. Raise `InputError` for an overlong line."""
     for number, line in enumerate(_lines(path, errors), start=1):
         if line.strip():
             try:

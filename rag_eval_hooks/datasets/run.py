@@ -22,23 +22,17 @@ from rag_eval_hooks.score import NotScored, Score
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Asks the pipeline a question with metadata. The pipeline's handler captures the sample."""
-_WINDOW: Final = 256
-"""Maximum number of samples in flight. Limits the memory for a large data set."""
+_WINDOW: Final = 256  # samples in flight, to limit the memory
 _PAUSE_S: Final = 0.5
 _MOST_ERRORS: Final = 5
 
 
 class DatasetRun(JsonlSink):
-    """The results file of a data set, and the counts of a run.
-
-    The run skips rows that are in the file, except rows with a failed metric. If a pipeline answers
-    the questions (`is_asked`), the run also retries rows without an answer. The run first removes
-    the results of these rows from the file.
-    """
+    """The results file of a data set, and the counts of a run."""
 
     def __init__(self, path: Path, *, is_asked: bool = False) -> None:
         super().__init__(path)
-        self._is_asked = is_asked
+        self._is_asked = is_asked  # a pipeline answers, so rows without an answer run again
         self.metric_limits: list[tuple[str, str, float]] = []  # `RagEval` checks these limits
         self.resumed = 0  # rows that were in the file at the start
         self.started = 0  # rows that the evaluator received, or whose pipeline raised
@@ -79,7 +73,6 @@ class DatasetRun(JsonlSink):
 
     @property
     def unscored(self) -> dict[str, str]:
-        """Metrics that have no score in any row. Each metric id maps to the reason."""
         return {metric: reason for metric, reason in self._reasons.items() if reason}
 
     @property
@@ -110,7 +103,6 @@ class DatasetRun(JsonlSink):
 
 
 def _has_failed(row: Evaluation) -> bool:
-    """Return whether a failure caused a missing score, so that a retry may give the score."""
     outcomes = row.outcomes.values()
     return any(isinstance(one, NotScored) and one.cause.is_failure for one in outcomes)
 
@@ -131,12 +123,7 @@ def run_dataset(
     concurrency: int = 4,
     progress: Callable[[DatasetRun], object] = lambda _: None,
 ) -> None:
-    """Evaluate the rows that are not in the results file.
-
-    `run` must be a sink of `evals`. The sample rate of `evals` must be 1. With `ask`, the pipeline
-    answers up to `concurrency` questions at once. After an interrupt, rows in flight finish before
-    `run_dataset` raises.
-    """
+    """`run` must be a sink of `evals`. The sample rate of `evals` must be 1."""
     asked: dict[Future[object], int] = {}
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:

@@ -33,10 +33,6 @@ def build(
     dont_know: DontKnow = DontKnow.REFUSAL,
     question_checks: Iterable[Check] = (),
 ) -> tuple[Metric, ...]:
-    """Return the metrics of all suites, and one metric for each check from `parse_checks`.
-
-    The weights apply to the parts of `graphrag.ragas_score` and `whitepaper.weighted_score`.
-    """
     return (
         *ragas.METRICS,
         *graphrag.build(graphrag_weights, dont_know, rank_aware=graphrag_rank_aware),
@@ -55,13 +51,6 @@ ALL_METRICS: tuple[Metric, ...] = build()
 def choose(
     wanted: Iterable[str | Metric], available: Sequence[Metric] = ALL_METRICS
 ) -> tuple[Metric, ...]:
-    """Return the chosen metrics in order, without duplicates.
-
-    A leading `-` excludes a name. If all names start with `-`, the other default metrics remain.
-
-    Raises:
-        ConfigError: A name is unknown, no metric remains, or two metrics have the same id.
-    """
     items = list(wanted)
     refused = [item for item in items if isinstance(item, str) and item.startswith("-")]
     kept = [item for item in items if item not in refused]
@@ -100,7 +89,6 @@ def _named(name: object, available: Sequence[Metric]) -> Sequence[Metric]:
 
 @cache  # created on first use, to keep the import fast
 def example() -> tuple[Sample, Findings]:
-    """Return the example of `example.toml`, for documentation and tests."""
     tables = toml_of("example.toml", __package__)
     findings = TypeAdapter(Findings).validate_python(tables["findings"])
     return Sample.from_dict(tables["sample"]), findings

@@ -36,13 +36,11 @@ _DETAILS: Final = {  # why a metric is undefined, by the reason of the unsure ve
 
 
 def average_precision(relevant: Sequence[bool]) -> float:
-    """Return the mean precision@k over the ranks k of relevant items, or 0 without such items."""
     ranks = chunk_numbers(relevant)
     return fmean(hits / rank for hits, rank in enumerate(ranks, start=1)) if ranks else 0.0
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
-    """Return the cosine in [-1, 1], or None if a vector is empty, all zeros or not finite."""
     norms = math.hypot(*left) * math.hypot(*right)
     # Comparisons with NaN are False, so clamping would return 1.
     if norms == 0 or not math.isfinite(norms):
@@ -59,11 +57,6 @@ def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence
 def supported_share(
     whose: Whose, scale: Scale, *, raw: bool = False, empty: float | None = None
 ) -> Scoring:
-    """Return a function that scores the share of supported claims among the sure verdicts.
-
-    With `raw`, the score's parts are fractions, and the part `raw` is the share of supported
-    claims. Without claims, the score is `empty`.
-    """
     top = 1.0 if raw else scale.high
 
     def score(_sample: Sample, findings: Findings) -> Outcome:
@@ -93,7 +86,6 @@ def supported_share(
 def chunk_precision(
     relevance: Sequence[ChunkRelevance], formula: Formula, scale: Scale, empty: float | None = None
 ) -> Outcome:
-    """Apply `formula` to chunks with a sure verdict. If there is no chunk, the value is `empty`."""
     rows = [
         {
             "chunk": number,
@@ -113,7 +105,6 @@ def chunk_precision(
 def sure_ones(
     verdicts: Sequence[V], explanation: Mapping[str, Any]
 ) -> tuple[list[V], tuple[str, ...]]:
-    """Return the sure verdicts, and the warnings for the score."""
     reasons = [one.reason for one in verdicts if not one.sure]
     unsure: tuple[str, ...] = require_sure([one.sure for one in verdicts], reasons, explanation)
     return [one for one in verdicts if one.sure], (*unsure, *flaws(verdicts))
@@ -122,7 +113,7 @@ def sure_ones(
 def require_sure(
     sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Return a warning about unsure verdicts. Raise `Unavailable` if over a third are unsure."""
+    """Raise `Unavailable` if over a third of the verdicts are unsure."""
     unsure = f"{len(sure) - sum(sure)} of {len(sure)}"
     if 3 * sum(sure) < 2 * len(sure):
         known = next((reason for reason in reasons if reason in _DETAILS), "")
@@ -140,7 +131,6 @@ def flaws(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, 
 
 
 def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mapping[str, Any]]:
-    """Return one row per claim. `supported` is None if the judge is unsure."""
     return [
         {
             "claim": claim,
@@ -163,7 +153,6 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[dict[str, Any]]]:
-    """Return the mean similarity of the generated questions, and one row per question."""
     texts, cosines = made(findings.questions).texts, made(findings.question_similarity)
     pairs = zip(texts, cosines, strict=True)
     rows = [{"question": text, "similarity": cosine} for text, cosine in pairs]
@@ -179,11 +168,7 @@ def within(value: float, scale: Scale) -> float:
 def composite(
     parts: Mapping[str, Metric], weights: Mapping[str, float], scale: Scale
 ) -> dict[str, Any]:
-    """Build `score`, `findings` and `reads` for a metric that averages other metrics.
-
-    If a metric has no value, the mean excludes the metric and the score has a warning. If the judge
-    is unsure about a metric, the mean is undefined.
-    """
+    """Build `score`, `findings` and `reads` for a metric that averages other metrics."""
     weighed = {name: part for name, part in parts.items() if weights.get(name, 0) > 0}
 
     def reads(sample: Sample, findings: Findings) -> frozenset[Finding]:

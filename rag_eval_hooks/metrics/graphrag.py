@@ -47,7 +47,6 @@ class DontKnow(StrEnum):
 
 
 def dont_know_phrase(answer: str, mode: DontKnow) -> str | None:
-    """Return the words of an answer that say "don't know", or None."""
     if mode is DontKnow.REFUSAL:
         return refusal(answer)
     text = answer.lower().strip()
@@ -79,7 +78,6 @@ def _answer_relevance_reads(sample: Sample, findings: Findings) -> frozenset[Fin
 
 
 def _has_no_questions(findings: Findings) -> bool:
-    """Return True if the judge generated no questions. After a failed call, return False."""
     questions = findings.questions
     if isinstance(questions, NotScored):
         return questions.cause is Cause.MISSING_INPUT

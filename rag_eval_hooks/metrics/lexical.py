@@ -67,7 +67,6 @@ def _exact_match(answer: str, reference: str) -> Score:
 def _found(
     answer: str, expected: Sequence[Keyword], also: Container[Keyword] = frozenset()
 ) -> Score:
-    """Score the fraction of `expected` in the answer. Keywords in `also` count as found."""
     searched = Searched.of(answer)
     held = {item: searched.holds(item) or item in also for item in expected}
     explanation = {
@@ -92,11 +91,10 @@ def _number_match(answer: str, reference: str) -> Outcome:
     if len(stated) > _MOST_NUMBERS:
         detail = f"the reference contains more than {_MOST_NUMBERS} numbers"
         return NotScored(Cause.MISSING_INPUT, detail)
-    return _found(answer, list(dict.fromkeys(stated)), _said_otherwise(answer, reference))
+    return _found(answer, list(dict.fromkeys(stated)), _restated_numbers(answer, reference))
 
 
-def _said_otherwise(answer: str, reference: str) -> frozenset[Keyword]:
-    """Return the reference's numbers that the answer states in another form."""
+def _restated_numbers(answer: str, reference: str) -> frozenset[Keyword]:
     said = measures(answer)
     stated = [
         one

@@ -56,7 +56,7 @@ class Metric:
         return self.id.partition(".")[0]
 
     def findings_for(self, sample: Sample, known: Findings) -> frozenset[Finding]:
-        """Return the findings that the metric reads. They may depend on the known findings."""
+        """Return the findings that the metric reads, given the known findings."""
         if self.reads is None:
             return self.findings
         try:
@@ -90,7 +90,6 @@ class AskedMetric(Metric):
 
 
 def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotScored]:
-    """Return the outcome of each metric whose input the sample lacks, by metric id."""
     lacking = Field.lacking(sample)
     absent = {}
     for metric in metrics:

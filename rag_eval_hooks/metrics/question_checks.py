@@ -55,8 +55,6 @@ class _Table(BaseModel):
 
 
 class Evidence(_Table):
-    """Words, numbers and signs of a fact. An answer with any of these parts states the fact."""
-
     words: list[_Words] = []  # words or phrases, matched as whole words without regard to case
     numbers: list[_Number] = []  # matched in any notation, with the same sign and percent sign
     signs: list[_Text] = []  # arithmetic signs between two operands
@@ -99,12 +97,6 @@ class _Check(_Table):
 
 
 class ListCheck(_Check):
-    r"""Checks which items of the reference's list the answer also lists.
-
-    Every match of a pattern such as `Rule C-\d+` is an item. In a line without a match, the text
-    between a leading bullet or number and the first colon or dash is an item.
-    """
-
     value = "rules_coverage"
     summary = "Share of the reference's list items that the answer to {} also lists."
     needs = ("answer", "reference")
@@ -160,8 +152,6 @@ class _Correct(_Table):
 
 
 class CalculationCheck(FactsCheck):
-    """Checks a calculation. A correct answer states all facts in `holds` and none in `lacks`."""
-
     value = "is_correct"
     summary = "Whether the answer to {} has the right result."
     kind: Literal["calculation"]  # type: ignore[assignment]
@@ -182,7 +172,6 @@ Check: TypeAlias = ListCheck | FactsCheck | CalculationCheck
 
 
 def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
-    """Return the checks of a TOML text, which has one table per `question_id`."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -213,7 +202,6 @@ def _listed(line: str) -> list[str]:
 
 
 def _computes(sign: str, answer: str) -> bool:
-    """Return True if an arithmetic sign is between numbers, or between words and spaces."""
     sign = re.escape(sign)
     between_numbers = rf"[0-9)%]\s?{sign}\s?[-+$\u20ac\u00a3(]*[0-9]"
     between_words = rf"[\w)%][ \t]+{sign}[ \t]+[\w($\u20ac\u00a3]"

@@ -111,10 +111,6 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 
 
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
-    """Return the kind of a wrong claim, or None if the reference supports the claim.
-
-    `unsupported`: no chunk supports the claim. `relevant`: a relevant chunk supports the claim.
-    """
     if agreement.sure and agreement.holds:
         return None
     if not (agreement.sure and support.sure):

@@ -51,7 +51,7 @@ def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
     RagEval(metrics=["ragas", *retrieval_metrics(5)])
     ```
 
-    The ids contain `k`, such as `retrieval.recall_at_5`. None means all chunks that the model saw.
+    The ids contain `k`, such as `retrieval.recall_at_5`. If `k` is None, all chunks count.
     """
     if k is not None:
         check_count("k", k)

@@ -79,8 +79,7 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> frozenset[Finding
     return _STANCE | {Finding.ATTITUDE if is_vague else Finding.ANSWER_SUPPORT}
 
 
-def _compared(sample: Sample, findings: Findings) -> Whose | None:
-    """Choose the text whose claims count. An answer without checkable statements does not count."""
+def _whose_claims(sample: Sample, findings: Findings) -> Whose | None:
     if not made(findings.stance).answer:
         return "answer"
     return None if sample.reference is None else "reference"
@@ -89,7 +88,7 @@ def _compared(sample: Sample, findings: Findings) -> Whose | None:
 def _recall(sample: Sample, findings: Findings) -> Outcome:
     if not sample.contexts:
         return _UNVERIFIED
-    if (whose := _compared(sample, findings)) is None:
+    if (whose := _whose_claims(sample, findings)) is None:
         return _NOTHING_TO_COMPARE
     return supported_share(whose, _FIVE, raw=True)(sample, findings)
 
@@ -97,7 +96,7 @@ def _recall(sample: Sample, findings: Findings) -> Outcome:
 def _precision(sample: Sample, findings: Findings) -> Outcome:
     if not sample.contexts:
         return NotScored(Cause.UNDEFINED, "there is no context")
-    if (whose := _compared(sample, findings)) is None:
+    if (whose := _whose_claims(sample, findings)) is None:
         return _NOTHING_TO_COMPARE
     claims, support = claims_of(findings, whose)
     if not claims:
@@ -126,7 +125,7 @@ def _chunks_reads(sample: Sample, findings: Findings) -> frozenset[Finding]:
     if not findings.asked(Finding.STANCE):
         others = () if sample.reference is None else (Finding.REFERENCE_CLAIMS,)
         return _STANCE | {Finding.ANSWER_CLAIMS, *others}
-    whose = _compared(sample, findings)
+    whose = _whose_claims(sample, findings)
     return _STANCE if whose is None else _STANCE | {_SUPPORT[whose]}
 
 

@@ -1,7 +1,4 @@
-"""Selects results, ranks the worst samples, and diagnoses faults by rules.
-
-The file `rules.toml` defines the rules.
-"""
+"""Selects results, ranks the worst samples, and diagnoses faults by the rules of `rules.toml`."""
 
 from __future__ import annotations
 
@@ -176,7 +173,6 @@ def _levels(row: Evaluation, cuts: Mapping[str, tuple[float, float]]) -> dict[st
 
 
 def _shows(rule: ScoreRule, levels: Mapping[str, str | None]) -> bool | None:
-    """Return whether a sample matches the rule, or None if the sample lacks a required score."""
     wanted = {**dict.fromkeys(rule.high, "high"), **dict.fromkeys(rule.low, "low")}
     if rule.label is not None:
         wanted["label"] = rule.label

@@ -5,9 +5,9 @@ probability. Its linearized variance follows Sarndal, Swensson and Wretman, Mode
 Sampling (1992), section 5.7. The variance treats a cluster, such as a session, as one unit and
 corrects residuals for leverage.
 
-The interval is Wilson's interval (1927) for a proportion that has the mean's variance (Korn and
-Graubard, 1998). The interval uses the normal distribution if all values are 0 or 1, all weights are
-equal, and there are no clusters. Otherwise, the interval uses Student's t.
+The interval is Wilson's interval (1927), computed for a proportion with the mean's value and
+variance (Korn and Graubard, 1998). The interval uses the normal distribution if all values are 0 or
+1, all weights are equal, and there are no clusters. Otherwise, the interval uses Student's t.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist, fmean
 from typing import Final, NamedTuple
 
-LEAST_LABELS: Final = 20
-"""Minimum number of labels of a prediction-powered interval."""
+LEAST_LABELS: Final = 20  # for a prediction-powered interval
 ALPHA: Final = 0.05
+# A stratum is rare if it has fewer values than `_RARE`, but more than `_MATTERS` of the traffic.
 _RARE: Final = 10
 _MATTERS: Final = 0.05
-"""Above this fraction of the traffic, a stratum with fewer than ten samples is rare."""
 
 
 class Basis(NamedTuple):
@@ -52,7 +51,6 @@ class Estimate:
     basis: Basis | None = None  # None without an interval
 
     def scaled(self, slope: float, offset: float) -> Estimate:
-        """Convert the estimate to another scale: multiply by `slope`, then add `offset`."""
         ends = [None if x is None else x * slope + offset for x in (self.low, self.high)]
         low, high = ends if slope >= 0 else reversed(ends)
         mean, raw = self.mean * slope + offset, self.raw * slope + offset
@@ -70,8 +68,6 @@ class Estimate:
 
 
 class Moments:
-    """Weighted means and linearized covariances. By default, each value is a separate cluster."""
-
     def __init__(
         self,
         number: int,
@@ -95,7 +91,6 @@ class Moments:
         return math.fsum(part * value for part, value in zip(self.parts, values, strict=True))
 
     def covariance(self, left: Sequence[float], right: Sequence[float]) -> float:
-        """Return the covariance of two weighted means, or infinity for a single cluster."""
         if len(self._masses) < 2:
             return math.inf
         middles = self.mean(left), self.mean(right)
@@ -113,11 +108,7 @@ def mean_of(
     weights: Sequence[float] | None = None,
     clusters: Sequence[Hashable] | None = None,
 ) -> Estimate | None:
-    """Return the mean of values in [0, 1], or None if there are no values.
-
-    `weights` are inverse inclusion probabilities, equal by default. `clusters` has a key for each
-    value, such as its session id. Values with equal keys may depend on each other.
-    """
+    """Return the mean of values in [0, 1]. `weights` are inverse inclusion probabilities."""
     if not values:
         return None
     moments = Moments(len(values), weights, clusters)
@@ -134,11 +125,9 @@ def mean_of(
 
 
 def rare_variance(weights: Sequence[float]) -> float:
-    """Return the variance to add for rare strata, or 0 if no stratum is rare.
+    """Return extra variance for strata so rare that all their values may be equal by chance.
 
-    Samples with equal inclusion probabilities form a stratum. By chance, all samples of a rare
-    stratum may have the same value. The formula therefore adds half a success and half a failure
-    (Agresti and Coull, 1998).
+    Add half a success and half a failure (Agresti and Coull, 1998). A stratum has equal weights.
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}
@@ -152,11 +141,7 @@ def rare_variance(weights: Sequence[float]) -> float:
 def predicted_mean(
     labelled: Sequence[tuple[float, float, float]], judged: Sequence[tuple[float, float]]
 ) -> Estimate | None:
-    """Estimate the mean label of all samples from the labels of a random subset.
-
-    The estimate is prediction-powered (Angelopoulos, Duchi and Zrnic, PPI++, 2023). The judge's
-    values get the weight that minimizes the estimate's variance. If these values do not predict the
-    labels, the estimate equals the mean label. With fewer than `LEAST_LABELS` labels, return None.
+    """Estimate the mean label by prediction-powered inference (Angelopoulos et al., PPI++, 2023).
 
     `labelled` has label, judge's value and weight of each labelled sample. `judged` has value and
     weight of each other sample. A weight is an inverse inclusion probability.

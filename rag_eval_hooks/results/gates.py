@@ -38,10 +38,7 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
 
 
 def _shown(tests: Sequence[tuple[float, float, T]], alpha: float) -> Iterator[T]:
-    """Yield the hypotheses that Holm's method (1979) confirms, strongest first.
-
-    A test has three parts: distance in standard errors, degrees of freedom, hypothesis.
-    """
+    """Yield the hypotheses that Holm's method (1979) confirms, strongest first."""
     ranked = sorted(tests, key=lambda test: -test[0])
     for rank, (statistic, freedom, hypothesis) in enumerate(ranked):
         if statistic <= t_quantile(freedom, alpha / (len(tests) - rank)):
@@ -135,11 +132,9 @@ def _test(condition: FailCondition, summary: MetricSummary) -> tuple[float, floa
 
 _MOST_ROWS: Final = 2_000
 _MOST_GROUPS: Final = 100
-_CHECKS: Final = 60
-"""Maximum number of checks per window, for any number of requests."""
+_CHECKS: Final = 60  # most checks per window
 _TIMEOUT_S: Final = 10.0
-_ALPHA: Final = 0.001
-"""1 - confidence level. The sink tests a window many times, so 0.05 would raise false alerts."""
+_ALPHA: Final = 0.001  # 0.05 would raise false alerts, because the sink tests a window often
 
 
 class AlertSink:

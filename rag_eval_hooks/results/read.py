@@ -154,9 +154,8 @@ def read_labels(path: Path) -> Labels:
     """Read labels from a file of JSON lines.
 
     A line has a sample's id, a metric and a value on the metric's scale. A line may also be a
-    result, for example from a better judge. A result matches a sample by `question_id` or by
-    question. `read_labels` skips labels of single claims. A line of another kind raises
-    `ConfigError`.
+    result, for example from a better judge. A result matches a sample by `sample_id`, `question_id`
+    or question. `read_labels` skips labels of single claims. Any other line raises `ConfigError`.
     """
     labels: dict[tuple[str, str], float] = {}
     for found in lines_of(path, _labels_of, _WANTS):
@@ -165,7 +164,6 @@ def read_labels(path: Path) -> Labels:
 
 
 def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> Iterator[T]:
-    """Apply `read` to the JSON of each non-blank line. Raise `ConfigError` if `read` fails."""
     for number, line in json_lines(Path(path), "replace"):
         try:
             yield read(line)

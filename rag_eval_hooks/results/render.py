@@ -37,13 +37,10 @@ _NARROWEST, _PIPED = 100, 140
 _MOST_IN_LINE: Final = 200
 _MOST_EXPLAINED: Final = 1200
 _FIGURE: Final = re.compile(r"[-+]?[\d.,]+( %)?")
-_BLOCK: Final = 25
-"""Number of samples per compressed block of the HTML page."""
+_BLOCK: Final = 25  # samples per block; the page unpacks a block when a reader opens a sample
 
 
 class _Unshortened(TableElement):
-    """A table that wraps long cells and never shortens row names."""
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for part in super().__rich_console__(console, options):
             if isinstance(part, Table):
@@ -67,11 +64,6 @@ def as_text(markdown: str) -> str:
 def as_markdown(
     report: ResultReport, *, worst: int = 5, tables: bool = True, groups: bool = True
 ) -> str:
-    """Render a report as Markdown, for example for a pull request.
-
-    `worst` is the maximum number of samples to list. `tables` adds the tables over all samples.
-    `groups` adds the tables by group.
-    """
     values = {"with_tables": tables, "with_groups": groups, "worst": report.worst[:worst]}
     return _rendered("report.md.j2", report=report, **values)
 
@@ -81,11 +73,6 @@ def comparison_as_markdown(comparison: Comparison, failures: Sequence[str] = ())
 
 
 def as_html(report: ResultReport) -> str:
-    """Render a report as one HTML file.
-
-    The page has the question, scores and diagnoses of every sample as plain data. Compressed blocks
-    hold all other fields. The page unpacks a block when a reader opens a sample.
-    """
     ranked = {id(row) for row in report.worst}
     rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]
     position = {id(row): number for number, row in enumerate(rows)}

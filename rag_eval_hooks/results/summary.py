@@ -125,7 +125,6 @@ def group_key(row: Evaluation, by: By) -> str | None:
 
 
 def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
-    """Return results as a list. Raise `InputError` for anything else, such as a file's path."""
     wanted = "results, such as the return value of read(path)"
     check_type("rows", rows, Iterable, wanted)
     found = list(rows)
@@ -173,10 +172,7 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
 
 
 def in_sample(scored: Sequence[D | None]) -> list[D | None]:
-    """Return the scores, with None in place of scores without an inclusion probability.
-
-    If no score has an inclusion probability, as in a data set, keep all scores.
-    """
+    """Replace scores outside the random sample by None. In a data set, no score is outside."""
     is_random = any(one and one[1].probability for one in scored)
     return [one if one and (one[1].probability or not is_random) else None for one in scored]
 
@@ -184,18 +180,13 @@ def in_sample(scored: Sequence[D | None]) -> list[D | None]:
 def mean_over(
     scored: Sequence[tuple[Evaluation, Evaluation | Score]], values: Sequence[float]
 ) -> Estimate | None:
-    """Return the mean of the values that `in_sample` keeps, or None if there are none.
-
-    `scored` has one pair for each value: the evaluation, and the object with the inclusion
-    probability. The values of one session form a cluster.
-    """
+    """`scored` pairs the evaluation of each value with the object that has the probability."""
     used = [(*one, value) for one, value in zip(in_sample(scored), values, strict=True) if one]
     weights, rows = [weight_of(one) for _, one, _ in used], [row for row, _, _ in used]
     return mean_of([value for _, _, value in used], weights, sessions_of(rows))
 
 
 def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
-    """Return a mean for each metric that has enough labels of randomly chosen samples."""
     found = (_labelled(metric, rows, labels) for metric in dict.fromkeys(m for _, m in labels))
     return list(filter(None, found))
 
@@ -225,7 +216,6 @@ def _labelled(metric: str, rows: Sequence[Evaluation], labels: Labels) -> Labell
 
 
 def sessions_of(rows: Sequence[Evaluation]) -> list[object] | None:
-    """Return a key per result: its session, else its position. Return None without sessions."""
     sessions = [row.sample.session_id for row in rows]
     return [session or at for at, session in enumerate(sessions)] if any(sessions) else None
 
@@ -251,11 +241,7 @@ def scale_of_metric(metric: str) -> Scale | None:
 
 
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
-    """Return slope and offset that convert normalized values to the metric's scale.
-
-    For a user's metric, the worst and the best score determine slope and offset: the first and the
-    last score in `ranked`.
-    """
+    """Return slope and offset from normalized values to the metric's scale."""
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low
         return (span, scale.low) if scale.higher_is_better else (-span, scale.high)
