@@ -33,9 +33,9 @@ class Stats:
         scored: Requests with at least one score, except `partial` requests (see `failed`).
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
         dropped: Requests that were not evaluated, by reason.
-        failed: Evaluated requests without a score, by cause: the cause of the first failed metric,
-            or else of the first metric. `partial`: the judge failed, but metrics without a judge
-            have scores.
+        failed: Evaluated requests without a score, by cause of the first failed metric. If no
+            metric failed, the cause of the first metric counts. `partial`: the judge failed, but
+            metrics without a judge have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
         incidents: Wrong calls, and failures of callbacks, metrics, judges and sinks, by kind.
@@ -47,8 +47,9 @@ class Stats:
             counts samples that exceed the rate limit.
         failures: Missing scores by metric and failure cause, such as `ragas.faithfulness:
             judge_failed`.
-        feedback: Calls of `RagEval.feedback` by result: `joined` to a request, `passed_on` to the
-            processes that share the spool, `alone` to the sinks, or the reason of a rejection.
+        feedback: Calls of `RagEval.feedback` by result. `joined`: this process remembers the
+            request. `passed_on`: other processes get the feedback through the spool. `alone`: only
+            sinks get the feedback. Otherwise: the reason of a rejection.
     """
 
     offered: int = 0

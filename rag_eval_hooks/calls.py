@@ -70,10 +70,8 @@ class CallOutcome(StrEnum):
     RATE_LIMITED = "rate_limited"
     TIMEOUT = "timeout"
     REFUSED = "refused"
-    ERROR = "error"
-    """The endpoint was unreachable, had an internal error, or denied access."""
-    CANCELLED = "cancelled"
-    """The evaluation timed out, or the evaluator shut down."""
+    ERROR = "error"  # unreachable endpoint, internal error, or denied access
+    CANCELLED = "cancelled"  # the evaluation timed out, or the evaluator shut down
 
 
 @dataclass(frozen=True, slots=True)

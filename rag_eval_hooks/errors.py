@@ -1,7 +1,4 @@
-"""Errors at start-up, and in calls that wait for a score.
-
-A captured request never raises these errors.
-"""
+"""Errors at start-up and in calls that wait for a score, but never in captured requests."""
 
 from __future__ import annotations
 
@@ -71,7 +68,6 @@ class ConfigError(RagEvalError, ValueError):
     def unknown(
         cls, field: str, got: str, known: Iterable[str], *, listed: str = ""
     ) -> ConfigError:
-        """Return the error for an unknown name. `listed` says where the valid names are listed."""
         names = sorted(known)
         wants = f"a name listed by {listed}" if listed else f"one of {', '.join(names)}"
         return cls(field, got, wants + suggestion(got, names))

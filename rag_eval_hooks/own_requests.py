@@ -19,8 +19,7 @@ _SUPPRESSING: Final = context.Context(dict.fromkeys((_INSTRUMENTATION, _HTTP, _O
 _PAUSED: Final = context.create_key("rag_eval_paused")
 _OWNER: Final = context.create_key("rag_eval_owner")
 LONGEST_REPLY: Final = 4_000_000  # bytes, decoded
-ENCODINGS: Final = "gzip, deflate"
-"""Accepted encodings. With another encoding, a small chunk may decode to gigabytes."""
+ENCODINGS: Final = "gzip, deflate"  # any other encoding may decode a small chunk to gigabytes
 _LOGGERS: Final = ("httpx", "httpx2", "openai._base_client")
 _is_own: ContextVar[bool] = ContextVar("rag_eval_hooks_own_request", default=False)
 

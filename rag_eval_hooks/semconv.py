@@ -88,23 +88,16 @@ class EvalStatus(StrEnum):
     """Values of `rag.eval.status`: whether a RAG span has scores, or why not."""
 
     OK = "ok"
-    PARTIAL = "partial"
-    """Some metrics have no score. `rag.eval.unscored` lists these metrics."""
-    ERROR = "error"
-    """No metric has a score."""
-    TIMEOUT = "timeout"
-    """The scores did not arrive within `hold_timeout` seconds."""
-    OVERFLOW = "overflow"
-    """Too many RAG spans waited for scores."""
+    PARTIAL = "partial"  # some metrics have no score; `rag.eval.unscored` lists these metrics
+    ERROR = "error"  # no metric has a score
+    TIMEOUT = "timeout"  # the scores did not arrive within `hold_timeout` seconds
+    OVERFLOW = "overflow"  # too many RAG spans waited for scores
     FORK = "fork"
     SHUTDOWN = "shutdown"
-    DROPPED = "dropped"
-    """The request was not evaluated. `rag.eval.reason` states the reason."""
+    DROPPED = "dropped"  # not evaluated; `rag.eval.reason` states the reason
     SAMPLED_OUT = "sampled_out"
-    SHIPPED = "shipped"
-    """A worker evaluates the request, and writes scores on a span below the RAG span."""
-    ABANDONED = "abandoned"
-    """The request did not finish within ten minutes."""
+    SHIPPED = "shipped"  # a worker evaluates, and writes scores on a span below the RAG span
+    ABANDONED = "abandoned"  # the request did not finish within ten minutes
 
 
 def eval_key(metric_id: str, field: str) -> str:

@@ -28,8 +28,6 @@ _MOST_ERRORS: Final = 5
 
 
 class DatasetRun(JsonlSink):
-    """The results file of a data set, and the counts of a run."""
-
     def __init__(self, path: Path, *, is_asked: bool = False) -> None:
         super().__init__(path)
         self._is_asked = is_asked  # a pipeline answers, so rows without an answer run again

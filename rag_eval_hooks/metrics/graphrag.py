@@ -1,7 +1,4 @@
-"""The suite `graphrag`: metrics of retrieval, and of the answer against the reference.
-
-Scores are in [0, 100]. Source: GraphRAG Evaluation Metrics.
-"""
+"""The suite `graphrag`, with scores in [0, 100]. Source: GraphRAG Evaluation Metrics."""
 
 from __future__ import annotations
 
@@ -40,10 +37,8 @@ _WEIGHTS: Final = {"correctness": 0.5, "completeness": 0.3, "consistency": 0.2}
 
 
 class DontKnow(StrEnum):
-    PHRASES = "phrases"
-    """A phrase from the metric's definition appears anywhere in the answer."""
-    REFUSAL = "refusal"
-    """The entire answer is a refusal. A phrase alone is not enough."""
+    PHRASES = "phrases"  # a phrase from the metric's definition appears anywhere in the answer
+    REFUSAL = "refusal"  # the entire answer is a refusal; a phrase alone is not enough
 
 
 def dont_know_phrase(answer: str, mode: DontKnow) -> str | None:

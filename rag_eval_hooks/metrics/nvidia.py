@@ -1,7 +1,4 @@
-"""The suite `nvidia`: each score is the mean of two independent ratings.
-
-Scores are in [0, 1]. Source: Nvidia Metrics.
-"""
+"""The suite `nvidia`: means of two independent ratings, in [0, 1]. Source: Nvidia Metrics."""
 
 from __future__ import annotations
 

@@ -86,8 +86,7 @@ def _has(row: Evaluation, key: str, value: str) -> bool:
     return value in row.sample.tags if key == "tag" else group_key(row, key) == value
 
 
-CUTS: Final = (0.5, 0.8)
-"""A normalized score is low if below the first bound, and high if at least the second bound."""
+CUTS: Final = (0.5, 0.8)  # normalized: low below the first bound, high from the second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +119,7 @@ class Diagnosis:
 def diagnose(
     rows: Iterable[Evaluation], *, cuts: Mapping[str, tuple[float, float]] | None = None
 ) -> list[Diagnosis]:
-    """Return the matching rules by descending share. All faults precede the good signs.
+    """Return the matching rules by descending share. Good signs come after all faults.
 
     Omit good signs if any score comes from a screening judge, or if over a tenth of the samples
     have an undefined score. `cuts` maps a metric id to the bounds of its low and high scores, by

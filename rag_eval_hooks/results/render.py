@@ -32,8 +32,7 @@ from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.summary import band_of
 
-_NARROWEST, _PIPED = 100, 140
-"""Minimum number of columns of a terminal, and number of columns of other outputs."""
+_NARROWEST, _PIPED = 100, 140  # columns: fewest of a terminal, and of other outputs
 _MOST_IN_LINE: Final = 200
 _MOST_EXPLAINED: Final = 1200
 _FIGURE: Final = re.compile(r"[-+]?[\d.,]+( %)?")

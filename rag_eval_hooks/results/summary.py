@@ -225,7 +225,6 @@ def weight_of(drawn: Evaluation | Score) -> float:
 
 
 def identity_of(row: Evaluation) -> str:
-    """Return the key that pairs samples of two runs: `question_id`, or else the question."""
     identity = row.sample.question_id
     return f"id {identity}" if identity is not None else f"q {row.sample.question.strip()}"
 
