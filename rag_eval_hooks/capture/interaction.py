@@ -1,9 +1,4 @@
-"""Records requests manually: the block `with evals.interaction(question) as it:`.
-
-If a generator is suspended inside a block, the code that reads the generator still sees the block's
-context variable. A suspended generator has no frame on the stack. The stack therefore shows which
-blocks really run.
-"""
+"""Records requests manually: the block `with evals.interaction(question) as it:`."""
 
 from __future__ import annotations
 
@@ -234,13 +229,10 @@ def enclosing_interactions() -> list[ManualInteraction]:
 
 
 def _around(recorder: object) -> list[ManualInteraction]:
-    """Return the open blocks around the caller, innermost first.
-
-    If several blocks are open, leave out inner blocks of suspended generators.
-    """
+    """Return the open blocks, innermost first, without inner blocks of suspended generators."""
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):
-        # The first block on the stack is the running block.
+        # The context variable of a suspended generator stays set, but the stack lacks its frame.
         on_stack = (n for frame in _stack() for n, b in enumerate(blocks) if b._frame is frame)
         return blocks[next(on_stack, len(blocks)) :]
     return blocks

@@ -115,7 +115,7 @@ class _OpenRequest:
 
 
 class ManualCalls:
-    """Joins the retrievals and model calls that belong to one request. Thread-safe."""
+    """Thread-safe."""
 
     def __init__(self, on_end: Callable[[Interaction], None]) -> None:
         self._on_end = on_end
@@ -130,7 +130,6 @@ class ManualCalls:
             remember(self._retrievals, call, texts, _MOST)
 
     def add(self, call: Interaction) -> bool:
-        """Add a model call. Return True if the call joined an open request or started a request."""
         if not (self._retrievals and (prompt := _prompt(call))):
             return False
         with self._lock:
@@ -159,7 +158,6 @@ class ManualCalls:
         return {one: texts for one, texts in self._retrievals.items() if one in chosen}
 
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
-        """Report complete requests. If `at_once` is set, do not wait for further calls."""
         with self._lock:
             over = [one for one in self._requests if one.is_over(opened, at_once=at_once)]
             self._requests = [one for one in self._requests if one not in over]
@@ -174,7 +172,6 @@ class ManualCalls:
 
 
 def _giver(givers: Sequence[Interaction], call: Interaction, prompt: str) -> Interaction | None:
-    """Return the retrieval that most likely gave the call a document, or None if unsure."""
     queries = {one: fold(one.root.query or "") for one in givers}
     ranks = {
         one: (bool(query) and query in prompt, _nearness(call, one), one.root.end or 0)

@@ -30,10 +30,7 @@ class Notes:
         self.longest = max_text_chars + 1
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Queue an event of a run. Another thread later calls `read` with the values.
-
-        The caller must not change the values. If `read` fails, the request is incomplete.
-        """
+        """Another thread later calls `read`. Callers must not change the values."""
         run.interaction.pending.append(partial(self.read, run, event, read, values))
 
     def read(self, run: Run, event: str, read: Callable[..., None], values: Sequence[Any]) -> None:
@@ -44,7 +41,6 @@ class Notes:
             run.interaction.misses_event(of_root=run.outermost)
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """Cut a text to `longest` characters. The request's limit also cuts texts of inner runs."""
         if text is None:
             return None
         if run.outermost:
@@ -65,7 +61,7 @@ class Notes:
         run.prompt, run.roles = self._prompt_texts(run.interaction, texts), tuple(roles)
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
-        """Record a run's output text. `unknown` means that the output is unreadable."""
+        """`unknown` means that the output is unreadable."""
         run.text, run.text_unknown = self.text(run, text), unknown
 
     def alternatives(
@@ -124,10 +120,7 @@ class Notes:
             run.interaction.stops.add(checkpoint)
 
     def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
-        """Keep the run's request open while `over` returns None.
-
-        When the run's stream or agent has finished, `over` returns the final status.
-        """
+        """Keep the request open until `over` returns the final status."""
         run.interaction.streams.append(over)
 
     def _prompt_texts(self, interaction: Interaction, texts: Sequence[str]) -> tuple[str, ...]:

@@ -15,12 +15,7 @@ Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 
 
 class OtherInstrumentors:
-    """Finds spans of other instrumentors and stores the spans on the request.
-
-    If `can_wait` is false, no processor delays these spans until scores exist. We then write our
-    own RAG span.
-    """
-
+    # If false, no processor holds spans of other instrumentors until the scores exist.
     can_wait = True
 
     def __init__(self, mode: str, spans: OtherSpans, incidents: Incidents) -> None:
@@ -29,15 +24,11 @@ class OtherInstrumentors:
         self._incidents = incidents
 
     def note(self, run: Run, find: Find) -> None:
-        """Look for other instrumentors when a run inside the framework's root run starts.
-
-        When the root run starts, another instrumentor may not have seen it yet. Some instrumentors
-        add their handler only when a retriever starts.
-        """
         if not self._wanted:
             return
         interaction, top = run.interaction, _framework_root(run)
         others = interaction.others
+        # Some instrumentors see the root late, or add their handler when a retriever starts.
         looks_again = others is None or (others.span is None and run.kind is RunKind.RETRIEVER)
         if top is run or not looks_again:
             return

@@ -170,7 +170,6 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rests(self, placed: Placed) -> list[str]:
-        """Return the prompts, with fully quoted passages replaced by the letter x."""
         rests = list(map(StringIO, self.texts))
         for at in placed.values():
             if at.whole:
@@ -206,7 +205,6 @@ def _outermost(placed: Placed) -> Placed:
 
 
 def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
-    """Return one passage per text. Prefer the last passage with an id, a score or metadata."""
     found: dict[str, Passage] = {}
     for one in lists:
         for index, context in enumerate(one.contexts):

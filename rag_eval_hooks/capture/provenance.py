@@ -70,7 +70,7 @@ class Provenance:
         self._written = [p for p in written if p.is_distinctive]
 
     def tool_texts(self) -> Iterator[tuple[Passage, bool]]:
-        """Yield each tool's text, with True if the tool searches, or False if this is unknown."""
+        """Yield each tool's text, and whether the tool searches. False means unknown."""
         for p in filter(self._is_own, self._tools):
             run, named = p.found.run, p.found.named
             is_search = looks_up(run.name, run.description) if named is None else named
@@ -82,10 +82,10 @@ class Provenance:
         return [p for p in passages if self._is_own(p) and not self._was_asked(p)]
 
     def is_no_prompt(self, p: Passage) -> bool:
-        return not self._was_asked(p) and not self._wrote(p)
+        return not self._was_asked(p) and not self._is_model_text(p)
 
     def _is_own(self, p: Passage) -> bool:
-        return p.is_distinctive and not self._is_made_of_others(p) and not self._wrote(p)
+        return p.is_distinctive and not self._is_made_of_others(p) and not self._is_model_text(p)
 
     def _was_asked(self, p: Passage) -> bool:
         return (
@@ -96,8 +96,7 @@ class Provenance:
             or any(text in p.context.text for text in self._masked)
         )
 
-    def _wrote(self, p: Passage) -> bool:
-        """Return True if an earlier model output has the passage, or half of its word sequences."""
+    def _is_model_text(self, p: Passage) -> bool:
         is_step = p.found.run.kind is not RunKind.TOOL
         said = set(self._said_before(p, with_arguments=is_step))
         if any(p.folded in text for text in said):
@@ -141,7 +140,6 @@ class Provenance:
         ]
 
     def likely(self, passages: Sequence[Passage]) -> Iterator[Passage]:
-        """Yield texts of lists that a search likely returned. Omit likely rules and examples."""
         for one in by_list(passages):
             if len(one[0].found.contexts) > 1 and self._is_likely(one):
                 yield from one
@@ -208,7 +206,6 @@ _ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
 
 @lru_cache(maxsize=64)
 def looks_up(name: str, description: str) -> bool | None:
-    """Return whether a tool searches, or None if the name and description do not tell."""
     text = _SIGNATURE.sub("", description.strip())
     first = next((one for one in _SENTENCE.split(text) if one.strip()), "")
     kinds = (_kind_of(_NAME_PART.findall(one)) for one in (name, first))

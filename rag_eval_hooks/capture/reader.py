@@ -39,14 +39,13 @@ class BaseReader:
         self.functions = {name: one for name, one in choices.items() if callable(one)}
 
     def is_root(self, root: str, name: str) -> bool:
-        told = "The option root names an unknown run"
+        told = "The option `root` names an unknown run"
         return self._recorder.unmatched.is_named(told, [root], [name], self.place)
 
     def is_named_tool(self, run: Run) -> bool | None:
-        """Return whether `retrieval_tools` names the tool, or None if the option is not set."""
         if (names := self.options.retrieval_tools) is None:
             return None
-        told = "The option retrieval_tools names an unknown tool"
+        told = "The option `retrieval_tools` names an unknown tool"
         return self._recorder.unmatched.is_named(told, names, [run.name], self.place)
 
     def _converted(self, run: Run, read: Callable[[Any], Any], value: Any) -> Context | None:
@@ -82,7 +81,6 @@ class BaseReader:
         return Cut(value, copier, run) if copier.is_cut else copy
 
     def choose(self, run: Run, name: str, value: Any) -> None:
-        """Call the function in option `name`, unless its last call for this run returned a text."""
         choice = self.functions.get(name)
         if choice is None or isinstance(run.chosen.get(name), str):
             return
@@ -110,7 +108,7 @@ class BaseReader:
     def note_match(self, run: Run, name: str, value: Any, *, is_met: bool) -> None:
         choice = getattr(self.options, name)
         keys = [choice] if is_met else list(map(str, entries(value) or ()))
-        told = f"The option {name} names an unknown key"
+        told = f"The option `{name}` names an unknown key"
         self._recorder.unmatched.is_named(told, [choice], keys, self.place)
 
     def _note_choice(self, run: Run, value: Any) -> None:

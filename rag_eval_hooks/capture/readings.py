@@ -39,7 +39,6 @@ def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | 
 
 
 def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
-    """Return the question: a known key's text, else the last user message, else the only text."""
     if isinstance(value, str):
         return value
     if isinstance(value, FormattedPrompt):
@@ -99,10 +98,6 @@ def texts_in_input(value: Any, depth: int = _LEVELS) -> Iterator[str]:
 
 
 def answer_of(value: Any, given: Any = None) -> str | None:
-    """Return an output's answer: the text itself, a known key's text or the last model message.
-
-    Ignore entries of the output that are also in the input `given`.
-    """
     if isinstance(value, str):
         return value
     if isinstance(value, Message):
@@ -123,7 +118,6 @@ def answer_of(value: Any, given: Any = None) -> str | None:
 
 
 def named_answer(value: Any) -> str | None:
-    """Return the text of a value such as `output["answer"]`, or JSON if the value has no text."""
     text = _answer_text(value)
     return as_json(value) if text is None else text
 
@@ -164,14 +158,13 @@ def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ..
 
 
 def lone_value(value: Any) -> Any:
-    """Return the value, or a list's only value, if it is or has a text, else an empty text."""
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
     is_object = entries(value) is not None and next(texts_in_input(value), None)
     return value if isinstance(value, str) or is_object else ""
 
 
 def as_json(value: Any) -> str | None:
-    """Return a value as JSON, or None for a text, an empty value, documents or messages."""
+    """Return None for a text, an empty value, documents or messages."""
     held = entries(value) if isinstance(value, Record) else value
     is_container = isinstance(held, list | tuple | frozenset | dict)
     if not (held if is_container else isinstance(held, Number | date | time | Enum)):
