@@ -37,8 +37,8 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     The span processors that exist at start-up hold RAG spans until scores arrive. Pending
     evaluations finish when Chainlit shuts down, and at SIGTERM unless the application handles
-    SIGTERM. The class is a singleton. Its attribute `evals` is the evaluator, or None without a
-    supported framework.
+    SIGTERM. The class is a singleton. Its attribute `evals` is the evaluator, or None if
+    capture is off.
     """
 
     evals: RagEval | None = None
@@ -94,12 +94,6 @@ def _enable(package: str, evals: RagEval) -> ModuleType | None:
 
 
 def finish_at_sigterm(evals: RagEval) -> bool:
-    """Install a SIGTERM handler that finishes evaluations and flushes the global providers.
-
-    After a graceful shutdown, uvicorn raises SIGTERM again, and the process ends without exit
-    hooks. If the application handles SIGTERM, or the caller is not on the main thread, return False
-    and do nothing.
-    """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return False
@@ -112,6 +106,7 @@ def finish_at_sigterm(evals: RagEval) -> bool:
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
 
+    # After its shutdown, uvicorn raises SIGTERM again, and then no exit hook runs.
     signal.signal(signal.SIGTERM, handle)
     return True
 

@@ -70,7 +70,7 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Pass held spans to the wrapped processor within `hold_timeout` seconds, then flush it."""
+        """Pass held spans on within `hold_timeout` seconds, then flush the wrapped processor."""
         began = time.monotonic()
         kept = self._others.kept(min(self._wait, timeout_millis / 1000))
         self._release(kept, EvalStatus.TIMEOUT)
@@ -87,10 +87,7 @@ class RagEvalSpanProcessor(SpanProcessor):
 
 
 def wrap_processors(provider: object, evals: RagEval) -> bool:
-    """Wrap every span processor of an SDK provider. Return False if the provider has no processors.
-
-    The SDK has no public API that replaces processors, so this function changes private attributes.
-    """
+    # The SDK has no public API that replaces processors.
     processors = getattr(provider, "_active_span_processor", None)
     inner = getattr(processors, "_span_processors", None)
     if processors is None or not inner or not isinstance(inner, tuple):

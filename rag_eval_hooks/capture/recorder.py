@@ -41,12 +41,9 @@ _MAX_CHARS = 400_000_000
 
 
 class Recorder(RunTable, Notes):
-    """Follows runs by id. Reports each root run once, after the root finishes.
+    """Event methods take no lock, and any thread may call them. Events of one run must be in order.
 
-    Event methods are O(1) and lock-free, and any thread may call them. Events of one run must
-    arrive in order. The recorder passes each finished root to `on_end`. `ended.decide` then reads
-    the root's events and returns whether the root is a request. If a request waits for a stream
-    or a later run, the recorder calls `on_wait`. Another thread must then call `sweep` regularly.
+    If the recorder calls `on_wait`, another thread must then call `sweep` regularly.
     """
 
     def __init__(
@@ -90,7 +87,6 @@ class Recorder(RunTable, Notes):
         return len(self._open)
 
     def around(self, parent_id: Hashable | None) -> Run | None:
-        """Return the run `parent_id` if it is open, or else the run around the caller."""
         if parent_id is not None and (run := self.get(parent_id)) is not None:
             return run
         for locate in tuple(self.locators):
@@ -111,11 +107,9 @@ class Recorder(RunTable, Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Start a run. If the parent is unknown and no open run surrounds the caller, start a root.
+        """Return None if the run has started, is sampled out, or belongs to a finished request.
 
-        With `apart`, a run is also a root if only blocks of the manual API surround the caller.
-        A run below a root ignores `metadata` and `tags`. Return None if the run has already
-        started, is sampled out, or belongs to a finished request.
+        With `apart`, open blocks of the manual API do not prevent a new root.
         """
         if self.skips(run_id, parent_id, kind) or run_id in self._runs:
             return None
@@ -144,7 +138,6 @@ class Recorder(RunTable, Notes):
         return self.start_child(run_id, kind, name, parent)
 
     def start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
-        """Start a run below the open run `parent`. Return None if capture cannot record it."""
         if run_id in self._runs or run_id in self._ended or run_id in self._ended_before:
             return None
         interaction = parent.interaction
@@ -223,10 +216,7 @@ class Recorder(RunTable, Notes):
         self._finish(run, status_after(kind))
 
     def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
-        """Mark a run's request as incomplete, because capture lost an event of the run.
-
-        If the request is unknown, count one lost request and mark all open requests as incomplete.
-        """
+        """Mark the request as incomplete, or all open requests if the request is unknown."""
         known = self.of_open_request(run_id) or self.of_open_request(parent_id)
         if (run := known or self.around(None)) is not None:
             run.interaction.misses_event(of_root=run.outermost and run.id == run_id)

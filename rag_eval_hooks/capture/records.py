@@ -24,8 +24,6 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class RunKind(StrEnum):
-    """Kind of a run. Below the root, `CHAIN` and `MANUAL` runs get no span."""
-
     CHAIN = "chain"
     RETRIEVER = "retriever"
     MODEL = "model"
@@ -36,7 +34,7 @@ class RunKind(StrEnum):
 
 
 class Run:
-    """One step of a request, such as a model call. Times are nanoseconds since the epoch."""
+    """Times are nanoseconds since the epoch."""
 
     # Defaults of the class, because a run on the application's thread sets only a few fields.
     end: int | None = None
@@ -130,7 +128,7 @@ def whole(copy: Any) -> Any:
 
 
 class Origin(StrEnum):
-    """Source of a text. A `STEP` or `EARLIER` text is a context only if a prompt contains it."""
+    """A `STEP` or `EARLIER` text is a context only if a prompt contains the text."""
 
     DOCUMENTS = "documents"
     GIVEN = "given"
@@ -185,7 +183,7 @@ def status_after(error: type[BaseException]) -> Status:
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Interaction:
-    """One request, with its root run and all runs below the root."""
+    """One request and all its runs."""
 
     otel: OtelContext
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -265,7 +263,6 @@ class Interaction:
 
     @property
     def retrieves(self) -> bool | None:
-        """Whether the request retrieved documents, or None if unsure."""
         if self.attempted or any(found.origin not in _UNSURE for found in self.lists):
             return True
         return None if self.lists else False
@@ -288,12 +285,11 @@ class Interaction:
         self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
 
     def read(self) -> None:
-        """Read the deferred events in order. Not thread-safe."""
+        """Not thread-safe."""
         while self.pending:
             self.pending.popleft()()
 
     def absorb(self, earlier: Interaction) -> None:
-        """Add the runs and values of `earlier`, an earlier part of this request."""
         root, first = self.root, earlier.root
         root.query = first.query or root.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept

@@ -1,8 +1,7 @@
 """Copies a framework's values, within limits. Another thread can read the copies later.
 
-The application's thread makes the copies. Copying runs no code of the application except
-`as_context`. Copies contain dicts, lists, models, dataclasses, texts and numbers. `Opaque` replaces
-other objects. An unchanged value has only one copy, so readers can compare copies by identity.
+Copying runs no code of the application except `as_context`. An unchanged value has only one copy,
+so readers can compare copies by identity.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ ATOMS = frozenset((str, bool, datetime, NoneType, *_IMMUTABLE))
 
 
 class Opaque:
-    """Replaces an object that capture did not read. `str` and `repr` raise `TypeError`."""
+    """Replaces an object that capture did not read."""
 
     def __repr__(self) -> str:
         raise TypeError("Capture did not read this object, so the object has no text.")
@@ -135,7 +134,7 @@ class Copier:
         return None if made is None else made[1]
 
     def room(self, size: int, depth: int, value: Any = None) -> int:
-        """Return how many entries of a container to copy, or 0 if the container contains itself."""
+        """Return how many entries of a container to copy."""
         left = self.nodes - 1
         if self._around and id(value) in self._around:
             return 0

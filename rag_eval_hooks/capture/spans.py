@@ -47,7 +47,7 @@ _MOST_WAITING_CHARS: Final = 2_000_000
 
 
 class _DeferredSpan:
-    """A started RAG span. Another thread writes the span's content and children. Thread-safe."""
+    """Thread-safe. Another thread writes the span's content and child spans."""
 
     def __init__(
         self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents
@@ -64,10 +64,7 @@ class _DeferredSpan:
         self._later: list[Callable[[], None]] | None = []
 
     def complete(self, *, content: bool = True) -> None:
-        """Write the span's content and child spans. Idempotent.
-
-        Without `content`, omit the application's texts.
-        """
+        """Idempotent. Without `content`, omit the application's texts."""
         with self._writing:
             write, self._write = self._write, None
             if write is None:
@@ -135,10 +132,7 @@ def application_span(otel: OtelContext) -> RequestSpan:
 
 
 class SpanWriter:
-    """Writes the spans of finished requests, with the original times.
-
-    `begin` creates the RAG span. A background thread writes the span's content and child spans.
-    """
+    """Another thread must call `drain`, which writes the content and child spans."""
 
     def __init__(
         self, provider: TracerProvider | None, config: RagEvalConfig, incidents: Incidents
@@ -158,7 +152,6 @@ class SpanWriter:
 
     @property
     def has_trace(self) -> bool:
-        """Whether a provider is set or a span is current."""
         provider = self._provider or trace.get_tracer_provider()
         is_set = not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
         return is_set or trace.get_current_span() is not trace.INVALID_SPAN

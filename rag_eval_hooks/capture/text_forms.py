@@ -135,7 +135,7 @@ def is_distinctive_text(text: str) -> bool:
 
 
 def can_answer(text: str, quoted: Iterable[str] = ()) -> bool:
-    """Return False for a label, JSON, questions, or a verdict on a text in `quoted`."""
+    """Return False for a short text, JSON, questions, or a verdict on a text in `quoted`."""
     lines = [line for line in text.splitlines() if line.strip()]
     asks = all(line.rstrip().endswith(("?", "\uff1f", "\u061f")) for line in lines)
     is_prose = is_distinctive_text(text) and not asks and text.lstrip()[0] not in "{["
@@ -152,14 +152,12 @@ def _judges(text: str, other: str) -> bool:
 
 
 def width(text: str) -> int:
-    """Return the length of a text. A wide character counts as two."""
     if text.isascii():
         return len(text)
     return len(text) + sum(unicodedata.east_asian_width(c) in "WF" for c in text)
 
 
 def prose_around(text: str, parts: Iterable[str]) -> int:
-    """Return the `width` of the text around `parts`, without tags and short gaps."""
     for part in sorted(parts, key=len, reverse=True):
         text = text.replace(part, "\0")
     widths = [width(_TAG.sub(" ", gap).strip()) for gap in text.split("\0")]

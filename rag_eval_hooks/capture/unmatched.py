@@ -30,7 +30,6 @@ class Unmatched:
     def is_named(
         self, told: str, wanted: Collection[str], names: Collection[str], place: str
     ) -> bool:
-        """Return whether any name is in `wanted`. `report` logs unmatched names in `wanted`."""
         seen = self._names.setdefault(key := (told, tuple(wanted), place), {})
         if is_met := any(name in wanted for name in names):
             self._names[key] = None
@@ -39,7 +38,6 @@ class Unmatched:
         return is_met
 
     def enable(self, framework: str, place: str, before: Unmatched | None) -> None:
-        """Record a framework's `enable` call. `before` belongs to the previous call's RagEval."""
         if before is not None and before is not self:
             advice = "Pass the same RagEval to all calls of enable()"
             self._incidents.mistake("enable() replaces the RagEval of an earlier call", advice)
