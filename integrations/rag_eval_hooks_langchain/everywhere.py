@@ -1,7 +1,4 @@
-"""Capture retrieval that no callback reports: `enable` and `record_contexts`.
-
-While capture is enabled, the handler sees a direct search of a vector store as a retriever's run.
-"""
+"""Captures retrieval that no callback reports: `enable` and `record_contexts`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Captures LangGraph: steps, turns of a conversation, resumed threads, documents in a state.
-
-LangGraph does not run a cached node. A resumed run starts in the middle of a graph, perhaps in
-another process. In both cases, only the state contains the documents. This module therefore
-searches the state at each model call.
-"""
+"""Captures LangGraph: steps, turns of a conversation, resumed threads, documents in a state."""
 
 from __future__ import annotations
 
@@ -137,9 +132,10 @@ def _nodes(interaction: Interaction) -> set[str | None]:
 
 
 def unseen_documents(call: Run, longest: int) -> tuple[Run, Origin, Lists] | None:
-    # Return the documents of a step's state once. Without a thread, every document in the state
-    # comes from this run. With a thread, a document may come from an earlier turn. Such a document
-    # is a context only if the answering call shows it.
+    # Return the documents of a step's state once. Only the state contains the documents of cached
+    # nodes and of earlier processes. Without a thread, every document comes from this run. With a
+    # thread, a document may come from an earlier turn. Such a document is a context only if the
+    # answering call shows the document.
     step = next((run for run in call.ancestors() if run.checkpoint), None)
     if step is None or not (given := state_of(step).given) or state_of(step).is_searched:
         return None

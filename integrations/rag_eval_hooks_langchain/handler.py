@@ -1,7 +1,4 @@
-"""`RagEvalCallbackHandler`, the callback handler for LangChain.
-
-Each method copies the event's values. A background thread reads the copies.
-"""
+"""`RagEvalCallbackHandler`, the callback handler for LangChain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`LangChainDecisionJudge`, which uses a LangChain decision model as the judge."""
+"""`LangChainDecisionJudge`: the judge is a LangChain model that returns probabilities."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class LangChainDecisionModel(DecisionModel):
 
 
 class LangChainDecisionJudge(DecisionJudge):
-    """Uses a LangChain decision model as the judge. Callbacks do not see the judge's calls.
+    """Uses a LangChain decision model, which returns probabilities, as the judge.
+
+    LangChain callbacks do not see the judge's calls.
 
     Args:
         model: The decision model. Decision models need langchain-core 1.8 or newer.

@@ -124,10 +124,7 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
 
 
 def vendor_span(root: Run) -> tuple[bool, Span | None]:
-    """Return whether another instrumentor is active, and its span for `root`, if known.
-
-    `root` is the outermost run around the current run.
-    """
+    """Return whether another instrumentor is active, and that instrumentor's span for `root`."""
     if not isinstance(root.id, int):
         return False, None
     is_active, run_id = _is_langfuse_current(root), UUID(int=root.id)

@@ -100,7 +100,7 @@ _FORMS: tuple[tuple[type, Form], ...] = (
 
 
 def written_documents(text: str) -> Any:
-    """Return the documents in Python's text of a list, as which agents pass on a tool's list."""
+    """Parse a tool's list of documents, which an agent converts to text with `repr`."""
     if not text.startswith("[") or "Document(" not in text[:_BEGINNING] or len(text) > _MOST:
         return None
     with suppress(SyntaxError, TypeError, ValueError, RecursionError, MemoryError):

@@ -1,7 +1,6 @@
 """The handler for LlamaIndex's spans and events.
 
-The methods copy values, and a background thread reads the copies. LlamaIndex hides the exceptions
-of handlers, so the methods report their exceptions themselves.
+LlamaIndex hides the exceptions of handlers, so the methods report their exceptions themselves.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._recorder.locators.discard(self._parents.current)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Do not capture calls that start inside the `with` block, or in its tasks and threads.
+        """Do not capture calls that start in the `with` block, or in its tasks and threads.
 
         Capture continues for concurrent requests and for requests that are already open.
         """

@@ -1,8 +1,6 @@
 """Keeps requests open until the application has read their streamed answers.
 
-A wrapper replaces the generator of a streaming response, yields every part and records the text.
-LlamaIndex may call a model late, outside all spans, while the application reads the stream. The
-wrapper assigns such a call to the answer's run.
+While the application reads a stream, LlamaIndex may call a model outside all spans.
 """
 
 from __future__ import annotations
