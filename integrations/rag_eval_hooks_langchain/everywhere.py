@@ -48,6 +48,9 @@ def enable(evals: RagEval, **options: Unpack[CaptureKeywords]) -> RagEvalCallbac
 
     Returns:
         The handler.
+
+    Raises:
+        ConfigError: An argument is invalid.
     """
     handler, before = RagEvalCallbackHandler(evals, **options), AMBIENT.everywhere
     disable()

@@ -139,6 +139,7 @@ class ManualInteraction:
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """Add metadata, such as `session_id`. A repeated key replaces the earlier value."""
         if (run := self._opened("metadata")) is not None:
             check_type("metadata", values, Mapping, _MAPPING)
             run.interaction.add_metadata(self._entries("metadata", {**(values or {}), **more}))
