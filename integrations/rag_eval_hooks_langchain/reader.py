@@ -21,6 +21,7 @@ from rag_eval_hooks.capture.reader import BaseReader
 from rag_eval_hooks.capture.readings import (
     answer_of,
     as_json,
+    is_conversation,
     lone_value,
     named_answer,
     other_answers,
@@ -72,7 +73,7 @@ class Reader(BaseReader):
         if not graph.outermost:
             # The parent's input is already recorded, and every step passes on the conversation.
             values = fresh(values, state_of(graph).given)
-            values = {k: v for k, v in values.items() if not _is_conversation(v, v)}
+            values = {k: v for k, v in values.items() if not is_conversation(v)}
         texts = [value for value in values.values() if isinstance(value, str | list)]
         self._note_texts(run, texts, Origin.EARLIER if state.is_earlier else Origin.STEP)
 
@@ -223,13 +224,10 @@ def _new_values(outputs: Any, given: Any, skipped: Collection[str]) -> list[Any]
         values = [] if outputs is given else [outputs]
     else:
         values = [v for k, v in held.items() if v is not before.get(k) and k not in skipped]
-    known = before.get("messages")
-    return [v for v in values if not (holds_documents(v) or _is_conversation(v, known))]
-
-
-def _is_conversation(value: Any, before: Any) -> bool:
-    if not isinstance(value, list | tuple) or not value or not isinstance(value[0], Message):
-        return False
-    known = set(map(id, before)) if isinstance(before, list | tuple) else set()
-    tools = (m for m in value if isinstance(m, Message) and m.role == "tool")
-    return all(id(message) in known for message in tools)
+    told = before.get("messages")
+    known = set(map(id, told)) if isinstance(told, list | tuple) else set()
+    # A step returns the messages that it received, too.
+    values = [
+        [one for one in v if id(one) not in known] if is_conversation(v) else v for v in values
+    ]
+    return [v for v in values if not holds_documents(v)]

@@ -20,7 +20,7 @@ from rag_eval_hooks.capture.documents import (
 )
 from rag_eval_hooks.capture.reader import BaseReader
 from rag_eval_hooks.capture.snapshots import Opaque, Record
-from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import vocabulary
@@ -175,8 +175,13 @@ class Reader(BaseReader):
         raw = output.artifact
         if found_nothing(raw):
             return
+        raw = None if is_of_framework(raw) else raw
+        if lists := _lists(raw):
+            for contexts in lists:
+                self._note(run, contexts)
+            return
         # For a single record, use the output's text, because the prompt contains this text.
-        found = [] if is_of_framework(raw) or record_in(raw) else _distinctive(raw)
+        found = [] if record_in(raw) else [*rows_in(raw)]
         for contexts in found or rows_in(output.text):
             self._note(run, contexts, Origin.TEXT, named=named)
 
@@ -198,12 +203,6 @@ class Reader(BaseReader):
 
 def _lists(value: Any) -> Lists:
     return documents_in(value, keys=_DOCUMENT_KEYS, artifacts=False)
-
-
-def _distinctive(value: Any) -> list[Sequence[Context]]:
-    lists = (*_lists(value), *rows_in(value))
-    long = ([one for one in contexts if is_distinctive_text(one.text)] for contexts in lists)
-    return [contexts for contexts in long if contexts]
 
 
 def _question_of(value: Any) -> str | None:

@@ -191,7 +191,7 @@ def answer_of(interaction: Interaction) -> str | None:
         gave = [run for run in interaction.runs if run.parent is root]
         gave = [run for run in gave if run.text is not None or run.text_unknown]
         # Check the last calls first, because a check reads all earlier replies.
-        answering = (run for run in reversed(gave) if _may_answer(run, gave, interaction))
+        answering = (run for run in reversed(gave) if may_answer(run, gave))
         last = next(answering, gave[-1] if gave else None)
         answer = None if last is None else last.text
     else:
@@ -233,13 +233,14 @@ def holds_reply(text: str, call: Run) -> bool:
     return bool(call.text and call.text in text)
 
 
-def _may_answer(run: Run, gave: Sequence[Run], interaction: Interaction) -> bool:
+def may_answer(run: Run, gave: Sequence[Run]) -> bool:
     """Return False for a call that gives no answer, such as a check or a title."""
     before = [one.text or "" for one in gave if one.start < run.start]
     if run.kind is not RunKind.MODEL or not before:
         return True
     if quoted := _quoted(run, before):
         return can_answer(run.text or "", quoted)
+    interaction = run.interaction
     return not interaction.lists or _is_grounded(run, interaction, interaction.models)
 
 

@@ -102,10 +102,7 @@ class RunTable:
     def _is_ended_root(self, run_id: Hashable) -> bool:
         return self._ended.get(run_id, False) or self._ended_before.get(run_id, False)
 
-    def _remember(self, run_id: Hashable) -> None:
-        self._remember_all([run_id])
-
-    def _remember_all(self, run_ids: Sequence[Hashable], root_id: Hashable = None) -> None:
+    def _remember(self, *run_ids: Hashable, root_id: Hashable = None) -> None:
         """Move runs to the finished runs, so that their late events start no new request."""
         ended, runs = self._ended, self._runs
         for run_id in run_ids:
@@ -164,7 +161,7 @@ class RunTable:
 
     def _drop(self, left: LeftOut) -> None:
         self.left_out.pop(left.id, None)
-        self._remember_all(left.runs, left.id)
+        self._remember(*left.runs, root_id=left.id)
 
     def _sweep_runs(self, oldest_allowed: int) -> None:
         while (first := oldest(self.left_out)) is not None and first.opened <= oldest_allowed:

@@ -203,19 +203,19 @@ class _Search:
         if sources := self._interaction.lists_of(Origin.SOURCES):
             root = [found for found in sources if found.run.parent is None]
             return Found(_union(root or sources), ContextSource.STRUCTURE)
-        if prompts.texts and self._only_others_show_texts(prompts):
+        if prompts.texts and self._only_others_show_texts():
             return Found((), ContextSource.PROMPT)
         listed = self._last_list(prompts)
         return Found(listed, None if listed is None else ContextSource.LAST_LIST)
 
-    def _only_others_show_texts(self, prompts: Prompts) -> bool:
+    def _only_others_show_texts(self) -> bool:
         passages = [*self._documents, *self._tools]
         if self._interaction.left_out or not all(p.is_distinctive for p in passages):
             return False
         seen = any(p.folded in text for p in passages for text in self._calls.others)
         # Short or parsed replies may have carried facts from the texts to the answer.
         is_used = bool(self._texts.used(passages, ()))
-        return seen and not is_used and not prompts.show_run_of(passages)
+        return seen and not is_used
 
     def _last_list(self, prompts: Prompts) -> tuple[Context, ...] | None:
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS]

@@ -157,9 +157,10 @@ def _in_values(held: Mapping[str, Any], depth: int) -> Rows:
     if are_ids and all(isinstance(one, str) and is_distinctive_text(one) for one in values):
         yield tuple(Context(text=text, id=str(key)) for key, text in held.items())[:_MAX_ITEMS]
         return
-    parts = [(part, record_in(part)) for part in values]
-    found = [rows for part, record in parts if record is None for rows in rows_in(part, depth)]
-    yield from found or [(record,) for _, record in parts if record is not None]
+    for part in values:
+        # A record next to texts, such as metadata, is no passage.
+        if record_in(part) is None:
+            yield from rows_in(part, depth)
 
 
 def _in_text(text: str) -> Rows:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from rag_eval_hooks.capture.answering import may_answer
 from rag_eval_hooks.capture.bounded import remember
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
-from rag_eval_hooks.capture.text_forms import can_answer, fold, is_distinctive
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive
 
 _MOST = 1000  # waiting retrievals, and waiting requests
 _MOST_CHARS = 10_000_000
@@ -105,13 +106,9 @@ class _OpenRequest:
         return any(_shows(folded, one) for texts in self.retrievals.values() for one in texts)
 
     def _answering(self) -> Interaction:
-        said = [fold(_answer(one)) for one in self.calls]
-        for place, call in reversed(list(enumerate(self.calls))):
-            prompt = _prompt(call)
-            quoted = [text for text in said[:place] if is_distinctive(text) and text in prompt]
-            if said[place] and (can_answer(_answer(call), quoted) or not quoted):
-                return call
-        return self.calls[-1]
+        asked = {_models(one)[-1]: one for one in self.calls}
+        told = (one for run, one in reversed(asked.items()) if may_answer(run, [*asked]))
+        return next(filter(_answer, told), self.calls[-1])
 
 
 class ManualCalls:

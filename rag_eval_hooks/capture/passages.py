@@ -177,10 +177,6 @@ class Prompts:
                 rests[at.prompt].write(f" {'x' * (at.end - at.start - 2)} ")
         return [rest.getvalue() for rest in rests]
 
-    def show_run_of(self, passages: Iterable[Passage]) -> bool:
-        shown = set[str]().union(*map(runs_of, self.texts)) - self._query_runs
-        return not all(shown.isdisjoint(p.runs) for p in passages)
-
 
 def _outermost(placed: Placed) -> Placed:
     def order(item: tuple[Passage, Location]) -> tuple[int, int, int, int]:

@@ -75,11 +75,11 @@ def question_in_state(state: Any) -> str | None:
 
 def texts_in_state(state: Any) -> list[str]:
     values = (entries(state) or {}).values()
-    asking = (v for v in values if isinstance(v, str) or _is_conversation(v))
+    asking = (v for v in values if isinstance(v, str) or is_conversation(v))
     return list(filter(None, map(question_of, asking)))
 
 
-def _is_conversation(value: Any) -> bool:
+def is_conversation(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(one, Message) for one in value)
 
 

@@ -224,9 +224,8 @@ class Recorder(RunTable, Notes):
             self._on_end(Interaction(otel_context.get_current(), is_readable=False))
             for open_one in list(self._open.values()):
                 open_one.misses_event()
-        for name in (run_id, parent_id):
-            if name is not None and name not in self._runs:
-                self._remember(name)
+        names = (name for name in (run_id, parent_id) if name not in self._runs)
+        self._remember(*(name for name in names if name is not None))
 
     def _finish(self, run: Run, status: Status) -> None:
         if run.end is not None:
@@ -244,7 +243,7 @@ class Recorder(RunTable, Notes):
                 self._report(run.interaction)
 
     def _end_runs(self, interaction: Interaction) -> None:
-        self._remember_all([run.id for run in interaction.runs], interaction.root.id)
+        self._remember(*[run.id for run in interaction.runs], root_id=interaction.root.id)
         for run in interaction.runs:
             if run.end is None:
                 run.end, run.unfinished = interaction.root.end, True

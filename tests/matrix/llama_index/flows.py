@@ -3,6 +3,7 @@
 Old versions cannot read annotations that are kept as texts.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -117,6 +118,18 @@ def started_long_before_it_is_awaited(draw: Draw) -> Asked:
 
     beside = Asked(run, other.question, other.shown(), answer)
     return made.due(run, also=[beside])
+
+
+@shape(GROUP, "run")
+def ends_with_an_object_of_its_own(draw: Draw) -> Asked:
+    made, result = Flow(draw), {draw.name(): 2, draw.name(): draw.name()}
+
+    async def ask(ctx: Any, ev: Any) -> StopEvent:
+        await made.tell(await made.texts(), ev.get(made.asked))
+        return StopEvent(result=result)
+
+    run = made.run((ask, StartEvent, StopEvent))
+    return made.due(run, answer=json.dumps(result, ensure_ascii=False))
 
 
 @shape(GROUP, "run")
