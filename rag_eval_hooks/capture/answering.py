@@ -8,7 +8,13 @@ from rag_eval_hooks.capture.copied import json_in, texts_in
 from rag_eval_hooks.capture.passages import Prompts, distinct
 from rag_eval_hooks.capture.readings import named_answer
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
-from rag_eval_hooks.capture.text_forms import can_answer, contains_word, fold, is_distinctive
+from rag_eval_hooks.capture.text_forms import (
+    can_answer,
+    contains_word,
+    fold,
+    is_distinctive,
+    language_of,
+)
 
 _PREFIX = 160
 """A prompt quotes an output if the prompt contains this many leading characters of the output."""
@@ -207,11 +213,20 @@ def _said(interaction: Interaction) -> str | None:
     said = [(c, text) for c, text in pairs if holds_reply(text, c)]
     said = said or [(c, text) for c, text in pairs if (c.text or "").rstrip().endswith(text)]
     if len(said) > 1:
-        said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
         told = [text for _, text in said]
+        said = [
+            (c, text)
+            for c, text in said
+            if _is_grounded(c, interaction, calls) or _translates(c, text, told)
+        ] or said
         said = [(c, t) for c, t in said if can_answer(c.text or "", _quoted(c, told))] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
     return said[0][1] if said else _answer_in_object(interaction, texts)
+
+
+def _translates(call: Run, text: str, told: Sequence[str]) -> bool:
+    languages = {language_of(one) for one in (text, *_quoted(call, told))}
+    return len(languages) > 1 and None not in languages
 
 
 def _answer_in_object(interaction: Interaction, texts: Sequence[str]) -> str | None:

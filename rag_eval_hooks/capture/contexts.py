@@ -106,17 +106,12 @@ class _Search:
     def found(self) -> Found:
         retrieved = [p.folded for p in (*self._documents, *self._tools)]
         self._calls = AnsweringCalls(self._interaction, self._answer, retrieved)
-        prompts = self._prompts_of(self._calls.fresh_prompts())
+        prompts = Prompts(self._calls.fresh_prompts(), fold(self._question))
         for rank, passages in enumerate(self._ranks()):
             placed = passages and prompts.place(self._with_wider_texts(prompts, passages))
             if placed:
                 return self._add_lower_rank(prompts, rank, passages, self._without_rejected(placed))
         return self._by_structure(prompts)
-
-    def _prompts_of(self, texts: Sequence[str]) -> Prompts:
-        runs = self._interaction.runs
-        queries = {fold(r.query) for r in runs if r.kind is RunKind.RETRIEVER and r.query}
-        return Prompts(texts, fold(self._interaction.root.query or ""), queries)
 
     def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
         wider = [
@@ -149,7 +144,7 @@ class _Search:
         for texts in lower_ranks[rank - (rank > 1) :]:
             lower += self._texts.used(texts, [*passages, *lower])
         if any(p.found.origin is Origin.EARLIER for p in lower):
-            prompts = self._prompts_of(self._calls.prompts)
+            prompts = Prompts(self._calls.prompts, prompts.question)
         both = prompts.place(self._with_wider_texts(prompts, [*lower, *passages])) if lower else {}
         placed = both if any(p in both for p in lower) else placed
         source = self._source(placed, placed if rank > 1 else lower)

@@ -217,12 +217,9 @@ def _row(cells: Sequence[Any]) -> Context | None:
     if len(cells) == PAIR and len(records) == 1 and not texts:
         record = _passage(records[0])
         return record and replace(record, score=record.score if score is None else score)
-    text, *others = sorted(texts, key=width, reverse=True) or [""]
-    if len(cells) < PAIR or 2 * width(text) < _widths(cells)[0]:
-        return None
-    # A second long text is another passage, except for an address.
-    long = (one for one in others if width(one) >= _LONG_TEXT)
-    if not is_distinctive_text(text) or any(" " in one or not one.isascii() for one in long):
+    text = max(texts, key=width, default="")
+    is_most = len(cells) >= PAIR and 2 * width(text) >= _widths(cells)[0]
+    if not (is_most and is_distinctive_text(text)):
         return None
     return Context(text=text, score=score, metadata=scalars(next(iter(records), None)))
 

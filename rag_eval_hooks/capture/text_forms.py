@@ -142,9 +142,13 @@ def can_answer(text: str, quoted: Iterable[str] = ()) -> bool:
     return is_prose and not any(_judges(text, one) for one in quoted)
 
 
+def language_of(text: str) -> str | None:
+    return folding.language(words(text))
+
+
 def _judges(text: str, other: str) -> bool:
     # A revision repeats words of the other text, and a translation has another language.
-    language, said = folding.language(words(other)), set(words(text))
+    language, said = language_of(other), set(words(text))
     if language is None or not stems(text).isdisjoint(stems(other)):
         return False
     shared = {code: len(said & known) for code, known in folding.FUNCTION_WORDS.items()}

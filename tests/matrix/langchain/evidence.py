@@ -38,6 +38,7 @@ HITS = [f"{QUESTION[: len(QUESTION) // 2]} {one}" for one in LINES]
 BOTH = f"{' '.join(LINES)} {TEXT[:20]}"
 """An answer with few words of the first text."""
 SAID = f"It is as you said, and this is all of it: {PART}"
+GERMAN = f"Das ist es, wie du es gesagt hast, und das ist alles: {NAME}."
 ODD = f'{OTHER}\n"{THIRD}" & <{NAME}>\tü 水'
 
 Tool = tuple[str, str, Callable[[str], Any]]
@@ -141,6 +142,10 @@ def checked(verdict: str) -> Callable[[Any], dict[str, Any]]:
     return lambda state: {
         kit.SHOWN: kit.message_text(says(verdict).invoke(f"{TEXT}\n{state[kit.SAID]}"))
     }
+
+
+def translated(state: Any) -> dict[str, Any]:
+    return {kit.SHOWN: kit.message_text(says(GERMAN).invoke(f"Auf Deutsch: {state[kit.SAID]}"))}
 
 
 def report(state: Any) -> dict[str, Any]:
@@ -261,6 +266,7 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         SAID,
         [TEXT],
     ),
+    "a translated answer": (found(tell(SAID, kit.FOUND), translated), GERMAN, [TEXT]),
     "a report of two replies": (found(drafting, report), f"{PART}\n\n{OTHER}", [TEXT]),
     "a number parsed from a reply": (found(counted, tell(PART, kit.SHOWN)), PART, [TEXT]),
     "a reply merged into JSON": (found(merged, tell(ANSWER, kit.SHOWN)), ANSWER, [TEXT]),
