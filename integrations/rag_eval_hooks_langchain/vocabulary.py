@@ -27,6 +27,8 @@ _MAX_METADATA = 200
 # Maximum number of characters of a list of documents that a tool wrote as text.
 _MOST = 1_000_000
 _BEGINNING = 20
+# An escape that `repr` does not write. The parser would warn the application.
+_ODD_ESCAPE = re.compile(r"\\[^'\"nrtxuU]")
 # Parts of a start event that `start_facts` reads.
 TOLD = ("metadata", "invocation_params", "tool_call_id", "top_k")
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
@@ -102,6 +104,8 @@ _FORMS: tuple[tuple[type, Form], ...] = (
 def written_documents(text: str) -> Any:
     """Parse a tool's list of documents, which an agent converts to text with `repr`."""
     if not text.startswith("[") or "Document(" not in text[:_BEGINNING] or len(text) > _MOST:
+        return None
+    if _ODD_ESCAPE.search(text.replace("\\\\", "")):
         return None
     with suppress(SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
         return _literal(ast.parse(text, mode="eval").body)
