@@ -74,7 +74,6 @@ def _from_texts(sample: Sample) -> dict[str, Any]:
 
 
 def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return the finding if there is nothing to judge, else empty `Findings`."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])
@@ -84,15 +83,14 @@ def _from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Fin
         if not items:
             return Findings.of(kind, ())
     if chunks or kind not in SPECS or Field.CONTEXTS not in SPECS[kind].shows:
-        return Findings()
+        return Findings()  # the finding needs a call
     if SPECS[kind].unit is Unit.TEMPLATE:
         # Without contexts, both ratings are the lowest.
         return Findings.of(kind, (0, 0))
     return Findings.of(kind, (_ON_NOTHING.get(kind),) * len(items))
 
 
-def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return `NotScored` for each finding whose number of verdicts is wrong."""
+def _wrong_counts(findings: Findings, chunks: Sequence[str]) -> Findings:
     absent: dict[str, Any] = {}
     for kind, spec in SPECS.items():
         verdicts = getattr(findings, kind)
@@ -111,8 +109,6 @@ def _misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The models of an evaluation. Without its model, a finding has the cause `missing_input`."""
-
     judge: Judge
     embedder: Embedder | None = None
     scorer: TokenScorer | None = None
@@ -131,11 +127,10 @@ class Sources:
         return [(source, own) for source, own in makers if source is not None and own]
 
     async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
-        """Load the local models that findings need. The next judge call reports a failed load."""
         for source, _ in self.of(wanted):
             if (load := getattr(source, "warm_up", None)) is not None:
                 try:
-                    with suppress(JudgeError, TimeoutError):
+                    with suppress(JudgeError, TimeoutError):  # the next judge call reports these
                         await without_exit(asyncio.wait_for(load(), _LONGEST_LOAD))
                 except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
                     incidents.report(f"judge {source.name}", error)
@@ -173,7 +168,7 @@ class FindingsCollector:
         self._chunks = tuple(context.text for context in sample.contexts or ())
 
     async def run(self, timeout: float) -> Findings:
-        """Return the findings that the metrics need and that arrive within `timeout` seconds."""
+        """Collect the findings that the metrics need, for at most `timeout` seconds."""
         if not (opened := self._open()):
             return self._findings
         await self._sources.warm_up(opened, self._incidents)
@@ -196,7 +191,6 @@ class FindingsCollector:
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
-        """Reserve budget for all judge calls of the sample, or raise `BudgetError`."""
         budget = call_context().budget
         if budget is None:
             return nullcontext()
@@ -256,7 +250,7 @@ class FindingsCollector:
             findings = await without_exit(self._make(kinds))
             # Merge after the call, because another source may have added findings meanwhile.
             self._findings = self._findings.merged(findings)
-            self._findings = self._findings.merged(_misfits(self._findings, self._chunks))
+            self._findings = self._findings.merged(_wrong_counts(self._findings, self._chunks))
         except JudgeError as error:
             why = absence_of(error)
         except Exception as error:

@@ -17,10 +17,9 @@ MATCH: Final = "reference_match"  # metadata key of samples whose reference was 
 
 
 class References:
-    """Adds golden references to samples by question. A question keeps its first reference."""
-
     def __init__(self, golden: Iterable[Sample]) -> None:
         self._is_asked = self._is_matched = False
+        # `reversed` keeps the first reference of a question.
         self._by_question = {squash(one.question): one for one in reversed(list(golden))}
 
     def completed(self, sample: Sample) -> Sample:
@@ -38,7 +37,6 @@ class References:
         )
 
     def report_unmatched(self, path: str | None, incidents: Incidents) -> None:
-        """Report once if no question so far equals a golden question."""
         if self._is_asked and not self._is_matched:
             self._is_matched = True
             advice = "a request's question must equal a golden question, except for case and spaces"
@@ -47,7 +45,6 @@ class References:
 
 
 def read_golden(path: str) -> tuple[Sample, ...]:
-    """Return a file's golden questions. A row's `answer` replaces a missing reference."""
     try:
         golden = tuple(_golden(row, path) for row in data_rows(Path(path)))
     except ConfigError as error:

@@ -43,8 +43,8 @@ def evaluator_metric(
     Args:
         evaluator: Function with any of the parameters `inputs` (`question` and `contexts`),
             `outputs` (`answer`) and `reference_outputs` (the reference as `answer`, or None).
-            The evaluator returns a boolean, a number, or a mapping with `score` (or `value`) and
-            optionally `comment`. A synchronous evaluator runs in a thread.
+            The evaluator returns a boolean, a number, or a mapping. The mapping has `score` or
+            `value`, and optionally `comment`. A synchronous evaluator runs in a thread.
         id: `<suite>.<metric>`. The default is `evaluator.` and the function's name.
         needs: Fields that the sample must have. If a field is missing, the evaluator is not called.
         scale: Scale of the evaluator's numbers.
@@ -82,10 +82,6 @@ def evaluator_metric(
 
 
 def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
-    """Return a metric from a function of a sample. A synchronous function runs on a thread.
-
-    The function returns a number from 0 to 1, a boolean, a `Score`, a `NotScored`, or None.
-    """
     written = getattr(function, "__name__", type(function).__name__)
     _check_arguments(function, written)
     name = _id_of(written)
@@ -127,7 +123,6 @@ class ResultError(InputError):
 def outcome_of(
     result: Any, scale: Scale, function: Callable[..., Any], annotator: str | None = None
 ) -> Outcome:
-    """Convert a metric function's result to an outcome, or raise `ResultError`."""
     if isinstance(result, NotScored):
         return result
     if isinstance(result, Score) and result.normalized is not None:
@@ -172,7 +167,7 @@ class Criterion(Metric):
     RagEval(metrics=["ragas", notice])
     ```
 
-    A separate judge call checks the answer. The heuristic judge gives no score.
+    A separate judge call checks the answer. An uncalibrated heuristic judge gives no score.
 
     Args:
         text: A predicate such as `mentions the notice period`, or a sentence that starts with a

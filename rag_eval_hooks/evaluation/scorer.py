@@ -60,7 +60,7 @@ class Scorer:
     sources: Sources
     sample_timeout: float
     incidents: Incidents
-    only_fed: bool = field(kw_only=True)
+    only_fed: bool = field(kw_only=True)  # omit metrics that lack an input
     _nones: Counter[str] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
@@ -71,11 +71,7 @@ class Scorer:
     async def score(
         self, sample: Sample, chosen: Container[str] | None = None, *, whole: bool = False
     ) -> Outcomes:
-        """Return outcomes by metric id. Metrics outside `chosen` have the outcome `sampled_out`.
-
-        With `only_fed`, omit metrics that lack an input, because the user configured no metrics.
-        With `whole`, omit no metric, because the caller named the metrics.
-        """
+        """With `whole`, return all metrics, because the caller named the metrics."""
         absent = missing_inputs(self.metrics, sample)
         if chosen is not None:
             absent = {name: _LEFT_OUT for name in self.metric_ids if name not in chosen} | absent
@@ -117,7 +113,6 @@ class Scorer:
         return outcome
 
     def _note_none(self, metric: AskedMetric, outcome: Outcome) -> None:
-        """Report a metric whose function returned None for the first `_MANY_NONES` samples."""
         if isinstance(outcome, Score) or not outcome.detail.startswith(RETURNED_NOTHING):
             self._nones[metric.id] = _MANY_NONES
         elif self._nones[metric.id] < _MANY_NONES:

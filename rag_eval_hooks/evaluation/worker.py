@@ -23,12 +23,9 @@ QUEUE_FULL: Final = "queue_full"
 
 
 class Work(NamedTuple):
-    run: Callable[[], Coroutine[Any, Any, None]]
-    """Called once in the event loop. Handles its own exceptions."""
-    end: Callable[[Exception], None]
-    """Called once at the end, even if the work was cancelled before its start."""
-    size: int | None = None
-    """Number of characters, or None outside the queue."""
+    run: Callable[[], Coroutine[Any, Any, None]]  # runs once in the event loop, and never raises
+    end: Callable[[Exception], None]  # runs once, even if the work was cancelled before its start
+    size: int | None = None  # number of characters, or None outside the queue
 
 
 class _InlineCall(Generic[R]):
@@ -54,11 +51,6 @@ class _InlineCall(Generic[R]):
 
 
 class Worker:
-    """Processes queued jobs concurrently, on a daemon thread that the first job starts.
-
-    The worker never holds the lock while a thread starts, because gevent then runs other threads.
-    """
-
     def __init__(
         self,
         *,
@@ -73,6 +65,7 @@ class Worker:
         self._queue_chars = queue_chars
         self._concurrency = concurrency
         self._incidents = incidents
+        # While a thread starts, gevent runs other threads. Never hold the lock then.
         self._lock = threading.Lock()
         self._queue: deque[Work] = deque()
         self._calls: list[Work] = []
@@ -94,10 +87,7 @@ class Worker:
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
 
     def reserve(self, size: int) -> str | None:
-        """Reserve a slot for `size` characters, or return the reason for a refusal. Never waits.
-
-        If the method returns no reason, the caller must call `put` or `release`.
-        """
+        """Return None or the reason for a refusal. After None, call `put` or `release`."""
         if self._thread is None and not (self._closed or self._start()):
             return "no_thread"
         with self._lock:
@@ -117,10 +107,7 @@ class Worker:
             self.waiting_chars -= size
 
     def put(self, job: Work, *, reserved: bool = True) -> str | None:
-        """Queue a job and return None. If the worker has stopped, return `shutdown` instead.
-
-        With `reserved=False`, the queue accepts the job even if the queue is full or closed.
-        """
+        """With `reserved=False`, a full or closed queue also accepts the job."""
         with self._lock:
             self._reserved -= reserved
             if self._stopping:
@@ -132,7 +119,6 @@ class Worker:
         return None
 
     def run(self, function: Callable[[], Awaitable[R]]) -> R:
-        """Run a coroutine function in the loop, outside the queue, and wait for its result."""
         # Wait with a plain lock, not with a future. If a signal handler raises while this thread
         # holds a future's lock, the loop waits for that lock forever.
         done = threading.Lock()
@@ -156,7 +142,6 @@ class Worker:
     def _call(
         self, function: Callable[[], Awaitable[R]], on_done: Callable[[], object]
     ) -> Future[R]:
-        """Queue a call and return its future. `on_done` runs when the future is done."""
         call = _InlineCall(function)
         call.future.add_done_callback(lambda _: on_done())
         with self._lock:
@@ -174,7 +159,6 @@ class Worker:
         self._closed = True
 
     def stop(self, timeout: float) -> None:
-        """Cancel running jobs, end queued jobs with an error, and wait for the thread."""
         with self._lock:
             self._closed = self._stopping = True
             left = list(self._queue)

@@ -48,8 +48,8 @@ class Judge(Protocol):
         entities, and the third for findings that depend on verdicts. `known` has earlier findings.
 
         Returns:
-            Each requested finding, or a `NotScored` with the cause. A list of verdicts has one
-            verdict per claim, entity or context, in order.
+            The requested findings. A `NotScored` replaces a finding that the judge could not make.
+            A list of verdicts has one verdict per claim, entity or context, in order.
 
         Raises:
             JudgeError: The judge could make none of the findings.
@@ -63,7 +63,7 @@ class Judge(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Converts texts to vectors. Similarity is the cosine of two vectors."""
+    """Converts texts to vectors. The similarity of two texts is the cosine of their vectors."""
 
     @property
     def name(self) -> str: ...
@@ -90,7 +90,6 @@ class TokenScorer(Protocol):
 
 
 def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
-    """Create the judge named in `config.judge`. `options` override the endpoint's settings."""
     name, model = JUDGES.parts(config.judge)
     if name in ("heuristic", "nli"):
         from rag_eval_hooks.judges.heuristic.entailment import Entailer
@@ -112,10 +111,6 @@ def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
 
 
 def choose_embedder(config: RagEvalConfig) -> Embedder | None:
-    """Create the embedder named in `config.embedder`, or return None.
-
-    `auto` selects OpenAI's embedder for an OpenAI judge. For other judges, `auto` selects none.
-    """
     name, model = EMBEDDERS.parts(config.embedder)
     if name == "auto":
         judge, _ = JUDGES.parts(config.judge)

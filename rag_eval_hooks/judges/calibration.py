@@ -25,10 +25,7 @@ _RIDGE: Final = 0.1  # weight of the prior; with few labels, the fit stays close
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Calibrates probabilities by a linear map of their log odds (Platt 1999).
-
-    A claim with a calibrated probability of at least `cut` is supported.
-    """
+    """A linear map of log odds (Platt 1999)."""
 
     slope: float = 1.0
     intercept: float = 0.0
@@ -77,20 +74,14 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Agreement of probabilities with human labels.
-
-    `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982). A row of `curve`
-    describes a bin: its mean probability, its fraction of true labels, and its number of labels.
-    """
-
     labels: int
     positive: float
     auroc: float
-    low: float
+    low: float  # `low` and `high` bound the 95 % interval of `auroc` (Hanley and McNeil 1982)
     high: float
     cut: float
     balanced_accuracy: float
-    curve: tuple[tuple[float, float, int], ...]
+    curve: tuple[tuple[float, float, int], ...]  # of each bin: mean, fraction of true, count
 
 
 def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreement:

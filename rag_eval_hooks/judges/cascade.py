@@ -28,8 +28,8 @@ Positions: TypeAlias = dict[Finding, list[int]]  # positions of items; an empty 
 class Cascade:
     """Asks a cheap judge first, and a second judge where the first judge is unsure.
 
-    A verdict also counts as unsure if it has a warning or a probability from 0.3 to 0.7. The second
-    judge also receives a random fraction of the sure verdicts, to measure how often the judges
+    A verdict with a warning, or with a probability between 0.3 and 0.7, also counts as unsure. The
+    second judge also checks a random fraction of the sure verdicts, to measure how often the judges
     agree. The second judge makes all findings that the first judge cannot make. If the second judge
     fails, the first judge's findings remain.
 
@@ -43,7 +43,7 @@ class Cascade:
 
     Args:
         first: A fast, cheap judge, or a name that the setting `judge` accepts.
-        second: A better judge, or the name of a judge. Its verdict replaces the first verdict.
+        second: A better judge, or its name. The second judge's verdict replaces the first verdict.
         floor: Probability in [0, 1] of asking the second judge about a sure verdict. A hash of
             the question and the judged text decides, so each run chooses the same verdicts.
     """
@@ -106,8 +106,7 @@ class Cascade:
         return replace(joined, **found, by=by)
 
     def expected_calls(self, _wanted: frozenset[Finding]) -> int:
-        """Return 0, because the number of calls depends on the first judge's verdicts."""
-        return 0
+        return 0  # the number depends on the first judge's verdicts
 
     async def warm_up(self) -> None:
         for judge in (self.first, self.second):

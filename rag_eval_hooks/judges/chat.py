@@ -31,9 +31,7 @@ _FILTERED: Final = frozenset(
 )
 
 
-class OutputMode(Enum):
-    """Ways to request structured output, from best to worst."""
-
+class OutputMode(Enum):  # from best to worst
     JSON_SCHEMA = "json_schema"
     TOOL = "tool"
     JSON_OBJECT = "json_object"
@@ -99,13 +97,12 @@ class ChatAdapter(ModelAdapter, ABC):
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Return the reply's text. Raise `NotImplementedError` if the client cannot use `mode`."""
+        """Raise `NotImplementedError` if the client cannot use `mode`."""
 
 
 def reply_text(
     content: object, calls: Sequence[object] = (), reasons: Iterable[object] = ()
 ) -> str:
-    """Return the tool call's arguments, else the content. Raise `ReplyError` for unusable text."""
     ends = {str(reason).lower() for reason in reasons}
     text = calls[0] if calls else content
     is_parsed = bool(calls) and not isinstance(text, str)

@@ -66,7 +66,7 @@ class DecisionJudge(ModelJudge):
         window: Maximum tokens of contexts per request. Three UTF-8 bytes count as one token.
             The judge sends several requests for longer contexts or more than 400 decisions.
         memo: Stores answers for reuse. None disables the reuse.
-        prices: Price tables for the costs in the usage. None omits the costs.
+        prices: Token prices, for the cost of each score. None omits the costs.
         **options: Fields of `ClientOptions`, such as `base_url` and `api_key`. Pass options only if
             `model` is a name.
     """

@@ -113,7 +113,6 @@ class Endpoint:
         return error
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop. A later call connects again."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()

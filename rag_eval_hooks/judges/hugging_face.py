@@ -41,7 +41,7 @@ class SentenceEmbedder(LocalModel[str, list[float]]):
         super().__init__(model, caller, partial(_load_embedder, model), size=_TEXTS)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector of length 1 per text, in order."""
+        """Return one vector per text, in order. Each vector has the Euclidean norm 1."""
         return await self.run_all(texts)
 
 

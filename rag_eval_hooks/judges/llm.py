@@ -31,7 +31,7 @@ Function: TypeAlias = Callable[[Messages], Awaitable[str]] | Callable[[Messages]
 _ATTEMPTS: Final = 3  # maximum number of requests for one item
 _MOST_CLAIMS: Final = 10
 _LITERALLY: Final = "found literally"
-_BEFORE: Final = r"(?<![^\s(\"'\[])"
+_BEFORE: Final = r"(?<![^\s(\"'\[])"  # "36.5" and "1,036" do not contain "36"
 _AFTER: Final = r"[.,;:!?)\"'\]]*(?:\s|$)"
 _LONGEST_LEAD: Final = 5.0  # maximum seconds that other calls wait for the first reply
 _WANTS: Final = "a function that accepts a list of messages and returns the reply's text"
@@ -44,13 +44,13 @@ class LLMJudge(ModelJudge):
     If an item of a reply is invalid, the judge tells the model the problem and asks again.
 
     Args:
-        chat: The model: an adapter, or any object with `name`, `complete` and `aclose`.
+        chat: Any object with `name`, `complete` and `aclose`, such as an adapter of a client.
         window: Maximum tokens of contexts in one call that verifies claims. Three UTF-8 bytes
             count as one token. The judge divides longer contexts among several calls.
         examples: Your own labeled examples, in addition to the examples of the prompts. Keys:
             `decomposing`, `questioning`, `judging` and `rating`.
         memo: Stores valid replies for reuse. None disables the reuse.
-        prices: Price tables for the costs in the usage. None omits the costs.
+        prices: Token prices, for the cost of each score. None omits the costs.
     """
 
     version = PROMPTS_VERSION
@@ -72,7 +72,6 @@ class LLMJudge(ModelJudge):
             self.version += f"+{memo_key('', '', self._examples).hex()[:8]}"
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
-        """Return how many calls the judge needs if no reply is invalid."""
         calls = [SPECS[kind].call for kind in wanted & SPECS.keys()]
         return sum(len(TEMPLATES) if call is PromptKind.GRADE else 1 for call in calls)
 
@@ -103,7 +102,6 @@ class LLMJudge(ModelJudge):
         await self._ask(answers, keys)
 
     async def _ask(self, answers: Answers, keys: Sequence[str]) -> None:
-        """Ask about items until each item has a valid reply, or no attempt is left."""
         ask = answers.ask
         problems: tuple[str, ...] = ()
         for _ in range(_ATTEMPTS):
@@ -128,10 +126,6 @@ def _requests(answers: Answers) -> list[tuple[str, ...]]:
 
 
 def _literal(ask: Ask) -> dict[str, Verdict]:
-    """Return verdicts for entities that a chunk contains as whole words, ignoring case and accents.
-
-    "36.5" and "1,036" do not contain "36".
-    """
     chunks = [fold(context.text) for context in ask.sample.contexts or ()]
     names = {key: fold(entity) for key, entity in ask.items().items()}
     return {

@@ -1,9 +1,4 @@
-"""Runs a local model outside the event loop, in a child process or on a thread.
-
-The child runs `python -c` and communicates over a socket pair. A `multiprocessing` child would
-import the application's main module, so a script without a main guard would run twice. A daemonic
-process, such as a Celery worker, cannot start a `multiprocessing` child.
-"""
+"""Runs a local model outside the event loop, in a child process or on a thread."""
 
 from __future__ import annotations
 
@@ -41,6 +36,8 @@ REPLY_TIMEOUT_S = 300.0
 _CLOSE_TIMEOUT_S: Final = 1.0  # seconds for which close waits for the running batch
 _MOST_ENDS: Final = 5  # this many exits within `_ENDS_WITHIN_S` seconds stop the restarts
 _ENDS_WITHIN_S: Final = 60.0
+# A `multiprocessing` child would run a script without a main guard again. A daemonic process, such
+# as a Celery worker, cannot start a `multiprocessing` child.
 _CODE: Final = """
 import os, sys
 from multiprocessing.connection import Connection
@@ -83,7 +80,6 @@ def _loaded(source: str, load: Load[I, R]) -> Run[I, R]:
 
 
 def _results(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | JudgeError]:
-    """Return one result per item. If the batch fails, run each item alone."""
     try:
         return list(model(items)) if items else []
     except Exception as error:  # noqa: BLE001 - a model library may raise anything
@@ -120,11 +116,7 @@ def serve(connection: Connection) -> None:
 
 
 class LocalModel(Generic[I, R]):
-    """Loads a model on first use, and runs one batch at a time.
-
-    Items that arrive during a batch form the next batch, without duplicates. If the model runs in a
-    child process, the child restarts after a crash and exits with this process.
-    """
+    """Runs one batch at a time. Items that arrive during a batch form the next batch."""
 
     def __init__(self, source: str, caller: Caller, load: Load[I, R], *, size: int = 32) -> None:
         self.name = caller.name

@@ -61,7 +61,6 @@ class Answers:
         return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Store the values. Mark an item for a second call if its first value has a warning."""
         for key, content in values.items():
             is_new = bool(getattr(content, "warning", "")) and key not in self.values
             (self.flawed.add if is_new else self.flawed.discard)(key)
@@ -162,7 +161,6 @@ class ModelJudge(ABC):
         read: Callable[[str], Reading],
         charged: Sequence[Answers],
     ) -> Reading | None:
-        """Send one request, or read the reply from the memo. Return None after a failure."""
         tally, memo, failure, reading = Tally(), self._memo, None, None
         key = memo_key(self.name, getattr(self._model, "memo_scope", ""), identity)
         try:

@@ -90,7 +90,7 @@ class OpenAIEmbedder:
 
     Args:
         model: The endpoint's name for the model.
-        prices: Price tables for the costs in the usage. None omits the costs.
+        prices: Token prices, for the cost of each score. None omits the costs.
         **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`.
     """
 

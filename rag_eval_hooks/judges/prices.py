@@ -33,7 +33,7 @@ _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, config=_CLOSED)
 class Price:
-    """Prices per million prompt tokens and per million reply tokens, in the table's currency."""
+    """Prices per million tokens, in the table's currency."""
 
     input: _Amount
     output: _Amount
@@ -50,7 +50,7 @@ class _PriceTable(BaseModel):
 
 
 class Prices:
-    """Price tables by model, for the cost of calls.
+    """Token prices by model, for the cost of calls.
 
     Args:
         table: A mapping with `currency` (default USD) and `models`. `models` maps a model's name to

@@ -44,7 +44,6 @@ async def _made(judge: Judge, *asked: Any) -> Findings:
 
 
 def expected_calls(judge: Judge, wanted: frozenset[Finding]) -> int:
-    """Return the number of calls to reserve in the budget before the judge starts."""
     if _hides_calls(judge):
         # One call for items, and one call for verdicts about the items.
         return len({kind in ABOUT for kind in wanted & SPECS.keys()})

@@ -40,26 +40,16 @@ _Group: TypeAlias = dict[str, Any]  # an item's value by key, or a `ReplyError` 
 
 
 class Reading(NamedTuple):
-    """A parsed reply. `problems` contains no sample texts."""
-
     values: Mapping[Any, Any]
-    problems: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # never quote the sample's texts
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A question to the judge about one finding of one sample.
-
-    A finding covers items, such as claims or chunks. A prompt may ask about only some items. Keys
-    of sentences and chunks are numbers from 1. `a1` is the answer's first claim, `r1` the
-    reference's first claim, and `e1` the first entity. The key of a whole text is its field name.
-    The prompt contains only the chunks numbered in `shown`. None means all chunks.
-    """
-
     kind: Finding
     sample: Sample
     known: Findings
-    shown: tuple[int, ...] | None = None
+    shown: tuple[int, ...] | None = None  # numbers of the chunks in the prompt; None means all
 
     @cached_property
     def spec(self) -> Spec:
@@ -83,6 +73,7 @@ class Ask:
             case Unit.TEXT:
                 texts = {name.value: self._text(name) or "" for name in (Field.ANSWER, spec.text)}
                 return {name: text for name, text in texts.items() if text.strip()}
+        # `a1` is the first claim of the answer, `r1` of the reference, and `e1` the first entity.
         assert spec.about is not None
         found = getattr(self.known, spec.about)
         return {} if isinstance(found, NotScored) else numbered(spec.about.value[0], found)
@@ -123,10 +114,6 @@ class Ask:
         )
 
     def read(self, keys: Sequence[str], reply: str) -> Reading:
-        """Return the valid values by key.
-
-        A value is invalid if an earlier object of the reply has a different value for the key.
-        """
         objects, cut = reply_json(reply, self.kind.value)
         drafts = [one for one in objects if self.kind in one] or objects[-1:]
         *earlier, last = [self._group(one.get(self.kind), keys) for one in drafts]
@@ -139,7 +126,6 @@ class Ask:
         return Reading(values, ("the reply was cut off",) if cut else listed)
 
     def content(self, values: Mapping[str, Any]) -> Any:
-        """Build the finding. If the reply has no verdict for an item, the verdict is unsure."""
         spec = self.spec
         if spec.unit is Unit.TEMPLATE:
             return tuple(map(values.get, TEMPLATES))

@@ -43,7 +43,7 @@ _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
 
 
 class SpoiledGroupError(ReplyError):
-    """An element of a list is wrong. The model may have confused the other elements, too."""
+    """One element of a list is wrong, so the model may have confused all elements."""
 
 
 def number_of(value: Any) -> Any:
@@ -70,7 +70,7 @@ def _word(value: Any) -> Any:
 
 def _percent(value: float) -> float:
     if 0 < value < 1:
-        raise SpoiledGroupError("a rating is between 0 and 1, but ratings go from 0 to 100")
+        raise SpoiledGroupError("the reply has a rating between 0 and 1, but the scale is 0 to 100")
     return value
 
 
@@ -103,7 +103,7 @@ class View:
         return {number: _plain(text) for number, text in self.texts.items()}
 
     def quoted(self, quote: str) -> frozenset[int]:
-        """Return the numbers of texts with a part of the quote, or none if a part is missing."""
+        # An ellipsis may separate parts of different texts.
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
         holding = [{n for n, text in self._plain.items() if part in text} for part in parts]
         return frozenset[int]().union(*holding) if all(holding) else frozenset()
@@ -118,14 +118,12 @@ def _closed(schema: dict[str, Any]) -> None:
 
 
 class ReplyElement(BaseModel):
-    """Rejects unknown keys, because a reply with unknown keys may answer a different prompt."""
-
+    # A reply with unknown keys may answer a different prompt.
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, defer_build=True, json_schema_extra=_closed
     )
 
     def content(self, _view: View) -> Any:
-        """Return the element's finding, by default the value of the element's last field."""
         return getattr(self, list(type(self).model_fields)[-1])
 
     @staticmethod
@@ -267,9 +265,7 @@ class _Criterion(_Reasoned):
 
 
 class GEvalElement(ReplyElement):
-    """Ratings by three criteria. The parser ignores a total that the model adds."""
-
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore")  # a model may add a total
 
     correctness: _Criterion
     completeness: _Criterion
@@ -285,7 +281,7 @@ _adapter: Final = lru_cache(maxsize=64)(TypeAdapter)
 
 
 def content_of(model: Any, value: Any, view: View) -> Any:
-    """Parse a value, or raise `ReplyError`. The message names fields but quotes no content."""
+    """Raise `ReplyError` with a message that names fields but quotes no content."""
     try:
         element: Any = _adapter(model).validate_python(value, strict=True)
     except ValidationError as error:

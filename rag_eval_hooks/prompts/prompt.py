@@ -28,27 +28,21 @@ _KEPT: Final = ("type", "enum", "required", "additionalProperties")  # accepted 
 
 
 class ReplyError(Exception):
-    """A reply or an item is unusable. The message tells the model why, without quoting texts."""
+    """The message tells the model the problem, and quotes no text of the sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Texts for a language model, and the Pydantic model of the reply.
-
-    All prompts with contexts have the same schema. Their user texts start with the contexts, so a
-    provider can cache this prefix. `shape` is the schema of the requested finding alone.
-    """
-
     system: str
     user: str
     name: str
     model: type[BaseModel]
-    shape: Mapping[str, Any]
+    shape: Mapping[str, Any]  # schema of the requested finding alone
     version: str = ""
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """JSON values that determine the reply. `sealed` changes them, so read them first."""
+        """JSON values that determine the reply. Read before `sealed` adds a random secret."""
         return (self.version, self.name, self.system, self.user)
 
     @property
@@ -60,12 +54,11 @@ class Prompt:
         return f"{self.user}\n\nThe reply matches this JSON schema: {_dumped(self.shape)}"
 
     def sealed(self, secret: bytes) -> Prompt:
-        """Return the prompt with delimiters that are unpredictable without the secret."""
         return replace(self, user=sealed(self.user, secret))
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Replace the token in each `<data ...>` delimiter with a keyed hash of the token."""
+    """Make delimiters unpredictable, so that no untrusted text can contain a delimiter."""
     return _DELIMITER.sub(lambda match: f"<{match[1]}data {_token(match[2], secret)}>", text)
 
 
@@ -74,9 +67,8 @@ def _token(text: str, key: bytes = b"") -> str:
 
 
 def data_block(document: Mapping[str, Any]) -> str:
-    """Quote untrusted texts as one JSON document between delimiters that no text can contain."""
     text = _FOREIGN.sub(_escape, encodable(_dumped(document)))
-    token = _token(text)
+    token = _token(text)  # no text contains its own hash
     return f"<data {token}>\n{text}\n</data {token}>"
 
 
@@ -130,10 +122,7 @@ _DEEPEST: Final = 50
 
 
 def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
-    """Return the JSON objects in a reply, and whether the last object is truncated.
-
-    A truncated object keeps its complete elements. `name` is the first key of the expected object.
-    """
+    """Return a reply's objects, and whether the last is cut. `name` is the expected first key."""
     text = _without_thoughts(text)
     objects: list[dict[str, Any]] = []
     at: int | None = 0
@@ -159,7 +148,7 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _without_thoughts(text: str) -> str:
-    """Remove a model's thoughts if the prompt, not the reply, contains their opening tag."""
+    # If the prompt has the opening tag of the thoughts, the reply has only the closing tag.
     end = _THOUGHT.search(text)
     if end is None or _BEGINNING.search(text, 0, end.start()):
         return text
@@ -167,7 +156,7 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return an object's end and text. For a cut object, return None and its complete entries."""
+    """Return the end and text of an object. The end of a cut object is None."""
     open_marks: list[str] = []
     complete = "{}"
     for match in _STRUCTURE.finditer(text, start):

@@ -42,7 +42,6 @@ class Unit(StrEnum):
 
     @property
     def key(self) -> str | None:
-        """JSON key of an element's id, or None if the reply has one element."""
         if self in (Unit.WHOLE, Unit.TEMPLATE):
             return None
         return self.value if self in (Unit.SENTENCE, Unit.CHUNK) else "id"
@@ -52,17 +51,14 @@ class Unit(StrEnum):
 class Spec:
     call: PromptKind
     element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
-    shows: tuple[Field, ...]
-    """Fields that the judge may see. The last field is `text`."""
+    shows: tuple[Field, ...]  # fields that the judge may see; the last field is `text`
     optional: frozenset[Field] = frozenset()
     unit: Unit = Unit.WHOLE
     about: Finding | None = None
     system: str
     instruction: str | list[str]
-    question: str | None = None
-    """Question to a decision model about one item. The default is the instruction."""
-    levels: tuple[float, ...] = ()
-    """Possible ratings, lowest first."""
+    question: str | None = None  # about one item, for a decision model; default: the instruction
+    levels: tuple[float, ...] = ()  # possible ratings, lowest first
 
     @property
     def needs(self) -> frozenset[Field]:

@@ -20,7 +20,7 @@ def toml_of(name: str, package: str = "rag_eval_hooks.text") -> dict[str, Any]:
 
 
 class LazyPatterns(dict[str, re.Pattern[str]]):
-    """Named patterns. Compiles each pattern on first use, to keep the package's import fast."""
+    """Compiles each pattern on first use, to keep the package's import fast."""
 
     def __init__(self, texts: Mapping[str, str], flags: int = 0) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ def compiled(
     parts: Mapping[str, str] | None = None,
     flags: int = re.IGNORECASE,
 ) -> LazyPatterns:
-    """Insert a part for each `<name>`. By default, parts are in `given` and not in the result."""
+    """Replace each `<name>` by the part with this name. By default, `given` contains the parts."""
     texts = {name: "|".join(one) if isinstance(one, list) else one for name, one in given.items()}
     inserted = {name for text in texts.values() for name in _PART.findall(text)}
     left_out, known = (inserted, texts) if parts is None else (set[str](), parts)
@@ -54,7 +54,7 @@ _LONGEST_MATCH: Final = 300
 
 
 def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield a pattern's matches without holding the GIL long. Matches have up to 300 characters."""
+    """Yield matches of at most 300 characters, without holding the GIL long."""
     start = 0
     while start < len(text):
         limit = start + _PIECE
@@ -88,12 +88,11 @@ CJK_PATTERNS: Final = LazyPatterns(
     }
 )
 _SPACES = re.compile(r"\s{3,}")
-_LONGEST_RUN = 40
+_LONGEST_RUN = 40  # longer repetitions slow down regular expressions
 _RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
 
 
 def collapse_runs(text: str) -> str:
-    """Remove invisible characters. Shorten repetitions, which slow down regular expressions."""
     spaced = _SPACES.sub(lambda run: "\n\n" if "\n" in run[0] else " ", text.translate(_UNSEEN))
     return _RUN.sub(lambda run: run[0][:_LONGEST_RUN], spaced)
 
@@ -114,18 +113,14 @@ def squash(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Remove case, accents, compatibility forms, Arabic vowel marks and surplus white space.
-
-    Voicing marks of Japanese kana stay, because they distinguish words.
-    """
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text.translate(_QUOTES).casefold())
+        # NFC keeps the voicing marks of Japanese kana, which distinguish words.
         text = unicodedata.normalize("NFC", text.translate(_ACCENTS))
     return " ".join(text.casefold().split())
 
 
 def tokens(text: str) -> list[str]:
-    """Return normalized words in order. Chinese, Japanese and Korean words become bigrams."""
     return folded_tokens(fold(text))
 
 
@@ -175,7 +170,6 @@ _ENDINGS = ("ations", "ation", "ingly", "ments", "ment", "ness", "ings", "ing", 
 
 
 def stem(token: str) -> str:
-    """Return an approximate stem that a word's inflections share. Non-ASCII text is unchanged."""
     if not token.isascii() or len(token) < 4:
         return token
     if len(token) == 4:
@@ -202,7 +196,7 @@ def language(words: Sequence[str]) -> str | None:
 
 
 def cache_short(maxsize: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
-    """Cache results for texts of at most 300 characters, to limit the cache's memory."""
+    """Cache only the results of short texts, to limit the cache's memory."""
 
     def decorate(function: Callable[[str], R]) -> Callable[[str], R]:
         cached = lru_cache(maxsize)(function)

@@ -20,7 +20,7 @@ _MIN_LETTERS = 4
 
 
 def phrases(text: str) -> list[str]:
-    """Return capitalized phrases as written, without stop words at the ends: "Rule 7"."""
+    """Return capitalized phrases, such as "Rule 7"."""
     text, end = CJK_PATTERNS["any"].sub(",", text), 0
     runs: list[list[str]] = [[]]
     for match in _WORD.finditer(text):
@@ -43,7 +43,6 @@ def _trimmed(run: list[str]) -> list[str]:
 
 
 def keywords(text: str) -> list[Keyword]:
-    """Return distinct keywords: phrases, then numbers, then words of four or more letters."""
     every = tokens(text)
     # A phrase that splits a token, for example at a stray combining mark, can never match.
     written = Searched(every)
@@ -82,11 +81,6 @@ class Searched:
 
 
 def entities(text: str) -> list[str]:
-    """Return distinct entities of a text as written: names, then dates, then numbers.
-
-    A capitalized first word of a sentence is a name unless the text also has the word in lower
-    case. If a text of at most three words has no entity, the whole text is the entity.
-    """
     dates = [measure.text for measure in measures(text) if measure.unit == "date"]
     names = [name for name in _names(_without(text, dates)) if name.lower() not in MONTHS]
     bare = numbers(_without(text, [*dates, *names]))

@@ -26,13 +26,7 @@ class Number(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A quantity in a text.
-
-    `value` is in meters, grams, seconds, months, liters or bytes. For a clock time, `value` is
-    minutes since midnight. For a date, `value` is NaN.
-    """
-
-    value: float
+    value: float  # in m, g, s, months, liters or bytes; minutes of a clock time; NaN for a date
     unit: str  # base unit, currency, `clock` or `date`; empty for a number without a unit
     text: str
     start: int
@@ -76,10 +70,6 @@ _NOON: Final = 720.0
 
 @cache_short(1024)
 def measures(text: str) -> tuple[Measure, ...]:
-    """Return the quantities of a text in order.
-
-    "Response 1", "[2]" and the numbers of list items are labels, not quantities.
-    """
     text = _PATTERNS["grouped"].sub(lambda match: match[0].replace(" ", "\u202f"), text)
     found: list[Measure] = []
     taken = bytearray(len(text))
@@ -146,7 +136,7 @@ def _numbers(text: str) -> Iterator[Measure]:
     spans += [(a, b, float(value), "") for a, b, value in word_numbers(text)]
     for start, end, number, percent in spans:
         if _PATTERNS["label_before"].search(text[max(0, start - 24) : start]):
-            continue
+            continue  # as in "Response 1"
         sign = text[start - 1 : start] if text[start - 1 : start] in _SIGNS else ""
         if sign and (short := _PATTERNS["short_after"].match(text, end)):
             number, end = number * _SHORT[short[1].lower()], short.end()
@@ -169,7 +159,6 @@ def _numbers(text: str) -> Iterator[Measure]:
 
 
 def agree(said: Measure, stated: Measure) -> bool:
-    """Return whether two quantities are equal after unit conversion and rounding."""
     if "date" in (said.unit, stated.unit):
         return _same_date(said, stated)
     if said.unit != stated.unit and said.unit and stated.unit:
@@ -187,7 +176,7 @@ def agree(said: Measure, stated: Measure) -> bool:
 
 
 def _is_rounded(said: Measure, one: float, two: float) -> bool:
-    """Return whether rounding `two` by at most 5 % may give `one`."""
+    """Return whether `one` may be `two`, rounded by at most 5 %."""
     if not abs(one - two) <= 0.05 * abs(two) or (one < 1e6 and not said.rough):
         return False
     digits = len(f"{one:.9e}".partition("e")[0].rstrip("0")) - 1
@@ -223,16 +212,11 @@ def _same_date(said: Measure, stated: Measure) -> bool:
 
 
 def numbers(text: str) -> list[Number]:
-    """Return the numbers in a text, in order, with repetitions.
-
-    A comma that cannot group thousands is a decimal comma ("0,305", "1.000,50"). Digits in
-    identifiers ("A4b"), versions ("1.2.3") and the markers of a numbered list are ignored.
-    """
+    """A comma that cannot group thousands is a decimal comma, as in "0,305"."""
     return [number for _, _, number in number_spans(text)]
 
 
 def number_spans(text: str) -> list[tuple[int, int, Number]]:
-    """Return start, end and value of each number, in order."""
     if not text.isascii():
         foreign = (c for c in set(text) if c > "\x7f" and c.isdecimal())
         digits = {ord(c): str(unicodedata.decimal(c)) for c in foreign}
@@ -273,7 +257,6 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and value of each spelled-out number, except a single "one"."""
     words = _WORD.findall(text.casefold())
     if _OPENING.isdisjoint(words):
         return  # skips most sentences, because the pattern is slow

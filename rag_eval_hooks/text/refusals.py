@@ -1,13 +1,4 @@
-"""Detects refusals: answers that do not answer the question.
-
-A sentence is a refusal if its main clause refuses to answer: "I cannot determine ...", "the
-passages do not mention ...". "The author is unknown" is no refusal. An answer is a refusal if its
-first sentence is a refusal and the rest gives no answer. A short answer is also a refusal if it
-ends with a conclusion such as "Therefore, I cannot determine ...".
-
-German, French and Spanish have a freer word order, so their rules check which types of words occur.
-In Chinese, Japanese and Arabic, the rules compare a short answer with common phrases.
-"""
+"""Detects refusals: answers that do not answer the question."""
 
 # ruff: noqa: RUF001 - this module handles such characters
 
@@ -24,6 +15,7 @@ from rag_eval_hooks.text.sentences import sentences, strip_marker
 
 _DATA: Final = toml_of("refusals.toml")
 _ENGLISH: Final = compiled(_DATA.pop("english"))
+# German, French and Spanish have a freer word order, so these rules only check types of words.
 _KINDS: Final = [
     {name: word_set(words) for name, words in kinds.items()} for kinds in _DATA.values()
 ]
@@ -34,7 +26,6 @@ _LONG: Final = 5  # sentences; in an answer of this length, a refusal at the end
 
 @lru_cache(maxsize=64)  # several metrics check the same answer
 def refusal(answer: str) -> str | None:
-    """Return the normalized sentence that refuses to answer, or None."""
     written = sentences(answer)
     said = [fold(strip_marker(sentence)) for sentence in written]
     lists = any(strip_marker(sentence) != sentence for sentence in written)

@@ -26,10 +26,7 @@ _WRAP = 50  # characters; a shorter line without a full stop is a separate sente
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text in order. List items and short lines are sentences.
-
-    The result contains the whole text except white space.
-    """
+    """Omit only white space from the text. List items and short lines are sentences."""
     return [piece for block in _blocks(text) for piece in _split(block)]
 
 

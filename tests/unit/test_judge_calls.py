@@ -120,10 +120,10 @@ def test_breaker_opens_after_failures_in_a_row_and_doubles_its_pause(steps: list
         probe = breaker.probe()
         assert probe is (until is not None and now >= until)
         if step == "reply":
-            breaker.ended(answered=True, probe=probe)
+            breaker.record_call(answered=True, probe=probe)
             failures, pause, until = 0, 10.0, None
             continue
-        breaker.ended(answered=False, probe=probe)
+        breaker.record_call(answered=False, probe=probe)
         failures += 1
         if probe:
             pause = min(2 * pause, 60.0)

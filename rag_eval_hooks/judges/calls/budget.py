@@ -60,16 +60,7 @@ class Spend(NamedTuple):
 
 
 class Budget:
-    """Admits model calls until a limit of the current hour or day (UTC) is reached.
-
-    Before a sample's first call, the budget reserves all expected calls of the sample. If the
-    reservation fails, the sample gets no call. The estimate for a call is the prompt's tokens plus
-    256. The reply's usage replaces this estimate. The estimate remains if the call times out,
-    reports no tokens, or belongs to a killed process.
-
-    Keys of `limits` are `<unit>_per_<period>`. `rate` limits this process's calls per second. A
-    separate thread writes the file, because a hanging disk must not block the event loop.
-    """
+    """Keys of `limits` are `<unit>_per_<period>`. `rate` limits the calls per second."""
 
     def __init__(
         self,
@@ -92,6 +83,7 @@ class Budget:
         self._memory.execute(_TABLE)
         # From Python 3.13 on, a garbage-collected open connection is a `ResourceWarning`.
         weakref.finalize(self, self._memory.close)
+        # A hanging disk must not block the event loop.
         self._worker = DaemonExecutor("rag-eval-hooks-budget")
         self._prices = {False: price or _FREE, True: embedding_price or _FREE}
         self._interval = None if rate is None else 1.0 / rate
@@ -101,7 +93,7 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Reserve a sample's calls, or raise `BudgetError`. On exit, release unused calls."""
+        """Raise `BudgetError` unless the budget has room for all calls of the sample."""
         each = Spend.of(self._prices[False], input_tokens, _REPLY_TOKENS)
         hold = await self._reserved(Spend().plus(each, calls))
         try:
@@ -111,7 +103,6 @@ class Budget:
             hold.replace(Spend())
 
     async def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
-        """Reserve one call, or raise `BudgetError`. If `rate` limits the calls, wait for a slot."""
         price, held = self._prices[embedding], Spend()
         estimate = Spend.of(price, input_tokens, 0.0 if embedding else _REPLY_TOKENS)
         if not embedding and (hold := call_context().hold) is not None:
@@ -146,7 +137,6 @@ class Budget:
     def _book(
         self, periods: _Periods, amount: Spend, limits: Mapping[str, Spend] | None = None
     ) -> str | None:
-        """Add an amount, or return the reason why the budget has no room for the amount."""
         memory = self._memory
         try:
             with nullcontext(memory) if self._file is None else self._file.transaction() as db:
@@ -167,7 +157,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Amount reserved for a sample or one call. Call either `settle` or `fail`, and only once."""
+    """Call either `settle` or `fail` of a call's reservation, and only once."""
 
     budget: Budget = field(repr=False)
     periods: _Periods
@@ -175,7 +165,6 @@ class Reservation:
     price: Price = _FREE
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
-        """Replace the estimate with the reply's usage. If both counts are 0, keep the estimate."""
         if input_tokens or output_tokens:
             self.replace(Spend.of(self.price, input_tokens, output_tokens))
 
@@ -190,7 +179,6 @@ class Reservation:
 def budget_of(
     config: RagEvalConfig, judge: Judge, embedder: Embedder | None, incidents: Incidents
 ) -> Budget | None:
-    """Create the budget, or return None if no limit is set. A cost limit requires known prices."""
     limits, rate = config.budget_limits, config.budget.get("calls_per_second") or None
     if not limits and rate is None:
         return None

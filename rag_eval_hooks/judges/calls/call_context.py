@@ -94,13 +94,12 @@ class Meter:
 
     @asynccontextmanager
     async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """Count the `with` block as one attempt. An attempt that times out costs the estimate."""
         await self.send()
         try:
             async with asyncio.timeout(timeout):
                 yield
         except Exception as error:
-            if not is_time_out(error):
+            if not is_time_out(error):  # the provider may charge for a call that timed out
                 self.fail()
             raise
 
@@ -118,7 +117,6 @@ class Meter:
         id: object = None,
         prices: Prices | None = None,
     ) -> None:
-        """Record the usage that a reply reports. A non-integer token count counts as 0."""
         call = self.record
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
         if prices is not None and used.input_tokens:
@@ -180,11 +178,7 @@ class ModelCalls:
     async def make(
         self, request: Callable[[Meter], Coroutine[Any, Any, T]], texts: Sequence[str] = ()
     ) -> T:
-        """Make one call. `request` reports each attempt and the reply's usage to the meter.
-
-        Every exception becomes a `ReplyError` or a `JudgeError` that quotes no text of the sample.
-        After a `RequestRefusedError`, the caller may try a different output mode.
-        """
+        """Raise `ReplyError` or `JudgeError`, with a message that quotes no text of the sample."""
         gate = self._gates.setdefault(asyncio.get_running_loop(), Gate(self._limits))
         if (observer := call_context().observer) is not None:
             observer.passes(self._caller, gate)

@@ -53,8 +53,6 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """Opens after consecutive failures. After a pause, a successful probe closes the breaker."""
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._close()
@@ -76,8 +74,7 @@ class Breaker:
         self._probing = self._probing or is_free
         return is_free
 
-    def ended(self, *, answered: bool | None, probe: bool) -> None:
-        """Update the breaker after a call. `answered` is None if the outcome is unknown."""
+    def record_call(self, *, answered: bool | None, probe: bool) -> None:
         self._probing = self._probing and not probe
         if answered:
             if self._open_until is not None:
@@ -97,15 +94,12 @@ class Breaker:
 
 
 class Gate:
-    """Limits concurrent calls in one event loop. Rejects calls while the breaker is open."""
-
     def __init__(self, limits: CallLimits) -> None:
         self.breaker = Breaker()
         self._slots = asyncio.Semaphore(limits.concurrency)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot, or raise `JudgeUnavailable` while the breaker is open."""
         if self.breaker.state is BreakerState.OPEN:
             raise JudgeUnavailable(_UNAVAILABLE)
         async with self._slots:
@@ -119,4 +113,4 @@ class Gate:
                 answered = answers(error)
                 raise
             finally:
-                self.breaker.ended(answered=answered, probe=probe)
+                self.breaker.record_call(answered=answered, probe=probe)

@@ -66,7 +66,7 @@ def report_failure(
 
 
 def outcome_of(error: BaseException) -> CallOutcome | None:
-    """Return the outcome of a call that raised. None means that no request was sent."""
+    """Return None if no request was sent."""
     if isinstance(error, BudgetError | JudgeUnavailable | NotImplementedError):
         return None
     if isinstance(error, ReplyError):
@@ -102,7 +102,7 @@ def is_time_out(error: BaseException) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception's HTTP status or type, because the message may quote an API key."""
+    """Omit the message of a client's exception, because the message may quote an API key."""
     if isinstance(error, DescribedError):
         return str(error)
     status, code = status_of(error), getattr(error, "code", None)

@@ -35,7 +35,6 @@ class Alignment(NamedTuple):
 
 
 def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
-    """Return the alignment if a sentence contains all words of a claim in order, else None."""
     claimed, stated = claim.items(code), sentence.items(code)
     if max(len(claimed), len(stated)) > _LONGEST:
         return None
@@ -71,7 +70,7 @@ def anchors(claim: Sentence, code: str) -> frozenset[str]:
 
 
 def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
-    """Return whether a sentence repeats most words of a long claim, and all values and names."""
+    """Return whether a sentence repeats all values and names of a long claim, and most words."""
     words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
     if not code or max(len(claimed), len(stated)) > 2 * _LONGEST:
         return False
@@ -157,7 +156,7 @@ def _path(wanted: Sequence[str], held: Sequence[str]) -> _Path:
 
 
 def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int]) -> bool:
-    """Return whether both texts use the same prepositions. "by 20 %" differs from "to 20 %"."""
+    # "by 20 %" differs from "to 20 %".
     beside = [
         (before, stated[place - 1])
         for before, item in pairwise(claimed)

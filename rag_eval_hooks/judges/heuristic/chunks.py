@@ -46,7 +46,6 @@ DENIAL: Final = "!"
 
 
 def _items_by_word(lexicon: Lexicon) -> dict[str, str]:
-    """Map each word of the lexicon to an item for comparisons. The judge ignores empty items."""
     kept = lexicon.limiting | lexicon.conditions | lexicon.weak
     items = dict.fromkeys(lexicon.free, "") | {word: word for word in kept}
     items |= dict.fromkeys(lexicon.denials | LEXICONS[""].denials, DENIAL)
@@ -81,8 +80,8 @@ def is_small(item: Item) -> bool:
 
 
 def starts(kinds: Iterable[str]) -> list[str]:
-    """Return each word's first three letters. Skip words that contractions hide ("won't": will)."""
     words = [kind for kind in kinds if len(kind) > 2 and kind.isalpha()]
+    # A sentence may contain "will" as "won't", which starts with other letters.
     return [word[:3] for word in words if word not in _WHOLE.values()]
 
 
@@ -221,7 +220,7 @@ class Chunks(tuple[SplitText, ...]):
         return list({(one.text, one.unit, one.dates): one for one in every}.values())
 
     def bm25(self, wanted: Iterable[str]) -> Sequence[float]:
-        """Return each chunk's BM25 score divided by the highest possible score, 0 to 1."""
+        """Return one score per chunk, from 0 to 1."""
         weight, scores = dict[str, float](), list[float]()
         for term in dict.fromkeys(wanted):
             holding = sum(term in passage.index for passage in self)

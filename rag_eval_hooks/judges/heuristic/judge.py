@@ -127,7 +127,7 @@ class HeuristicJudge:
 
     A claim is supported if one sentence states the claim in nearly the same words. A claim with a
     different value, an unknown name or a negation is contradicted or not stated. The judge is
-    unsure about other claims. Scores are marked as `screening`.
+    unsure about other claims. Without a calibration, scores are marked as `screening`.
 
     Args:
         entailer: A local model that judges the English claims that the rules did not reject.

@@ -48,11 +48,7 @@ _MIN_CLAUSE = 3  # content words; a shorter clause is not a claim
 
 
 def claims(text: str) -> tuple[str, ...]:
-    """Return the distinct claims of a text, one per sentence or clause, in order.
-
-    Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences about missing
-    information are not claims. But a lone heading, such as "**Cornish heath**", is a claim.
-    """
+    # A text of headings alone, such as "**Cornish heath**", has claims.
     found = distinct(_claims(text, headings=False)) or distinct(_claims(text, headings=True))
     return tuple(found)
 
@@ -89,10 +85,6 @@ def _clauses(sentence: str) -> list[str]:
 
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
-    """Judge whether a text states a claim.
-
-    A short text also agrees if each word of the text is in the claim or in the question.
-    """
     if not text.sentences:
         return Verdict(False, "the compared text is empty")
     novel = claim.terms - question or claim.terms
@@ -212,7 +204,6 @@ def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def direct_relevance(question: str, answer: str) -> float:
-    """Return the share of the question's content words that the answer has, in steps of 0.25."""
     if indistinct(answer):
         return 0.0
     asked, said = frozenset(terms(question)), SplitText(answer)
