@@ -109,7 +109,7 @@ class Destination:
         """`timeout` limits each request, in seconds."""
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
-        """Return exceptions by index. If `last`, the queue will not retry. Idempotent."""
+        """Deliver idempotently. Return exceptions by index. If `last` is true, no retry follows."""
         raise NotImplementedError
 
     def close(self) -> None: ...

@@ -61,7 +61,7 @@ class _Delivery:
 
 
 class SinkQueue:
-    """Delivers results on its own thread. Thread-safe."""
+    """Thread-safe. The queue calls the sink on its own thread."""
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
         self.sink = sink

@@ -60,7 +60,7 @@ def _turns(text: str) -> int:
 
 
 def _is_no_secret_of(found: str, value: str) -> bool:
-    """Return True for values as in `token: 4096-wide` and `cache_key=user:17`."""
+    """`token: 4096-wide` and `cache_key=user:17` contain no secret."""
     if found[:5].lower() == "token":
         return len(value) < 16
     return found[:3].lower() == "key" and _turns(value) < 2

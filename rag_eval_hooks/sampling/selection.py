@@ -83,7 +83,7 @@ class Selection:
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
-        """Return a function that decides whether to sample out a starting request, or None."""
+        """The function returns True to sample out a request at its start."""
         rules = [*self._rules, *self._error_rules]
         late = ("question", "answer", "latency_above", "latency_below", "error")
         if self._sample_rules or self._feedback_rules:
@@ -135,7 +135,7 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision, Set[str]] | None:
-        """Return the sample, decision and metric ids that feedback evaluates, or None."""
+        """Return sample, decision and metric ids of the evaluation that feedback triggers."""
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:
             with_reference = replace(sample, reference=feedback.reference)
