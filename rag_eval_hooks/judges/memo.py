@@ -80,8 +80,10 @@ class Memo:
 
     async def aclose(self) -> None:
         if self._file is not None:
-            closed = asyncio.wrap_future(self._worker.submit(self._file.close))
-            with suppress(TimeoutError, *FILE_ERRORS):
+            # A timeout cancels the call that it limits, so await a call after the close.
+            self._worker.submit(self._file.close)
+            closed = asyncio.wrap_future(self._worker.submit(bool))
+            with suppress(TimeoutError):
                 await asyncio.wait_for(closed, _PATIENCE_S)
 
     def _on_disk(self, work: Callable[[sqlite3.Connection], Any]) -> Future[Any] | None:

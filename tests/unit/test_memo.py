@@ -107,3 +107,4 @@ async def test_hanging_disk_is_given_up_and_memory_needs_no_thread(
         assert await kept(memory, *"aa") == ["a"]
     finally:
         end.set()
+        await disk.aclose()
