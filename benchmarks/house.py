@@ -39,7 +39,7 @@ ROOMS: Final = (
     Room("evaluation", ("evaluation",), 870, 1129),
     Room("prompts", ("prompts",), 850, 849),
     Room("judges, text", ("judges", "text"), 4900, 5282),
-    Room("capture", ("capture",), 3800, 4812),
+    Room("capture", ("capture",), 3800, 4813),
     Room("integrations", ("../integrations",), 3200, 3891),
     Room("core", ("",), 23300, 30178),
     Room("tests", ("../tests",), 26000, 26000),

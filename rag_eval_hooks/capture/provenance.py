@@ -73,7 +73,8 @@ class Provenance:
         """Yield each tool's text, and whether the tool searches. False means unknown."""
         for p in filter(self._is_own, self._tools):
             run, named = p.found.run, p.found.named
-            is_search = looks_up(run.name, run.description) if named is None else named
+            is_judged = run.kind is RunKind.TOOL and named is None
+            is_search = looks_up(run.name, run.description) if is_judged else named is not False
             if named or (is_search is not False and not _is_empty(p)):
                 yield p, bool(is_search)
 
