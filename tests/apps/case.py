@@ -32,10 +32,7 @@ class Texts(Variation):
 
 @dataclass(frozen=True)
 class Case:
-    """One question put to an application, and the contexts and the answer that are due.
-
-    `ask` asks in its own way; it is called with the config of LangChain, or None.
-    """
+    """A question for an application, with the expected contexts and answer."""
 
     chain: Any
     given: Any

@@ -112,10 +112,7 @@ def handlers_with_context(drawn: Drawn) -> Any:
 
 
 def handlers_that_change(drawn: Drawn) -> Any:
-    """Handlers that are added, or put in place of all others, within a request serve the rest.
-
-    An event of the application's own reaches them, with its tags.
-    """
+    """Handlers that are added or replaced within a request receive the request's later events."""
     root, inner, only = get_dispatcher(), Notes(), Notes()
 
     @drawn.dispatcher.span

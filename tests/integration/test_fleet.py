@@ -99,10 +99,7 @@ def some_samples(seed: int, count: int) -> list[Sample]:
 def test_workers_give_the_scores_of_the_application(
     redis: RedisServer, judge: JudgeServer, worker: WorkerProcess, seed: int
 ) -> None:
-    """A sample has one score, equal in the worker, in the application and inline.
-
-    Settings or an application of Celery name the broker.
-    """
+    """A sample has the same score in the worker, in the application and inline."""
     path, samples = worker.folder / "scores.jsonl", some_samples(seed, 20)
     app = Celery(broker=redis.url, backend=redis.url, set_as_current=False)
     givens: list[dict[str, Any]] = [{"run_on": app}, {"run_on": "celery", "broker": redis.url}]

@@ -1,7 +1,4 @@
-"""Samples for load tests: five contexts of 120 words each, with right and wrong answers.
-
-Made by rule from a seed. Every sample has facts of its own, so no two prompts are alike.
-"""
+"""Samples for load tests, drawn from a seed. No two prompts are alike."""
 
 from __future__ import annotations
 

@@ -122,10 +122,7 @@ _BY_ROW = ("hits of a search",)
 
 
 def beside(draw: Variation) -> dict[str, StepText]:
-    """Return by name what a prompt may hold besides that nobody retrieved.
-
-    Without numbers: an answer might say one of them by chance.
-    """
+    """Return texts of a prompt that nobody retrieved, by name. They contain no numbers."""
     said = [re.sub(r" \d+", "", draw.passage()) for _ in range(5)]
     turns = f"Human: {said[0]}\nAI: {said[1]}"
     example = {"question": said[2], "answer": said[3]}

@@ -1,7 +1,4 @@
-"""The public API as a strictly typed application uses it: read by mypy, never run.
-
-Every public name stands here with the type that it promises.
-"""
+"""The public API as a typed application uses it. mypy reads the file, and nothing runs it."""
 
 from __future__ import annotations
 

@@ -18,10 +18,7 @@ START_TIMEOUT = 400.0
 
 
 def executable(name: str, variable: str) -> str:
-    """Return the path of a program, as a variable names it, else that on the PATH.
-
-    Skips the test where it is not installed.
-    """
+    """Return a program's path from a variable or the PATH. Skip the test if it is missing."""
     found = os.environ.get(variable) or shutil.which(name)
     if not found:
         pytest.skip(f"{name} is not installed; {variable} may name it")

@@ -1,7 +1,4 @@
-"""Zero-code under real servers, each installed from its package index.
-
-Run by `make servers`, which makes their environment.
-"""
+"""Zero-code under real servers. `make servers` installs them and runs this file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Random corruptions of a truthful reply, of the kinds that a strict reader can tell.
-
-Corruptions that nobody could tell are left out: a verdict turned into its contrary, two ids
-exchanged, a digit lost from a rating. Such a reply is not corrupt but wrong.
-"""
+"""Random corruptions of a truthful reply that a strict reader can detect."""
 
 from __future__ import annotations
 
