@@ -33,12 +33,13 @@ class Stats:
         scored: Requests with at least one score, except `partial` requests (see `failed`).
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
         dropped: Requests that were not evaluated, by reason.
-        failed: Evaluated requests without a score, by cause of the first failed metric. If no
-            metric failed, the cause of the first metric counts. `partial`: the judge failed, but
+        failed: Evaluated requests without a score, by cause of the first failed metric, or
+            else by the cause of the first metric's missing score. `partial`: the judge failed, but
             metrics without a judge have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
-        incidents: Wrong calls, and failures of callbacks, metrics, judges and sinks, by kind.
+        incidents: The application's mistakes, and failures of callbacks, metrics, judges and
+            sinks, by kind.
         recovered: Requests in `offered` that earlier processes left in the spool.
         undurable: Requests in `offered` that the spool could not store.
         without_retrieval: Requests in which a model answered but capture saw no retrieved text.

@@ -108,7 +108,7 @@ class NotScored:
 
     Attributes:
         detail: One sentence that explains the cause, without texts of the sample.
-        usage: Judge usage that produced no score.
+        usage: The judge's calls, tokens and cost, which produced no score.
         undecided: Whether the judge was unsure about too many items.
         explanation: Available claims, verdicts and chunk numbers.
     """

@@ -102,7 +102,7 @@ _FORMS: tuple[tuple[type, Form], ...] = (
 
 
 def written_documents(text: str) -> Any:
-    """Parse a tool's list of documents, which an agent converts to text with `repr`."""
+    """Parse a text that an agent made with `repr` from a tool's list of documents."""
     if not text.startswith("[") or "Document(" not in text[:_BEGINNING] or len(text) > _MOST:
         return None
     if _ODD_ESCAPE.search(text.replace("\\\\", "")):

@@ -120,7 +120,7 @@ class RunTable:
     def key_of(
         self, run_id: Hashable, kind: RunKind, trace_id: str | None, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return the sampling key of a root run, or None to decide at the end of the run."""
+        """Return a root run's sampling key. None postpones the sampling decision to its end."""
         if self._leaves_out is None:
             return None
         # Separate calls of a retriever and a model need the same decision, so prefer a shared id.

@@ -107,9 +107,9 @@ class Recorder(RunTable, Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Return None if the run has started, is sampled out, or belongs to a finished request.
+        """Return None if the run was already started, is sampled out, or its request has ended.
 
-        With `apart`, open blocks of the manual API do not prevent a new root.
+        With `apart`, a run inside an open `interaction()` block is a new root.
         """
         if self.skips(run_id, parent_id, kind) or run_id in self._runs:
             return None

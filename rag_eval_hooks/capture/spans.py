@@ -132,7 +132,7 @@ def application_span(otel: OtelContext) -> RequestSpan:
 
 
 class SpanWriter:
-    """Another thread must call `drain`, which writes the content and child spans."""
+    """Writes spans. A background thread calls `drain` to write child spans and content."""
 
     def __init__(
         self, provider: TracerProvider | None, config: RagEvalConfig, incidents: Incidents

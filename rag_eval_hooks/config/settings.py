@@ -175,7 +175,7 @@ class RagEvalConfig(BaseModel):
         {},
         "Limits on calls, tokens and cost of judge and embedder, per UTC hour or day, such as "
         "`cost_per_day=5`. Calls above `calls_per_second` wait. Processes share a budget if their "
-        "tables have the same `path`.",
+        "`budget` settings have the same `path`.",
     )
     sample_timeout: Seconds = setting(120.0, "Total time for one sample's judge calls, in seconds.")
     queue_size: Count = setting(1000, "Maximum queued samples. Further samples are dropped.")

@@ -1,4 +1,4 @@
-"""Metrics that users define: functions of a sample, evaluators and criteria."""
+"""Metrics that users define: evaluators, criteria, and functions that take a sample."""
 
 from __future__ import annotations
 

@@ -160,7 +160,9 @@ class CallableJudge(LLMJudge):
         if not callable(function):
             raise ConfigError("judge", default, _WANTS)
         if options.get("memo") is not None and not name:
-            raise ConfigError("name", name, "a name, because a memo stores replies by name")
+            raise ConfigError(
+                "name", name, "a name, because the memo finds replies by the judge's name"
+            )
         limits, others = CallLimits.split(options)
         super().__init__(_CallableChat(function, f"callable:{name or default}", limits), **others)
 

@@ -1,4 +1,4 @@
-"""Calls judges and embedders. `make` counts as one call if a judge does not report its calls."""
+"""Calls judges and embedders. Without a report of calls, each `Judge.make` counts as one call."""
 
 from __future__ import annotations
 

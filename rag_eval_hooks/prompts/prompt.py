@@ -28,7 +28,7 @@ _KEPT: Final = ("type", "enum", "required", "additionalProperties")  # accepted 
 
 
 class ReplyError(Exception):
-    """The message tells the model the problem, and quotes no text of the sample."""
+    """An invalid reply. The model receives the message, which quotes no text of the sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return the end and text of an object. The end of a cut object is None."""
+    """Return end and text of a JSON object. The end is None if the object is incomplete."""
     open_marks: list[str] = []
     complete = "{}"
     for match in _STRUCTURE.finditer(text, start):

@@ -31,7 +31,7 @@ class PromptKind(StrEnum):
 
 
 class Unit(StrEnum):
-    """Part of the input that each element of a reply describes."""
+    """Kind of input part. Each element of a reply describes one such part."""
 
     WHOLE = "whole"
     SENTENCE = "sentence"

@@ -67,8 +67,8 @@ def make_report(
 
     Args:
         rows: The results.
-        by: Keys that group the samples. The default is every metadata key with 2 to 12 values. The
-            same limits apply to workflow, sampling reason and version.
+        by: Keys that group the samples. By default, these are all keys with 2 to 12 values among
+            metadata keys, workflow, sampling reason and version.
         cuts: Low and high bounds by metric id, as in `diagnose`.
         labels: Labels of a random part of the samples, from `read_labels`.
         skipped: Number of skipped lines by reason. The default is `rows.skipped`.

@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class Telemetry(Observer):
-    """A provider of None is the global provider, which the application may set later."""
+    """Without a provider, use the global provider, which the application may set later."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ _WRAP = 50  # characters; a shorter line without a full stop is a separate sente
 
 
 def sentences(text: str) -> list[str]:
-    """Omit only white space from the text. List items and short lines are sentences."""
+    """Split a text into sentences, list items and short lines. Only white space is lost."""
     return [piece for block in _blocks(text) for piece in _split(block)]
 
 

@@ -21,7 +21,7 @@ from tests.support.judge_task import JudgeTask
 from tests.support.servers.brain import truthful_reply
 from tests.support.servers.samples import DECOMPOSE, GRADE, PARTS, RATE, VERIFY, WHOLE_VERIFY
 
-_WORDINGS = {"prompts.8": "6c68b03279c1"}
+_WORDINGS = {"prompts.8": "f1f412ed41ae"}
 FULL = replace(VERIFY, wanted=frozenset(PARTS))
 WITH_CONTEXTS = sorted(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
 

@@ -86,7 +86,7 @@ def _clauses(sentence: str) -> list[str]:
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
     if not text.sentences:
-        return Verdict(False, "the compared text is empty")
+        return Verdict(False, "the text that could state the claim is empty")
     novel = claim.terms - question or claim.terms
     if not novel:
         return Verdict(False, "the claim contains no content word")
