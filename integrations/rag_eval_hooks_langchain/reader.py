@@ -17,6 +17,7 @@ from rag_eval_hooks.capture.documents import (
     holds_documents,
     rows_in,
 )
+from rag_eval_hooks.capture.provenance import looks_up
 from rag_eval_hooks.capture.reader import BaseReader
 from rag_eval_hooks.capture.readings import (
     answer_of,
@@ -34,6 +35,7 @@ from rag_eval_hooks.capture.readings import (
 from rag_eval_hooks.capture.snapshots import Opaque
 from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain import vocabulary
 from rag_eval_hooks_langchain.graphs import state_of, unseen_documents
 
@@ -194,9 +196,15 @@ class Reader(BaseReader):
         content = message = _message_of(output)
         if isinstance(message, Message):
             content = message.text if is_distinctive_text(message.text) else message.content
-        written = vocabulary.written_documents(content) if isinstance(content, str) else None
+        # A tool that acts may write a model's words in the form of documents.
+        may_search = named is not False and looks_up(run.name, run.description) is not False
+        is_text = may_search and isinstance(content, str)
+        written = vocabulary.written_documents(content) if is_text else None
         if found := documents_in(output) or documents_in(written):
             self._note_lists(run, found)
+            if written:
+                # The whole text is no wider passage, because a step returns it again.
+                self._note_lists(run, [(Context(text=content),)], Origin.TEXT, named=False)
             return
         text = content if isinstance(content, str) and named is not False else ""
         rows = list(rows_in(getattr(output, "artifact", None))) if text else []

@@ -25,8 +25,13 @@ from rag_eval_hooks.sample import Context
 
 _MAX_METADATA = 200
 # Maximum number of characters of a list of documents that a tool wrote as text.
-_MOST = 1_000_000
+_MAX_WRITTEN = 200_000
 _BEGINNING = 20
+# Limits the code between texts, because the parser holds the interpreter's lock.
+_TEXTS_AND_CODE = re.compile(
+    r"""(?:[^'"]{0,200}+(?<!\w)(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")){1,4000}+[^'"]{0,200}+""",
+    re.DOTALL,
+)
 # An escape that `repr` does not write. The parser would warn the application.
 _ODD_ESCAPE = re.compile(r"\\[^'\"nrtxuU]")
 # Parts of a start event that `start_facts` reads.
@@ -103,11 +108,11 @@ _FORMS: tuple[tuple[type, Form], ...] = (
 
 def written_documents(text: str) -> Any:
     """Parse a text that an agent made with `repr` from a tool's list of documents."""
-    if not text.startswith("[") or "Document(" not in text[:_BEGINNING] or len(text) > _MOST:
+    if not text.startswith("[") or "Document(" not in text[:_BEGINNING] or len(text) > _MAX_WRITTEN:
         return None
-    if _ODD_ESCAPE.search(text.replace("\\\\", "")):
+    if not _TEXTS_AND_CODE.fullmatch(text) or _ODD_ESCAPE.search(text.replace("\\\\", "")):
         return None
-    with suppress(SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
+    with suppress(KeyError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
         return _literal(ast.parse(text, mode="eval").body)
     return None
 
@@ -119,9 +124,13 @@ def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.Dict):
         return {_literal(k): _literal(v) for k, v in zip(node.keys, node.values, strict=True) if k}
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "Document":
-        return Context.of({one.arg: _literal(one.value) for one in node.keywords})
-    # Metadata may hold other objects, such as dates.
-    return node.value if isinstance(node, ast.Constant) else ast.unparse(node)
+        given = {one.arg: one.value for one in node.keywords}
+        ast.literal_eval(given["page_content"])  # raises for a name in place of a text
+        return Context.of({name: _literal(value) for name, value in given.items()})
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return ast.unparse(node)  # metadata may hold other objects, such as dates
 
 
 def class_name(serialized: Mapping[str, Any] | None) -> str | None:
