@@ -176,7 +176,8 @@ class Reader(BaseReader):
         if found_nothing(raw):
             return
         raw = None if is_of_framework(raw) else raw
-        if lists := _lists(raw):
+        # Under a key, texts of a tool that acts are no documents.
+        if lists := documents_in(raw, keys=(), artifacts=False):
             for contexts in lists:
                 self._note(run, contexts)
             return
@@ -239,7 +240,10 @@ def _answer_of(value: Any) -> str | None:
     if is_model and not issubclass(value.kind, Event) and (text := readings.as_json(value)):
         # Write a number as pydantic does.
         return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
-    return _only(_texts_in(value)) if len(entries(value) or "1") == 1 else None
+    parts = (entries(value) or {}).values()
+    telling = [p for p in parts if not (p is None or isinstance(p, bool) or _lists(p))]
+    # Several parts are an object, not an answer and its surroundings.
+    return _only(_texts_in(value)) if len(telling) < 2 else None
 
 
 def _nodes_in(value: Any) -> list[NodeContext] | None:
