@@ -39,7 +39,7 @@ ROOMS: Final = (
     Room("evaluation", ("evaluation",), 870, 1093),
     Room("prompts", ("prompts",), 850, 816),
     Room("judges, text", ("judges", "text"), 4900, 5169),
-    Room("capture", ("capture",), 3800, 4813),
+    Room("capture", ("capture",), 3800, 4850),
     Room("integrations", ("../integrations",), 3200, 3891),
     Room("core", ("",), 23300, 26533),
     Room("tests", ("../tests",), 26000, 26000),

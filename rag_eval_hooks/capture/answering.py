@@ -13,12 +13,13 @@ from rag_eval_hooks.capture.text_forms import (
     contains_word,
     fold,
     is_distinctive,
-    language_of,
+    is_translation,
 )
 
 _PREFIX = 160
 """A prompt quotes an output if the prompt contains this many leading characters of the output."""
 _MAX_CALLS = 200
+_LABEL_ENDS = (":", "\uff1a", ">", "\n")
 """Number of a request's last model calls whose replies capture looks for in prompts."""
 _MIN_OUTPUT = 3
 _MAX_QUERIES = 8
@@ -134,7 +135,7 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
     outputs = {call: fold(call.text or "") for call in prompts}
     whole = [call for call, output in outputs.items() if answer and answer in output]
     if whole:
-        return whole[-1:]
+        return ([call for call in whole if outputs[call] == answer] or whole)[-1:]
     parts: dict[str, list[Run]] = {}
     said = {output for output in outputs.values() if is_distinctive(output) and output in answer}
     if not said:
@@ -221,12 +222,22 @@ def _said(interaction: Interaction) -> str | None:
         ] or said
         said = [(c, t) for c, t in said if can_answer(c.text or "", _quoted(c, told))] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
-    return said[0][1] if said else _answer_in_object(interaction, texts)
+    answer = said[0][1] if said else _answer_in_object(interaction, texts)
+    # If the root returns the reply with and without its label, use the text without the label.
+    return next((text for text in texts if answer and _is_labeled(text, answer, calls)), answer)
+
+
+def _is_labeled(text: str, reply: str, calls: Sequence[Run]) -> bool:
+    before, found, after = reply.rpartition(text)
+    # In a report, the text before the last section contains other replies.
+    if any(can_answer(call.text or "") and holds_reply(before, call) for call in calls):
+        return False
+    return bool(found) and not after.strip() and before.rstrip(" *_").endswith(_LABEL_ENDS)
 
 
 def _translates(call: Run, text: str, told: Sequence[str]) -> bool:
-    languages = {language_of(one) for one in (text, *_quoted(call, told))}
-    return len(languages) > 1 and None not in languages
+    quoted = (one for one in _quoted(call, told) if one != text)
+    return any(is_translation(text, one) for one in quoted)
 
 
 def _answer_in_object(interaction: Interaction, texts: Sequence[str]) -> str | None:

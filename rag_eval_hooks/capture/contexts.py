@@ -106,12 +106,17 @@ class _Search:
     def found(self) -> Found:
         retrieved = [p.folded for p in (*self._documents, *self._tools)]
         self._calls = AnsweringCalls(self._interaction, self._answer, retrieved)
-        prompts = Prompts(self._calls.fresh_prompts(), fold(self._question))
+        prompts = self._prompts_of(self._calls.fresh_prompts())
         for rank, passages in enumerate(self._ranks()):
             placed = passages and prompts.place(self._with_wider_texts(prompts, passages))
             if placed:
                 return self._add_lower_rank(prompts, rank, passages, self._without_rejected(placed))
         return self._by_structure(prompts)
+
+    def _prompts_of(self, texts: Sequence[str]) -> Prompts:
+        runs = self._interaction.runs
+        queries = {fold(r.query) for r in runs if r.kind is RunKind.RETRIEVER and r.query}
+        return Prompts(texts, fold(self._interaction.root.query or ""), queries)
 
     def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
         wider = [
@@ -144,7 +149,7 @@ class _Search:
         for texts in lower_ranks[rank - (rank > 1) :]:
             lower += self._texts.used(texts, [*passages, *lower])
         if any(p.found.origin is Origin.EARLIER for p in lower):
-            prompts = Prompts(self._calls.prompts, prompts.question)
+            prompts = self._prompts_of(self._calls.prompts)
         both = prompts.place(self._with_wider_texts(prompts, [*lower, *passages])) if lower else {}
         placed = both if any(p in both for p in lower) else placed
         source = self._source(placed, placed if rank > 1 else lower)
@@ -198,19 +203,19 @@ class _Search:
         if sources := self._interaction.lists_of(Origin.SOURCES):
             root = [found for found in sources if found.run.parent is None]
             return Found(_union(root or sources), ContextSource.STRUCTURE)
-        if prompts.texts and self._only_others_show_texts():
+        if prompts.texts and self._only_others_show_texts(prompts):
             return Found((), ContextSource.PROMPT)
         listed = self._last_list(prompts)
         return Found(listed, None if listed is None else ContextSource.LAST_LIST)
 
-    def _only_others_show_texts(self) -> bool:
+    def _only_others_show_texts(self, prompts: Prompts) -> bool:
         passages = [*self._documents, *self._tools]
         if self._interaction.left_out or not all(p.is_distinctive for p in passages):
             return False
         seen = any(p.folded in text for p in passages for text in self._calls.others)
         # Short or parsed replies may have carried facts from the texts to the answer.
         is_used = bool(self._texts.used(passages, ()))
-        return seen and not is_used
+        return seen and not is_used and not prompts.show_run_of(passages)
 
     def _last_list(self, prompts: Prompts) -> tuple[Context, ...] | None:
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS]

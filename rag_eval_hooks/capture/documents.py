@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, time, timedelta
@@ -36,6 +37,9 @@ _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
 _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
+_PASSAGE_ID = re.compile(
+    r"(?:[a-z]|doc(?:ument)?|chunk|node|id|passage|source|hit)?[\W_]*\d[\w-]*", re.I
+)
 """Minimum width of a separate text. A shorter text is a field of a record."""
 _MARKS = 6
 _LEVELS = 8
@@ -153,14 +157,13 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
 
 def _in_values(held: Mapping[str, Any], depth: int) -> Rows:
     values = list(held.values())[:_MAX_ITEMS]
-    are_ids = len(held) > 1 and all(any(map(str.isdigit, str(key))) for key in held)
+    are_ids = len(held) > 1 and all(_PASSAGE_ID.fullmatch(str(key)) for key in held)
     if are_ids and all(isinstance(one, str) and is_distinctive_text(one) for one in values):
         yield tuple(Context(text=text, id=str(key)) for key, text in held.items())[:_MAX_ITEMS]
         return
-    for part in values:
-        # A record next to texts, such as metadata, is no passage.
-        if record_in(part) is None:
-            yield from rows_in(part, depth)
+    parts = [(part, record_in(part)) for part in values]
+    found = [rows for part, record in parts if record is None for rows in rows_in(part, depth)]
+    yield from found or [(record,) for _, record in parts if record is not None]
 
 
 def _in_text(text: str) -> Rows:
@@ -217,9 +220,12 @@ def _row(cells: Sequence[Any]) -> Context | None:
     if len(cells) == PAIR and len(records) == 1 and not texts:
         record = _passage(records[0])
         return record and replace(record, score=record.score if score is None else score)
-    text = max(texts, key=width, default="")
-    is_most = len(cells) >= PAIR and 2 * width(text) >= _widths(cells)[0]
-    if not (is_most and is_distinctive_text(text)):
+    text, *others = sorted(texts, key=width, reverse=True) or [""]
+    if len(cells) < PAIR or 2 * width(text) < _widths(cells)[0]:
+        return None
+    # A second long text is another passage, except for an address.
+    long = (one for one in others if width(one) >= _LONG_TEXT)
+    if not is_distinctive_text(text) or any(" " in one or not one.isascii() for one in long):
         return None
     return Context(text=text, score=score, metadata=scalars(next(iter(records), None)))
 

@@ -98,15 +98,21 @@ class _Prompt:
 
 
 class Prompts:
-    def __init__(self, texts: Sequence[str], question: str = "") -> None:
-        self.texts, self.question = texts, question
+    def __init__(
+        self, texts: Sequence[str], question: str = "", queries: Iterable[str] = ()
+    ) -> None:
+        self.texts = texts
         found: dict[str, Callable[[str], int]] = {}
         for text in sorted(texts, key=len, reverse=True):
             # An agent's prompts extend one another, so search only the longest prompt.
             longer = (find for one, find in found.items() if one.startswith(text))
             found[text] = next(longer, None) or cache(text.find)
         self._prompts = [_Prompt(text, question, found[text]) for text in texts]
-        self._asked = runs_of(question)
+        self._queries = (question, *queries)
+
+    @cached_property
+    def _query_runs(self) -> set[str]:
+        return set[str]().union(*map(runs_of, self._queries))
 
     def place(self, passages: Sequence[Passage]) -> Placed:
         for prompt in self._prompts:
@@ -132,11 +138,11 @@ class Prompts:
         # If all passages are placed, search only the first prompt.
         rests = self._rests(placed)[: None if any(p not in placed for p in looked_for) else 1]
         free = list(map(run_offsets, rests))
-        shown = set[str]().union(*free) - self._asked
+        shown = set[str]().union(*free) - self._query_runs
         parts = [p for p in looked_for if not shown.isdisjoint(p.runs)]
         owners = Counter(chain.from_iterable(p.runs for p in passages)) if parts else Counter()
         for p in parts:
-            own = {run for run in p.runs - self._asked if owners[run] == 1}
+            own = {run for run in p.runs - self._query_runs if owners[run] == 1}
             for number, places in enumerate(free[: 1 if p in placed else None]):
                 hits = [(places[run], run) for run in own if run in places]
                 if hits and len(hits) >= min(MIN_RUNS, len(own)):
@@ -170,6 +176,10 @@ class Prompts:
                 rests[at.prompt].seek(at.start)
                 rests[at.prompt].write(f" {'x' * (at.end - at.start - 2)} ")
         return [rest.getvalue() for rest in rests]
+
+    def show_run_of(self, passages: Iterable[Passage]) -> bool:
+        shown = set[str]().union(*map(runs_of, self.texts)) - self._query_runs
+        return not all(shown.isdisjoint(p.runs) for p in passages)
 
 
 def _outermost(placed: Placed) -> Placed:

@@ -32,6 +32,7 @@ _ESCAPE = re.compile(
     r"\\\\*(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|([nrtfvb])"
     r"|(\r?\n[ \t]*)|(.)|$)"
 )
+_NUMBER = re.compile(r"\d+")
 _TAG = re.compile(r"<[^<>]*>")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _FIRST_WIDE = "\u3040"
@@ -142,17 +143,17 @@ def can_answer(text: str, quoted: Iterable[str] = ()) -> bool:
     return is_prose and not any(_judges(text, one) for one in quoted)
 
 
-def language_of(text: str) -> str | None:
-    return folding.language(words(text))
-
-
 def _judges(text: str, other: str) -> bool:
-    # A revision repeats words of the other text, and a translation has another language.
-    language, said = language_of(other), set(words(text))
-    if language is None or not stems(text).isdisjoint(stems(other)):
-        return False
-    shared = {code: len(said & known) for code, known in folding.FUNCTION_WORDS.items()}
-    return shared[language] == max(shared.values()) > 0
+    # A revision or translation repeats words, names or numbers of the other text.
+    return folding.language(words(other)) is not None and stems(text).isdisjoint(stems(other))
+
+
+def is_translation(text: str, other: str) -> bool:
+    # A verdict or title in another language repeats few names and not all numbers.
+    languages = {folding.language(words(one)) for one in (text, other)}
+    is_foreign = len(languages) > 1 and None not in languages
+    keeps_numbers = set(_NUMBER.findall(other)) <= set(_NUMBER.findall(text))
+    return is_foreign and keeps_numbers and not stems(text).isdisjoint(stems(other))
 
 
 def width(text: str) -> int:

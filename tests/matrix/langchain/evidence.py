@@ -38,7 +38,9 @@ HITS = [f"{QUESTION[: len(QUESTION) // 2]} {one}" for one in LINES]
 BOTH = f"{' '.join(LINES)} {TEXT[:20]}"
 """An answer with few words of the first text."""
 SAID = f"It is as you said, and this is all of it: {PART}"
-GERMAN = f"Das ist es, wie du es gesagt hast, und das ist alles: {NAME}."
+DRAFT = f"It is as you said, and all of it has {NUMBER} of {NAME}."
+TRANSLATED = f"Das ist alles so, wie du es gesagt hast: Es hat {NUMBER} {NAME}."
+FOREIGN = "Das ist alles so, wie du es gesagt hast, und es ist gut."
 ODD = f'{OTHER}\n"{THIRD}" & <{NAME}>\tü 水'
 
 Tool = tuple[str, str, Callable[[str], Any]]
@@ -99,7 +101,8 @@ def drafting(state: Any) -> dict[str, Any]:
 
 
 def documents(*texts: str) -> list[Document]:
-    return [Document(text, id=f"d{n}") for n, text in enumerate(texts)]
+    metadata = {"source": f"files/{NAME}.pdf", "pages": [1, 2]}
+    return [Document(text, id=f"d{n}", metadata=metadata) for n, text in enumerate(texts)]
 
 
 BOOK: Tool = ("book_room", "Books a room.", lambda q: f"Room {NUMBER} is booked for {q}: {OTHER}")
@@ -137,15 +140,15 @@ def feedback(state: Any) -> dict[str, Any]:
     return {kit.SHOWN: f"Your reply was: {state[kit.SHOWN]}\n\nMake it shorter, please."}
 
 
+def translated(state: Any) -> dict[str, Any]:
+    return {kit.SHOWN: kit.message_text(says(TRANSLATED).invoke(f"Auf Deutsch: {state[kit.SAID]}"))}
+
+
 def checked(verdict: str) -> Callable[[Any], dict[str, Any]]:
     """A node that shows the model a document and the answer."""
     return lambda state: {
         kit.SHOWN: kit.message_text(says(verdict).invoke(f"{TEXT}\n{state[kit.SAID]}"))
     }
-
-
-def translated(state: Any) -> dict[str, Any]:
-    return {kit.SHOWN: kit.message_text(says(GERMAN).invoke(f"Auf Deutsch: {state[kit.SAID]}"))}
 
 
 def report(state: Any) -> dict[str, Any]:
@@ -266,7 +269,8 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         SAID,
         [TEXT],
     ),
-    "a translated answer": (found(tell(SAID, kit.FOUND), translated), GERMAN, [TEXT]),
+    "a translated answer": (found(tell(DRAFT, kit.FOUND), translated), TRANSLATED, [TEXT]),
+    "a verdict in another language": (found(tell(SAID, kit.FOUND), checked(FOREIGN)), SAID, [TEXT]),
     "a report of two replies": (found(drafting, report), f"{PART}\n\n{OTHER}", [TEXT]),
     "a number parsed from a reply": (found(counted, tell(PART, kit.SHOWN)), PART, [TEXT]),
     "a reply merged into JSON": (found(merged, tell(ANSWER, kit.SHOWN)), ANSWER, [TEXT]),
