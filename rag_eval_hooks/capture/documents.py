@@ -37,10 +37,10 @@ _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
 _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
-_PASSAGE_ID = re.compile(
-    r"(?:[a-z]|doc(?:ument)?|chunk|node|id|passage|source|hit)?[\W_]*\d[\w-]*", re.I
-)
 """Minimum width of a separate text. A shorter text is a field of a record."""
+_PASSAGE_ID = re.compile(
+    r"(?:[a-z]|doc(?:ument)?|chunk|node|id|passage|source|hit)?[\W_]{0,3}\d[\w-]*", re.I
+)
 _MARKS = 6
 _LEVELS = 8
 _MAX_ITEMS = 1000

@@ -234,10 +234,10 @@ def _in_child(evals: RagEval, is_shut_down: bool) -> int:
         accepted = evals.submit(sample())
         finished = evals.flush(PATIENCE)
         stats = evals.stats()
-        fine = before.offered == 0 and stats.offered == total(stats) == 1
-        return int(
-            not (fine and finished and stats.pending == 0 and accepted <= (not is_shut_down))
-        )
+        # The child may recover samples that an earlier process left in the spool.
+        fine = before.offered == before.recovered and accepted <= (not is_shut_down)
+        fine = fine and stats.offered == total(stats) == 1 + stats.recovered
+        return int(not (fine and finished and (stats.pending == 0 or stats.recovered)))
     except BaseException:  # noqa: BLE001 - the child must end here
         return 2
 
