@@ -39,7 +39,8 @@ _NAMES: Final = {
 def _flat(row: Row) -> Row:
     flat = {key: value for key, value in row.items() if key != "rows"}
     for each in row.get("rows", ()):
-        flat |= {f"{each['name']}, {key}": v for key, v in each.items() if key != "name"}
+        name = each["name"] if each["name"].startswith("ours") else "the library of this row"
+        flat[f"{name} (share)"] = f"{each['added_ms']:.2f} ms ({each['share']:.2f})"
     return flat
 
 
