@@ -118,12 +118,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 @pytest.mark.parametrize("title", PANELS)
 def test_every_panel_shows_something(title: str, prometheus: Prometheus) -> None:
-    numbers = prometheus.numbers(filled(PANELS[title]))
-    assert numbers, title
+    expression = filled(PANELS[title])
+    assert (numbers := prometheus.numbers(expression)), title
     if title.startswith(("Mean", "Failed", "Answers")):
         assert all(0 <= number <= 1 for number in numbers)
-    if title == "Answers that fail a threshold":  # a third of the example's answers are wrong
-        assert numbers == [pytest.approx(1 / 3, abs=0.15)]
+    if title == "Answers that fail a threshold":
+        # A third of the example's answers are wrong, but not of the first few.
+        until(lambda: prometheus.numbers(expression) == [pytest.approx(1 / 3, abs=0.15)])
 
 
 def test_alerts_and_variables_read_what_exists(prometheus: Prometheus) -> None:
