@@ -110,7 +110,10 @@ class JsonlSink:
         return True
 
     def _is_current_after_rotation(self, state: os.stat_result, length: int) -> bool:
-        if not (self._path.exists() and os.path.samestat(state, self._path.stat())):
+        try:
+            if not os.path.samestat(state, self._path.stat()):
+                return False
+        except FileNotFoundError:
             return False
         now = datetime.now(UTC)
         is_full = self._max_bytes is not None and state.st_size + length > self._max_bytes
