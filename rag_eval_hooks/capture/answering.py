@@ -19,8 +19,8 @@ from rag_eval_hooks.capture.text_forms import (
 _PREFIX = 160
 """A prompt quotes an output if the prompt contains this many leading characters of the output."""
 _MAX_CALLS = 200
-_LABEL_ENDS = (":", "\uff1a", ">", "\n")
 """Number of a request's last model calls whose replies capture looks for in prompts."""
+_LABEL_ENDS = (":", "\uff1a", ">", "\n")
 _MIN_OUTPUT = 3
 _MAX_QUERIES = 8
 
