@@ -19,6 +19,7 @@ from tests.support.servers.loopback import Loopback, Routes
 
 CHAT = "/v1/chat/completions"
 EMBEDDINGS = "/v1/embeddings"
+RESPONSES = "/v1/responses"
 JSON = "application/json"
 
 Script = Iterable[str] | Callable[[Mapping[str, Any]], str] | None
@@ -119,7 +120,8 @@ class JudgeServer(Loopback):
         return [request for request in self.requests if request.path == path]
 
     def routes(self) -> Routes:
-        return {CHAT: self.chat, EMBEDDINGS: partial(self.handle, answer=_vectors)}
+        vectors = partial(self.handle, answer=_vectors)
+        return {CHAT: self.chat, EMBEDDINGS: vectors, RESPONSES: _no_responses}
 
     async def chat(self, request: Request) -> Response:
         return await self.handle(request, self._completion)
@@ -226,6 +228,10 @@ def _vectors(recorded: Recorded) -> Mapping[str, Any]:
     usage = {"prompt_tokens": len(rows), "total_tokens": len(rows)}
     data = spoiled_vectors(recorded.fault, rows) if recorded.fault else rows
     return {"object": "list", "data": data, "model": recorded.body["model"], "usage": usage}
+
+
+async def _no_responses(_request: Request) -> Response:
+    return _error(404, "The Responses API is not supported by this server.")
 
 
 async def _broken_off() -> AsyncIterator[bytes]:
