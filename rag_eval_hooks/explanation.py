@@ -129,7 +129,6 @@ def _counted(key: str, name: str, items: _Items, *, content: bool) -> str:
 
 
 def _verdicts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, _Items]]:
-    """Yield key, flag name (such as `supported`) and items of each list of verdicts."""
     for key, items in explanation.items():
         if not isinstance(items, list | tuple) or not items:
             continue

@@ -169,7 +169,6 @@ class SpanParents:
         return next((one.id for one in runs if one.end is None), None)
 
     def of(self, call: SpanCall) -> tuple[Hashable | None, Run | None]:
-        """Return the id of the parent, and the run of the parent if the run is open."""
         known, run = call.parent_id, self._recorder.get(call.parent_id)
         if run is None:
             known = known if self._recorder.knows(known) else None

@@ -207,7 +207,6 @@ def _texts_by_id(contexts: Iterable[Context]) -> dict[str | None, list[str]]:
 def _changes(
     found: DocumentList, known: Mapping[str | None, Sequence[str]]
 ) -> tuple[dict[str, tuple[str, str]], Collection[str]]:
-    """Return (old text, new text) by document id, and the ids of merged documents."""
     parts = _texts_by_id(found.contexts).items()
     latest = {name: "\n".join(dict.fromkeys(texts)) for name, texts in parts if name is not None}
     replaced = {

@@ -136,7 +136,6 @@ def is_distinctive_text(text: str) -> bool:
 
 
 def can_answer(text: str, quoted: Iterable[str] = ()) -> bool:
-    """Return False for a short text, JSON, questions, or a verdict on a text in `quoted`."""
     lines = [line for line in text.splitlines() if line.strip()]
     asks = all(line.rstrip().endswith(("?", "\uff1f", "\u061f")) for line in lines)
     is_prose = is_distinctive_text(text) and not asks and text.lstrip()[0] not in "{["

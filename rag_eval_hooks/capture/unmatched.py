@@ -1,4 +1,4 @@
-"""Collects option names and handlers that match no run, and reports them with advice."""
+"""Reports handlers that no run reached, and options that name no run or tool."""
 
 from __future__ import annotations
 

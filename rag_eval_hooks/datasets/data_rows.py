@@ -168,7 +168,7 @@ def _read(path: Path) -> Iterator[Any]:
 
 
 def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any]]:
-    """The value of an invalid line is a `ValueError`. Raise `InputError` for an overlong line."""
+    """Yield a `ValueError` for an invalid line. Raise `InputError` for an overlong line."""
     for number, line in enumerate(_lines(path, errors), start=1):
         if line.strip():
             try:

@@ -78,7 +78,7 @@ class Outbox:
         then: Iterable[str] = (),
         encode: Callable[[], str] | None = None,
     ) -> Future[bool]:
-        """The future's result is False if another process has claimed the job."""
+        """Return a future. Its result is False if another process has claimed the job."""
         with self._lock:
             job.consumers = {*then, *job.consumers} - {consumer}
             job.encode = encode or job.encode
@@ -107,7 +107,7 @@ class Outbox:
         return self._read(outbox_file.read_counts, {})
 
     def drain(self, timeout: float | None) -> bool:
-        """Wait until earlier changes are written or have failed."""
+        """Write the changes of all jobs to disk. Return False on timeout."""
         if not self._loop.is_running:
             return not self._dirty
         return self._loop.ask(timeout)

@@ -147,8 +147,6 @@ def findings_read(
 
 
 class FindingsCollector:
-    """Collects the findings of one sample in at most three rounds, as `Judge.make` describes."""
-
     def __init__(
         self,
         sample: Sample,

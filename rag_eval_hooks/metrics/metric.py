@@ -22,11 +22,11 @@ class Metric:
 
     Attributes:
         id: `<suite>.<metric>`.
-        score: Pure function of a sample and its findings. The sample has all fields in `needs`. To
-            read a finding, call `made`, which raises `Unavailable` if the finding is absent.
+        score: Pure function of a sample and its findings. The sample has all fields in `needs`.
+            `rag_eval_hooks.findings.made` returns a finding, or raises `Unavailable`.
         needs: Fields that the sample must have, else the outcome is `missing_input`.
         findings: Findings that `score` reads.
-        reads: Function that returns the part of `findings` that `score` reads for one sample. The
+        reads: Function that returns which of `findings` the metric needs for one sample. The
             evaluator calls `reads` before each round of judge calls, with the known findings.
         scale: Range of the values, and whether higher is better.
         summary: One sentence that explains the value.

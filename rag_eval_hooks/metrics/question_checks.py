@@ -1,4 +1,4 @@
-"""Question checks, which search the answers to known questions for expected content.
+"""Question checks: metrics that search an answer for the facts that its question needs.
 
 A TOML file defines the checks of each `question_id`. A check has the kind `list`, `facts` or
 `calculation`. Source: Evaluation Metrics Documentation, question-specific metrics.

@@ -38,7 +38,7 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
 
 
 def _shown(tests: Sequence[tuple[float, float, T]], alpha: float) -> Iterator[T]:
-    """Yield the hypotheses that Holm's method (1979) confirms, strongest first."""
+    # Holm's method (1979) for multiple tests
     ranked = sorted(tests, key=lambda test: -test[0])
     for rank, (statistic, freedom, hypothesis) in enumerate(ranked):
         if statistic <= t_quantile(freedom, alpha / (len(tests) - rank)):

@@ -172,7 +172,7 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
 
 
 def in_sample(scored: Sequence[D | None]) -> list[D | None]:
-    """Replace scores outside the random sample by None. In a data set, no score is outside."""
+    """Replace scores outside the random sample by None. In a data set, keep all scores."""
     is_random = any(one and one[1].probability for one in scored)
     return [one if one and (one[1].probability or not is_random) else None for one in scored]
 

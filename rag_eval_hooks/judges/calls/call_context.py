@@ -178,7 +178,6 @@ class ModelCalls:
     async def make(
         self, request: Callable[[Meter], Coroutine[Any, Any, T]], texts: Sequence[str] = ()
     ) -> T:
-        """Raise `ReplyError` or `JudgeError`, with a message that quotes no text of the sample."""
         gate = self._gates.setdefault(asyncio.get_running_loop(), Gate(self._limits))
         if (observer := call_context().observer) is not None:
             observer.passes(self._caller, gate)
