@@ -36,8 +36,8 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     ```
 
     The span processors that exist at start-up hold RAG spans until scores arrive. Pending
-    evaluations finish when Chainlit shuts down, and at SIGTERM unless the application handles
-    SIGTERM. The class is a singleton. Its attribute `evals` is the evaluator, or None if
+    evaluations finish when Chainlit shuts down. They also finish at SIGTERM if the application does
+    not handle SIGTERM. The class is a singleton. Its attribute `evals` is the evaluator, or None if
     capture is off.
     """
 

@@ -164,4 +164,4 @@ class Observer:
     def evaluated(self, request: Request, evaluation: Evaluation) -> None: ...
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """If a signal handler raises in this call, `settle` repeats the call."""
+        """The pipeline repeats the call if a signal handler interrupts it with an exception."""

@@ -105,5 +105,5 @@ def eval_key(metric_id: str, field: str) -> str:
 
 
 def evaluation(index: int, field: str) -> str:
-    """Return OpenInference's attribute key for a field of a result. `index` starts at 0."""
+    """Return OpenInference's key. The first result has the index 0."""
     return f"evaluations.{index}.evaluation.{field}"

@@ -70,7 +70,7 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Pass held spans on within `hold_timeout` seconds, then flush the wrapped processor."""
+        """Release held spans within `hold_timeout` seconds, then flush the wrapped processor."""
         began = time.monotonic()
         kept = self._others.kept(min(self._wait, timeout_millis / 1000))
         self._release(kept, EvalStatus.TIMEOUT)

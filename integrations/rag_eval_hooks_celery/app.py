@@ -29,7 +29,6 @@ _AMQP: Final = ("amqp", "amqps", "pyamqp")
 
 
 def visibility_timeout(config: RagEvalConfig) -> float:
-    """Return the seconds after which the application resends a sample without a result."""
     # Longer than the slowest evaluation, including delivery to sinks.
     return config.sample_timeout + limits.SINK_RETRY_SECONDS + _TIMEOUT_S
 

@@ -55,8 +55,8 @@ class Prices:
     Args:
         table: A mapping with `currency` (default USD) and `models`. `models` maps a model's name to
             `input` and `output`, the prices per million tokens.
-        base_url: Base URL of the models' endpoint. `genai-prices` uses the URL to find prices. None
-            disables this lookup.
+        base_url: Base URL of the models' endpoint. The package `genai-prices` finds prices by this
+            URL. None disables the lookup.
 
     Raises:
         ConfigError: An entry is invalid.

@@ -125,9 +125,9 @@ def mean_of(
 
 
 def rare_variance(weights: Sequence[float]) -> float:
-    """Return extra variance for strata so rare that all their values may be equal by chance.
+    """Return extra variance for rare strata, whose values may all be equal by chance.
 
-    Add half a success and half a failure (Agresti and Coull, 1998). A stratum has equal weights.
+    Samples with the same weight form a stratum. The method follows Agresti and Coull (1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}
@@ -143,8 +143,8 @@ def predicted_mean(
 ) -> Estimate | None:
     """Estimate the mean label by prediction-powered inference (Angelopoulos et al., PPI++, 2023).
 
-    `labelled` has label, judge's value and weight of each labelled sample. `judged` has value and
-    weight of each other sample. A weight is an inverse inclusion probability.
+    `labelled` has a tuple (label, judge's value, weight) for each labelled sample. `judged` has a
+    tuple (judge's value, weight) for each other sample. Weights are inverse inclusion probabilities.
     """
     if len(labelled) < LEAST_LABELS:
         return None

@@ -29,7 +29,7 @@ _OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
     """Return the changes whose normalized mean fell significantly, and by more than `margin`.
 
-    Holm's method tests all differences together.
+    Holm's method corrects for the number of tested differences.
     """
     tests = [
         (-one.gain / one.deviation, one.freedom, one) for one in comparison.changes if one.deviation

@@ -27,7 +27,7 @@ class RateLimit:
         self._share = AdmittedShare(clock)
 
     def admit(self) -> float | None:
-        """Return the estimated fraction of admitted samples, or None to reject this sample."""
+        """Return the estimated fraction of admitted samples, or None for a rejection."""
         with self._lock:
             now = self._clock()
             admitted = all(

@@ -100,7 +100,7 @@ class OtherSpans:
         self.waiting: dict[OtherSpan, None] = {}
 
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
-        """When the span ends, `waits` returns whether scores are expected."""
+        """The span calls `waits` at its end, to learn whether scores will follow."""
         other = OtherSpan(span, waits, self, processed=self.processors > 0)
         if self.processors:
             oldest = None
