@@ -144,7 +144,7 @@ def predicted_mean(
     """Estimate the mean label by prediction-powered inference (Angelopoulos et al., PPI++, 2023).
 
     `labelled` has a tuple (label, judge's value, weight) for each labelled sample. `judged` has a
-    tuple (judge's value, weight) for each other sample. Weights are inverse inclusion probabilities.
+    tuple (judge's value, weight) for each other sample. A weight is 1 / inclusion probability.
     """
     if len(labelled) < LEAST_LABELS:
         return None
