@@ -142,15 +142,13 @@ class DaemonExecutor:
 
 
 class Loop:
-    """Calls `step` on a daemon thread. `step` returns the seconds to the next step, or None to end.
-
-    A signal handler may raise at any moment. Inside `threading.Event`, a lock could stay held.
-    """
+    """Calls `step` on a daemon thread. `step` returns the seconds to the next step, or None to end."""
 
     def __init__(
         self, name: str, step: Callable[[], float | None], on_error: Callable[[Exception], None]
     ) -> None:
         self._name, self._step, self._on_error = name, step, on_error
+        # A signal handler that raises inside `threading.Event` could leave its inner lock held.
         # The thread holds `_owned`. `wake` releases `_sleep`, and the loop's end releases `_over`.
         self._owned, self._sleep, self._over = (threading.Lock() for _ in range(3))
         self._sleep.acquire()

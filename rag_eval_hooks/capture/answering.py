@@ -26,7 +26,7 @@ _MAX_QUERIES = 8
 
 
 class AnsweringCalls:
-    """Finds model calls whose reply is in the answer, or in the prompt of another such call."""
+    """Finds model calls whose replies form the answer, directly or through later prompts."""
 
     def __init__(self, interaction: Interaction, answer: str, retrieved: Sequence[str]) -> None:
         asked = [run for run in interaction.models if run.prompt]

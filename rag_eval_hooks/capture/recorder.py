@@ -107,9 +107,9 @@ class Recorder(RunTable, Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Return None if the run was already started, is sampled out, or its request has ended.
+        """Return None if the run has already started, is sampled out, or belongs to an ended request.
 
-        With `apart`, a run inside an open `interaction()` block is a new root.
+        With `apart`, a run inside an open `interaction()` block starts a new request.
         """
         if self.skips(run_id, parent_id, kind) or run_id in self._runs:
             return None

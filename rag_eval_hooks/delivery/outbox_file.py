@@ -54,7 +54,7 @@ class Job:
 
 
 class OutboxFile:
-    """Methods raise `FILE_ERRORS`. If `is_damage(error)`, call `replace`. Not thread-safe."""
+    """Callers catch `FILE_ERRORS`, and call `replace` if `is_damage(error)`. Not thread-safe."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.path = folder / NAME
@@ -80,7 +80,7 @@ class OutboxFile:
             return [self._write(db, job, text) for job, text in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
-        """Return claimed jobs, and the number of deleted results without a configured sink."""
+        """Return claimed jobs, and how many old results of removed sinks this call deleted."""
         self._check()
         now = time.time()
         leases = self._owner, now, now + LEASE_S

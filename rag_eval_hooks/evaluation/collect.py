@@ -166,7 +166,6 @@ class FindingsCollector:
         self._chunks = tuple(context.text for context in sample.contexts or ())
 
     async def run(self, timeout: float) -> Findings:
-        """Collect the findings that the metrics need, for at most `timeout` seconds."""
         if not (opened := self._open()):
             return self._findings
         await self._sources.warm_up(opened, self._incidents)

@@ -71,7 +71,7 @@ class Scorer:
     async def score(
         self, sample: Sample, chosen: Container[str] | None = None, *, whole: bool = False
     ) -> Outcomes:
-        """With `whole`, return all metrics, because the caller named the metrics."""
+        """With `whole`, the outcomes include metrics whose inputs the sample lacks."""
         absent = missing_inputs(self.metrics, sample)
         if chosen is not None:
             absent = {name: _LEFT_OUT for name in self.metric_ids if name not in chosen} | absent

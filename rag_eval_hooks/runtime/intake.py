@@ -32,7 +32,7 @@ _POLL_S: Final = 0.001
 
 
 class Intake:
-    """Thread-safe. It has no lock, because a hanging rule would never release the lock."""
+    """Thread-safe without a lock, because a hanging rule would never release a lock."""
 
     def __init__(self, pipeline: Pipeline, spans: SpanWriter) -> None:
         self._pipeline, self._spans = pipeline, spans

@@ -42,7 +42,7 @@ class RateLimit:
 class AdmittedShare:
     """Estimates the fraction of admitted requests. Thread-safe.
 
-    The inverse fractions of admitted requests add up to about the number of all requests.
+    If each admitted request has the weight 1 / fraction, the weights add up to all requests.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""Splits texts into claims, compares answer and reference, and rates direct relevance."""
+"""Splits texts into claims, compares answer and reference, and rates the answer's relevance."""
 
 from __future__ import annotations
 
@@ -130,10 +130,10 @@ def _negated(text: str) -> Sequence[frozenset[str]]:
 def _differs(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
     for said in claim.measures:
         if f"{said.number:g}" not in question and not any(agree(said, x) for x in text.measures):
-            return f"the number {said.text} is missing from the compared text"
+            return f"the claim's number {said.text} is missing from the compared text"
     for phrase, parts in claim.names.items():
         if parts and not any(part in question or text.has_form(part) for part in parts):
-            return f"the name {phrase!r} is missing from the compared text"
+            return f"the claim's name {phrase!r} is missing from the compared text"
     return ""
 
 
