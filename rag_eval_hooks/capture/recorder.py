@@ -107,7 +107,7 @@ class Recorder(RunTable, Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Return None if the run has already started, is sampled out, or belongs to an ended request.
+        """Return None for a started run, a sampled-out run, or a run of an ended request.
 
         With `apart`, a run inside an open `interaction()` block starts a new request.
         """
