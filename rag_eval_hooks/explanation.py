@@ -106,7 +106,7 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
 
 
 def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return a line such as `1 of 3 claims are unsupported: claim 2`. Reasons may quote texts."""
+    """Return a line such as `1 of 3 claims are unsupported: claim 2`."""
     told = next((_counted(*one, content=content) for one in _verdicts(explanation)), None)
     if told is None:
         reason = explanation.get("reason")

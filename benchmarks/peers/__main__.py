@@ -32,7 +32,7 @@ _NAMES: Final = {
     **{"lost_50": "lost more than 50 ms after they were accepted"},
     **{"lost_late": "lost more than 100 ms after they were accepted"},
     **{"oldest_lost": "longest time between acceptance and loss, s"},
-    "lost_stored": "lost although on disk, or older than a sample on disk",
+    "lost_stored": "lost although this sample or a later sample was on disk",
 }
 
 

@@ -260,7 +260,7 @@ def holds_reply(text: str, call: Run) -> bool:
 
 
 def may_answer(run: Run, gave: Sequence[Run]) -> bool:
-    """Return False for a call that gives no answer, such as a check or a title."""
+    """Return False for a model call that does not answer, such as a check of the answer."""
     before = [one.text or "" for one in gave if one.start < run.start]
     if run.kind is not RunKind.MODEL or not before:
         return True

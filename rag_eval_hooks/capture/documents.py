@@ -52,9 +52,9 @@ Write: TypeAlias = Callable[[Any], str]
 def documents_in(
     value: Any, given: Any = None, *, keys: Collection[str] = DOCUMENT_KEYS, artifacts: bool = True
 ) -> Lists:
-    """Return the lists of documents in `value` that `given` does not contain.
+    """Return the lists of documents that are in `value` but not in `given`.
 
-    Under a key in `keys`, texts, mappings and an empty list also count.
+    Under a key in `keys`, texts, mappings and an empty list also count as documents.
     """
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LIST_LEVELS))
 

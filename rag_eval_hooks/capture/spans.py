@@ -47,7 +47,7 @@ _MOST_WAITING_CHARS: Final = 2_000_000
 
 
 class _DeferredSpan:
-    """Thread-safe. Another thread writes the span's content and child spans."""
+    """A background thread writes the span's content and child spans. Thread-safe."""
 
     def __init__(
         self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents

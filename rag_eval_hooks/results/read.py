@@ -98,7 +98,7 @@ def _places(source: Any) -> list[Any]:
 
 
 def _lines(place: Any) -> Iterator[Any]:
-    """Yield parsed lines, or spool jobs as text. Yield a `ValueError` for an incomplete line."""
+    """Yield parsed lines, or a spool's jobs as text. An incomplete line yields a `ValueError`."""
     if not isinstance(place, Path):
         yield from map(json.loads, place[_LINE])
     elif place.name == NAME:

@@ -125,9 +125,10 @@ _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
 class HeuristicJudge:
     """Makes findings with rules and a small logistic model, deterministically and offline.
 
-    A claim is supported if one sentence states the claim in nearly the same words. A claim with a
-    different value, an unknown name or a negation is contradicted or not stated. The judge is
-    unsure about other claims. Without a calibration, scores are marked as `screening`.
+    A claim is supported if one sentence states the claim in nearly the same words. A claim is
+    contradicted or not stated if one of its values, names or negations differs from the contexts.
+    The judge is unsure about other claims. Without a calibration, scores have the flag
+    `screening`.
 
     Args:
         entailer: A local model that judges the English claims that the rules did not reject.
