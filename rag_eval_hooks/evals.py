@@ -175,11 +175,13 @@ class RagEval(OnePerProcess):
         """Record feedback on an answer, from a user or the application. Never blocks or raises.
 
         The id is a trace id, a sample id, or the framework's root run id. In a trace with several
-        answers, the latest answer gets the feedback. Tail rules can start an evaluation. A new
-        reference starts the sampled metrics that need it. Returns True if the feedback is queued.
+        answers, the latest answer gets the feedback. Tail rules can start an evaluation. If a
+        sampled metric needs a reference, new references start this metric. Returns True if the
+        feedback is queued.
 
         The evaluator remembers the last 1,000 requests for one hour. Feedback on other requests
-        goes to the processes that share the spool, or else only to sinks. See `Stats.feedback`.
+        goes to the processes that share the spool, or only to sinks if there is no spool. See
+        `Stats.feedback`.
         """
         return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference

@@ -154,7 +154,7 @@ class Request:
 
 
 class Observer:
-    """The pipeline calls `accepted`, `evaluated` and `settled`, or only `settled` for a rejection.
+    """The pipeline calls the methods in this order, or only `settled` for a rejected request.
 
     `accepted` and `settled` run on any thread, `evaluated` on the worker's. No method may block.
     """

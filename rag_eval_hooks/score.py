@@ -68,7 +68,8 @@ class Score:
         usage: The metric's share of the sample's judge usage.
         probability: Inclusion probability of this metric, or None without random sampling. The
             weight of the score is 1 / `probability`.
-        probability_estimated: Whether the probability estimates a rate limit or a full queue.
+        probability_estimated: Whether the probability includes estimated effects of a rate limit or
+            a full queue.
         reason: Sampling reason of the metric, as in `Stats.decisions`, or empty.
     """
 

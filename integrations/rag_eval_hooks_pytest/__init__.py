@@ -57,7 +57,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def rag_eval(request: pytest.FixtureRequest) -> Iterator[ScoresInTests]:
-    """The test session's evaluator. Its settings come from environment variables and a file."""
+    """The test session's evaluator. Environment variables and the settings file configure it."""
     from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
 
     scores = ScoresInTests(_results(request.config))

@@ -216,7 +216,7 @@ class Recorder(RunTable, Notes):
         self._finish(run, status_after(kind))
 
     def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
-        """Mark the request as incomplete, or all open requests if the request is unknown."""
+        """Mark the run's request as incomplete, or all open requests if the run is unknown."""
         known = self.of_open_request(run_id) or self.of_open_request(parent_id)
         if (run := known or self.around(None)) is not None:
             run.interaction.misses_event(of_root=run.outermost and run.id == run_id)

@@ -1,4 +1,4 @@
-"""Calls judges and embedders. Without a report of calls, each `Judge.make` counts as one call."""
+"""Calls judges and embedders, and checks their results."""
 
 from __future__ import annotations
 

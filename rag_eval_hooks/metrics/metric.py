@@ -56,7 +56,7 @@ class Metric:
         return self.id.partition(".")[0]
 
     def findings_for(self, sample: Sample, known: Findings) -> frozenset[Finding]:
-        """Return the findings that the metric reads, given the known findings."""
+        """Return the findings that the metric needs. `known` holds the existing findings."""
         if self.reads is None:
             return self.findings
         try:

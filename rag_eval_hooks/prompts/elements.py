@@ -281,7 +281,7 @@ _adapter: Final = lru_cache(maxsize=64)(TypeAdapter)
 
 
 def content_of(model: Any, value: Any, view: View) -> Any:
-    """Raise `ReplyError` with a message that names fields but quotes no content."""
+    """The message of a `ReplyError` names fields but quotes no content."""
     try:
         element: Any = _adapter(model).validate_python(value, strict=True)
     except ValidationError as error:

@@ -140,8 +140,9 @@ _ALPHA: Final = 0.001  # 0.05 would raise false alerts, because the sink tests a
 class AlertSink:
     """Posts an alert to a webhook when a mean crosses a threshold.
 
-    The mean covers a time window. The mean's entire 99.9 % interval must lie beyond the threshold.
-    The sink retries a failed post at the next check. Each process watches only its own requests.
+    The mean covers a time window. The mean's entire 99.9 % confidence interval must lie beyond the
+    threshold. The sink retries a failed post at the next check. Each process watches only its own
+    requests.
 
     Args:
         url: URL of the webhook. Slack and Mattermost show the field `text` of the JSON body.

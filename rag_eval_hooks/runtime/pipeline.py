@@ -131,7 +131,7 @@ class Pipeline:
             part.forked()
 
     def submit(self, request: Request) -> bool:
-        """Sample and queue a request. Never blocks."""
+        """Return whether the request is now queued. Never blocks."""
         try:
             self.ready()
             ending = self._decide(request) or self.queue(request)

@@ -91,13 +91,11 @@ def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdic
     if not novel:
         return Verdict(False, "the claim contains no content word")
     if denied := _denied(claim, text, question):
-        return Verdict(
-            False, f"either the claim or the compared text negates {denied}, but not both"
-        )
+        return Verdict(False, f"either the claim or the text negates {denied}, but not both")
     stated = text.sentences[0].terms
     is_bare = len(text.sentences) == 1 and 0 < len(stated) <= _BARE
     if is_bare and (stated - question or stated) <= claim.terms:
-        return Verdict(True, "the compared text is short, and the claim contains its key words")
+        return Verdict(True, "the text is short, and its key words are in the claim")
     if differing := _differs(claim, text, question):
         return Verdict(False, differing)
     near = closest(novel, text)
@@ -130,10 +128,10 @@ def _negated(text: str) -> Sequence[frozenset[str]]:
 def _differs(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
     for said in claim.measures:
         if f"{said.number:g}" not in question and not any(agree(said, x) for x in text.measures):
-            return f"the claim's number {said.text} is missing from the compared text"
+            return f"the claim's number {said.text} is missing from the text"
     for phrase, parts in claim.names.items():
         if parts and not any(part in question or text.has_form(part) for part in parts):
-            return f"the claim's name {phrase!r} is missing from the compared text"
+            return f"the claim's name {phrase!r} is missing from the text"
     return ""
 
 
