@@ -15,8 +15,7 @@ from langsmith.run_helpers import tracing_context
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.capture.copied import content_text
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.call_context import Meter
-from rag_eval_hooks.judges.calls.call_limits import CallLimits
+from rag_eval_hooks.judges.calls.model_calls import CallLimits, Meter
 from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, ModelAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts.prompt import Prompt, ReplyError

@@ -23,15 +23,21 @@ from rag_eval_hooks.findings import (
     made,
 )
 from rag_eval_hooks.incidents import Incidents, in_words, without_exit
-from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
-from rag_eval_hooks.judges.calls.call_context import (
+from rag_eval_hooks.judges import (
+    Embedder,
+    Judge,
+    TokenScorer,
+    embedded,
+    expected_calls,
+    findings_by,
+)
+from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
+from rag_eval_hooks.judges.calls.model_calls import (
     OUT_OF_TIME,
     call_context,
     in_call_context,
     is_in_time,
 )
-from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
-from rag_eval_hooks.judges.sources import embedded, expected_calls, findings_by
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.prompts.specs import ABOUT, SPECS, Unit, with_bases

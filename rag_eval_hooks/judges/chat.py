@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from enum import Enum
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls
-from rag_eval_hooks.judges.calls.call_limits import CallLimits
-from rag_eval_hooks.judges.calls.failures import RequestRefusedError
+from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks.judges.calls.failures import (
+    DescribedError,
+    RequestRefusedError,
+    describe,
+    is_time_out,
+    status_of,
+)
+from rag_eval_hooks.judges.calls.model_calls import (
+    CallLimits,
+    Gate,
+    Meter,
+    call_context,
+    isolated,
+    observed_call,
+)
 from rag_eval_hooks.prompts.prompt import Prompt, ReplyError
 from rag_eval_hooks.threads import DaemonExecutor
 
+T = TypeVar("T")
+
+_UNRELATED: Final = frozenset({401, 403, 408, 429})  # statuses that do not depend on the content
 _ABOUT_OUTPUT: Final = re.compile(
     r"response.?(format|mime|schema)|json.?(schema|object|mode)|structured.?output|guided|"
     r"requested parameters|tool|function.?call|output.?(config|format)"
@@ -47,7 +64,42 @@ class ModelAdapter:
         self.memo_scope = hashlib.blake2b(scope.encode("utf-8", "replace")).hexdigest()
         self.threads = DaemonExecutor("rag-eval-hooks-judge", limits.concurrency)
         self.timeout = limits.timeout
-        self._calls = ModelCalls(caller, limits)
+        self._caller, self._limits = caller, limits
+        # Waiting calls cannot move between event loops, so each loop has its own gate.
+        self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
+
+    async def call(
+        self, request: Callable[[Meter], Coroutine[Any, Any, T]], texts: Sequence[str]
+    ) -> T:
+        loop = asyncio.get_running_loop()
+        if (gate := self._gates.get(loop)) is None:
+            gate = self._gates[loop] = Gate(self._limits)
+        if (observer := call_context().observer) is not None:
+            observer.passes(self._caller, gate)
+        try:
+            async with gate.slot():
+                with observed_call(self._caller, texts) as meter:
+                    return await isolated(request(meter))
+        except (JudgeError, ReplyError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the user's client may raise anything
+            # A client's exception may quote the request, so we do not chain the exception.
+            raise self._translated(error) from None
+
+    def _translated(self, error: Exception) -> JudgeError | ReplyError:
+        status = status_of(error)
+        if type(error).__name__.endswith("FinishReasonError"):
+            return ReplyError("the reply was cut off; be brief")
+        if is_time_out(error):
+            seconds, tries = self._limits.timeout, self._limits.retries + 1
+            return JudgeTimeout(f"{self.name}: no reply within {seconds:g} s ({tries} attempts)")
+        line = f"{self.name}: {describe(error)}"
+        is_lasting = status is not None and (status >= 500 or status in _UNRELATED)
+        if is_lasting or isinstance(error, DescribedError):
+            return JudgeError(line)
+        lacks_mode = isinstance(error, NotImplementedError)
+        complaint = "structured output" if lacks_mode else str(error).lower()
+        return RequestRefusedError(line, status, complaint)
 
     async def aclose(self) -> None:
         self.threads.release()
@@ -73,7 +125,7 @@ class ChatAdapter(ModelAdapter, ABC):
             call = partial(self.ask, prompt, self._modes[mode], temperature)
             reply: str | ReplyError
             try:
-                reply = await self._calls.make(call, (prompt.system, prompt.user))
+                reply = await self.call(call, (prompt.system, prompt.user))
             except RequestRefusedError as refused:
                 told = refused.complaint
                 if temperature is not None and "temperature" in told and refused.status != 404:

@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.call_context import Meter
+from rag_eval_hooks.judges.calls.model_calls import Meter
 from rag_eval_hooks.judges.chat import ModelAdapter
 from rag_eval_hooks.prompts.prompt import ReplyError
 
@@ -30,7 +30,7 @@ class DecisionModel(ModelAdapter, ABC):
         """Return a JSON list: each question's probabilities, or null for an invalid answer."""
         named = {str(number): one for number, one in enumerate(questions, start=1)}
         texts = (system, state, *(one["instructions"] for one in questions))
-        answers = await self._calls.make(lambda m: self.ask(system, state, named, m), texts)
+        answers = await self.call(lambda m: self.ask(system, state, named, m), texts)
         if isinstance(answers, list):
             # An answer counts only if its name is the question's name.
             pairs = zip(named, answers, strict=False)
@@ -47,7 +47,7 @@ class DecisionModel(ModelAdapter, ABC):
 class DecisionEndpoint(DecisionModel):
     def __init__(self, name: str, keywords: Mapping[str, Any]) -> None:
         # Only OpenAI's client can send these requests. LangChain's models cannot.
-        from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
+        from rag_eval_hooks.judges.openai import ClientOptions, Endpoint
 
         kind, _, model = name.partition(":")
         if kind not in ("openai-decisions", "systemone") or not model:

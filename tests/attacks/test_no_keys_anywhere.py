@@ -17,8 +17,7 @@ from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.endpoint import ClientOptions
-from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.judges.openai import ClientOptions, OpenAIJudge
 from tests.attacks.test_no_content_in_logs import everything, leaks
 from tests.support.servers.platform_server import Answer, PlatformServer, Request
 

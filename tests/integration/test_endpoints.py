@@ -23,16 +23,14 @@ from rag_eval_hooks.delivery.sink import Rejected
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges import Embedder
-from rag_eval_hooks.judges.calls import call_limits
+from rag_eval_hooks.judges import Embedder, embedded
+from rag_eval_hooks.judges.calls import model_calls
 from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.judges.calls.call_context import Meter, Tally, in_call_context
 from rag_eval_hooks.judges.calls.failures import DescribedError
-from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
+from rag_eval_hooks.judges.calls.model_calls import Meter, Tally, in_call_context
 from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.judges.openai import OpenAIEmbedder, OpenAIJudge
+from rag_eval_hooks.judges.openai import ClientOptions, Endpoint, OpenAIEmbedder, OpenAIJudge
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.judges.sources import embedded
 from rag_eval_hooks.score import Cause
 from tests.support.servers.faults import Fault, FaultKind
 from tests.support.servers.judge_server import EMBEDDINGS, JudgeServer
@@ -149,8 +147,8 @@ def sample(number: int) -> Sample:
 def test_a_dead_judge_costs_nothing_but_failed_and_is_asked_again_when_it_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(call_limits, "MAX_FAILURES", 4)
-    monkeypatch.setattr(call_limits, "FIRST_PAUSE", 2.0)
+    monkeypatch.setattr(model_calls, "MAX_FAILURES", 4)
+    monkeypatch.setattr(model_calls, "FIRST_PAUSE", 2.0)
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
         judge = judge_of(server, concurrency=4, retries=0)
         evals = RagEval(METRIC, judge, embedder="none", queue_size=200)

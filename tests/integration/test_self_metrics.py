@@ -11,7 +11,7 @@ import pytest
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.judges.calls import call_limits
+from rag_eval_hooks.judges.calls import model_calls
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
@@ -45,8 +45,8 @@ def test_a_time_out_and_a_sample_out_of_time_are_told_apart(open_world: OpenWorl
 def test_the_breaker_is_seen_in_each_state(
     open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_limits, "MAX_FAILURES", 2)
-    monkeypatch.setattr(call_limits, "FIRST_PAUSE", 2.0)
+    monkeypatch.setattr(model_calls, "MAX_FAILURES", 2)
+    monkeypatch.setattr(model_calls, "FIRST_PAUSE", 2.0)
 
     def states() -> Mapping[str, float]:
         return world.metrics.by("rag.eval.judge.breakers", "breaker.state")

@@ -17,11 +17,18 @@ from rag_eval_hooks.calls import Caller, CallOutcome, Usage
 from rag_eval_hooks.delivery.sink import pause_after
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeUnavailable
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.calls import call_limits
+from rag_eval_hooks.judges.calls import model_calls
 from rag_eval_hooks.judges.calls.budget import Budget, Reservation, Spend
-from rag_eval_hooks.judges.calls.call_context import Meter, ModelCalls, in_call_context
-from rag_eval_hooks.judges.calls.call_limits import Breaker, BreakerState, CallLimits, Gate
 from rag_eval_hooks.judges.calls.failures import answers, outcome_of
+from rag_eval_hooks.judges.calls.model_calls import (
+    Breaker,
+    BreakerState,
+    CallLimits,
+    Gate,
+    Meter,
+    in_call_context,
+)
+from rag_eval_hooks.judges.chat import ModelAdapter
 from rag_eval_hooks.judges.prices import Price, Prices
 
 
@@ -96,8 +103,8 @@ async def test_gate_never_exceeds_its_limit_and_loses_no_slot(most: int, ends: l
 async def test_gate_after_a_cancelled_probe_takes_the_next_call_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(call_limits, "MAX_FAILURES", 1)
-    monkeypatch.setattr(call_limits, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(model_calls, "MAX_FAILURES", 1)
+    monkeypatch.setattr(model_calls, "FIRST_PAUSE", 0.01)
     subject = gate(8)
     await many(subject, 1, DOWN)
     await asyncio.sleep(0.02)
@@ -128,7 +135,7 @@ def test_breaker_opens_after_failures_in_a_row_and_doubles_its_pause(steps: list
         if probe:
             pause = min(2 * pause, 60.0)
             until = now + pause
-        elif until is None and failures >= call_limits.MAX_FAILURES:
+        elif until is None and failures >= model_calls.MAX_FAILURES:
             until = now + pause
     assert (breaker.state is BreakerState.CLOSED) is (until is None)
 
@@ -238,9 +245,9 @@ async def test_rate_holds_when_calls_are_sent_not_when_they_queue(rate: int, cou
             if len(sent) <= 2:
                 await asyncio.sleep(0.02)
 
-    calls, start = ModelCalls(Caller("x"), CallLimits(concurrency=2)), time.monotonic()
+    calls, start = ModelAdapter(Caller("x"), CallLimits(concurrency=2)), time.monotonic()
     with in_call_context(budget=limited):
-        await asyncio.gather(*(calls.make(request) for _ in range(count)))
+        await asyncio.gather(*(calls.call(request, ()) for _ in range(count)))
     assert all(at - start >= number / rate - 0.002 for number, at in enumerate(sorted(sent)))
 
 

@@ -1,42 +1,133 @@
-"""Calls models within the limits, and reports each call to the current evaluation."""
+"""Limits the calls to models, and reports each call to the current evaluation."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from opentelemetry import context
 
 from rag_eval_hooks.calls import Call, Caller, CallOutcome, Operation, Usage, tokens
-from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks.errors import ConfigError, JudgeUnavailable, check_count
 from rag_eval_hooks.incidents import without_exit
-from rag_eval_hooks.judges.calls.call_limits import CallLimits, Gate
-from rag_eval_hooks.judges.calls.failures import (
-    DescribedError,
-    RequestRefusedError,
-    describe,
-    is_time_out,
-    outcome_of,
-    status_of,
-)
+from rag_eval_hooks.judges.calls.failures import answers, is_time_out, outcome_of, status_of
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts.prompt import ReplyError
 
 if TYPE_CHECKING:
     from rag_eval_hooks.judges.calls.budget import Budget, Reservation
 
 T = TypeVar("T")
 
+_logger = logging.getLogger("rag_eval_hooks")
+
+MAX_FAILURES = 20  # consecutive failures that open the breaker
+FIRST_PAUSE = 10.0  # seconds of the first pause; each pause doubles, up to 60 seconds
 OUT_OF_TIME: Final = "the evaluation exceeded sample_timeout"
-_UNRELATED: Final = frozenset({401, 403, 408, 429})  # statuses that do not depend on the content
+_UNAVAILABLE: Final = "too many judge calls failed in a row; calls resume after a pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallLimits:
+    """Limits of calls to one model. `timeout` is in seconds per attempt."""
+
+    timeout: float = 60.0
+    retries: int = 0
+    concurrency: int = 16
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout < float("inf"):
+            raise ConfigError("timeout", self.timeout, "seconds, above 0")
+        check_count("retries", self.retries, 0)
+        check_count("concurrency", self.concurrency)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        return cls(**{name: value for name, value in options.items() if value is not None})
+
+    @classmethod
+    def split(cls, options: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+        others = dict(options)
+        own = {one.name: others.pop(one.name) for one in fields(cls) if one.name in options}
+        return cls.of(own), others
+
+
+class BreakerState(StrEnum):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"  # one probe call may pass
+
+
+class Breaker:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._close()
+
+    def _close(self) -> None:
+        self._pause, self._failures = FIRST_PAUSE, 0
+        self._open_until: float | None = None
+        self._probing = False
+
+    @property
+    def state(self) -> BreakerState:
+        if self._open_until is None:
+            return BreakerState.CLOSED
+        due = self._probing or self._clock() >= self._open_until
+        return BreakerState.HALF_OPEN if due else BreakerState.OPEN
+
+    def probe(self) -> bool:
+        is_free = not self._probing and self.state is BreakerState.HALF_OPEN
+        self._probing = self._probing or is_free
+        return is_free
+
+    def record_call(self, *, answered: bool | None, probe: bool) -> None:
+        self._probing = self._probing and not probe
+        if answered:
+            if self._open_until is not None:
+                _logger.warning("A judge call succeeded. Calls resume.")
+            self._close()
+        elif answered is False:
+            self._failures += 1
+            if probe:
+                self._pause = min(2 * self._pause, 6 * FIRST_PAUSE)
+            elif self._open_until is not None or self._failures < MAX_FAILURES:
+                return
+            else:
+                _logger.warning(
+                    "Many judge calls failed. New calls fail at once until a test call succeeds."
+                )
+            self._open_until = self._clock() + self._pause
+
+
+class Gate:
+    def __init__(self, limits: CallLimits) -> None:
+        self.breaker = Breaker()
+        self._slots = asyncio.Semaphore(limits.concurrency)
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        if self.breaker.state is BreakerState.OPEN:
+            raise JudgeUnavailable(_UNAVAILABLE)
+        async with self._slots:
+            probe, answered = self.breaker.probe(), None
+            if not probe and self.breaker.state is not BreakerState.CLOSED:
+                raise JudgeUnavailable(_UNAVAILABLE)
+            try:
+                yield
+                answered = True
+            except BaseException as error:
+                answered = answers(error)
+                raise
+            finally:
+                self.breaker.record_call(answered=answered, probe=probe)
 
 
 @dataclass(slots=True)
@@ -168,46 +259,8 @@ def observed_call(
                 current.log.append(call)
 
 
-class ModelCalls:
-    def __init__(self, caller: Caller, limits: CallLimits) -> None:
-        self._caller = caller
-        self._limits = limits
-        # Waiting calls cannot move between event loops, so each loop has its own gate.
-        self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
-
-    async def make(
-        self, request: Callable[[Meter], Coroutine[Any, Any, T]], texts: Sequence[str] = ()
-    ) -> T:
-        gate = self._gates.setdefault(asyncio.get_running_loop(), Gate(self._limits))
-        if (observer := call_context().observer) is not None:
-            observer.passes(self._caller, gate)
-        try:
-            async with gate.slot():
-                with observed_call(self._caller, texts) as meter:
-                    return await _isolated(request(meter))
-        except (JudgeError, ReplyError):
-            raise
-        except Exception as error:  # noqa: BLE001 - the user's client may raise anything
-            # A client's exception may quote the request, so we do not chain the exception.
-            raise self._translated(error) from None
-
-    def _translated(self, error: Exception) -> JudgeError | ReplyError:
-        name, status = self._caller.name, status_of(error)
-        if type(error).__name__.endswith("FinishReasonError"):
-            return ReplyError("the reply was cut off; be brief")
-        if is_time_out(error):
-            seconds, tries = self._limits.timeout, self._limits.retries + 1
-            return JudgeTimeout(f"{name}: no reply within {seconds:g} s ({tries} attempts)")
-        line = f"{name}: {describe(error)}"
-        is_lasting = status is not None and (status >= 500 or status in _UNRELATED)
-        if is_lasting or isinstance(error, DescribedError):
-            return JudgeError(line)
-        lacks_mode = isinstance(error, NotImplementedError)
-        complaint = "structured output" if lacks_mode else str(error).lower()
-        return RequestRefusedError(line, status, complaint)
-
-
-async def _isolated(call: Coroutine[Any, Any, T]) -> T:
+async def isolated(call: Coroutine[Any, Any, T]) -> T:
+    """Await a client's call without the context variables of the evaluation's task."""
     fresh = contextvars.Context()
     fresh.run(context.attach, context.get_current())
     fresh.run(_context.set, _context.get())
