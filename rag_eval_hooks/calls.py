@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Self, TypeVar
-
-K = TypeVar("K")
+from typing import Final, Self
 
 _BYTES_PER_TOKEN: Final = 3  # in UTF-8; real tokens are usually longer
 
@@ -46,11 +43,6 @@ class Usage:
 
 
 UNUSED: Final = Usage()
-
-
-def total_by_key(one: Mapping[K, Usage], other: Mapping[K, Usage]) -> Mapping[K, Usage]:
-    added = {key: one[key] + used if key in one else used for key, used in other.items()}
-    return {**one, **added}
 
 
 def tokens(text: str) -> int:

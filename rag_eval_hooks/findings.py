@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from rag_eval_hooks.calls import Usage, total_by_key
+from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Unavailable
 
 T = TypeVar("T")
@@ -260,10 +260,13 @@ class Findings:
         return cls(**absent)
 
     def merged(self, other: Findings) -> Findings:
-        values: dict[str, Any] = {k: getattr(other, k) for k in Finding if other.asked(k)}
+        values: dict[str, Any] = {
+            kind: one for kind in Finding if (one := getattr(other, kind)) is not _NOT_ASKED
+        }
         if not values and not other.usage:
             return self
-        usage = total_by_key(self.usage, other.usage)
+        added = {k: self.usage[k] + used for k, used in other.usage.items() if k in self.usage}
+        usage = {**self.usage, **other.usage, **added}
         warnings = {**self.warnings, **other.warnings}
         return replace(self, **values, usage=usage, warnings=warnings, by={**self.by, **other.by})
 

@@ -119,11 +119,6 @@ class Sources:
     embedder: Embedder | None = None
     scorer: TokenScorer | None = None
 
-    @property
-    def absent(self) -> dict[str, NotScored]:
-        embedded = _WITHOUT_EMBEDDER if self.embedder is None else {}
-        return embedded | (_WITHOUT_SCORER if self.scorer is None else {})
-
     def of(self, kinds: frozenset[Finding]) -> list[tuple[Source, frozenset[Finding]]]:
         makers: list[tuple[Source | None, frozenset[Finding]]] = [
             (self.judge, kinds & SPECS.keys()),
@@ -161,10 +156,11 @@ class FindingsCollector:
         incidents: Incidents,
         known: Findings | None = None,
     ) -> None:
-        texts = _from_texts(sample) if known is None else {}
-        self._findings = Findings(**{**sources.absent, **texts})
-        if known is not None:
-            self._findings = self._findings.merged(known)
+        absent: dict[str, Any] = {}
+        absent |= _WITHOUT_EMBEDDER if sources.embedder is None else {}
+        absent |= _WITHOUT_SCORER if sources.scorer is None else {}
+        absent |= _from_texts(sample) if known is None else {}
+        self._findings = Findings(**absent).merged(known or Findings())
         self._sample = sample
         self._metrics = metrics
         self._sources = sources
@@ -180,7 +176,10 @@ class FindingsCollector:
             # Our own judges return findings and usage at the deadline. Cancel other judges.
             with in_call_context(deadline=when):
                 async with asyncio.timeout_at(when + _GRACE), self._within_budget():
-                    await self._round(self._first(opened))
+                    first = opened - ABOUT.keys()
+                    if getattr(self._sources.judge, "one_call", False):
+                        first -= SPECS.keys() - set(ABOUT.values())
+                    await self._round(first)
                     for _ in range(_LATER_ROUNDS):
                         if not (opened := self._open()):
                             break
@@ -206,11 +205,6 @@ class FindingsCollector:
         known = self._sample, self._findings, self._incidents
         kinds = (findings_read(metric, *known) for metric in self._metrics)
         return self._unknown(frozenset[Finding]().union(*kinds))
-
-    def _first(self, opened: frozenset[Finding]) -> frozenset[Finding]:
-        kinds = opened - ABOUT.keys()
-        is_one_call = getattr(self._sources.judge, "one_call", False)
-        return kinds - (SPECS.keys() - set(ABOUT.values())) if is_one_call else kinds
 
     def _unknown(self, kinds: frozenset[Finding]) -> frozenset[Finding]:
         return frozenset(kind for kind in kinds if not self._findings.asked(kind))

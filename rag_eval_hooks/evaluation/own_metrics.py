@@ -83,18 +83,13 @@ def evaluator_metric(
 
 def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     written = getattr(function, "__name__", type(function).__name__)
-    _check_arguments(function, written)
-    name = _id_of(written)
-    return AskedMetric(id=f"own.{name}", ask=_called(function), needs=frozenset(), annotator=name)
-
-
-def _check_arguments(function: Callable[..., Any], name: str) -> None:
-    signature = inspect.signature(function)
+    signature, name = inspect.signature(function), _id_of(written)
     try:
         signature.bind(None)
     except TypeError:
         wants = "a function that takes only a sample; wrap other functions in evaluator_metric()"
-        raise ConfigError("metrics", f"{name}{signature}", wants) from None
+        raise ConfigError("metrics", f"{written}{signature}", wants) from None
+    return AskedMetric(id=f"own.{name}", ask=_called(function), needs=frozenset(), annotator=name)
 
 
 def _id_of(text: str) -> str:

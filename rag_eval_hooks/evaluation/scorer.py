@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.calls import UNUSED, Usage
+from rag_eval_hooks.calls import UNUSED
 from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
 from rag_eval_hooks.evaluation.own_metrics import (
     RETURNED_NOTHING,
@@ -103,7 +103,8 @@ class Scorer:
         limit = asyncio.timeout(metric.timeout)
         try:
             async with limit:
-                outcome = _outcome(metric, await without_exit(metric.ask(sample)))
+                result = await without_exit(metric.ask(sample))
+                outcome = outcome_of(result, metric.scale, metric.ask, metric.annotator)
         except Exception as error:  # noqa: BLE001 - a metric may raise anything
             if limit.expired():
                 detail = f"the metric did not finish within {metric.timeout:g} s"
@@ -144,7 +145,8 @@ class Scorer:
         readers: Mapping[Finding, int],
         cut: frozenset[Field],
     ) -> Outcome:
-        used, risk = _usage(read, findings, readers), _risk(read, findings)
+        shares = [findings.usage[k].share(readers[k]) for k in read & findings.usage.keys()]
+        used, risk = sum(shares, start=UNUSED), _risk(read, findings)
         outcome = self._measure(metric, sample, findings)
         if isinstance(outcome, NotScored):
             outcome = replace(outcome, usage=used, risk=risk)
@@ -155,7 +157,7 @@ class Scorer:
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:
-            return _outcome(metric, metric.score(sample, findings))
+            return outcome_of(metric.score(sample, findings), metric.scale, metric.score)
         except Unavailable as absent:
             return absent.outcome
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a metric may raise anything
@@ -220,17 +222,6 @@ def _warnings(
         *told,
         *(f"incomplete {name}: a limit cut the text, or capture lost an event" for name in names),
     ]
-
-
-def _outcome(metric: Metric, result: object) -> Outcome:
-    if isinstance(metric, AskedMetric):
-        return outcome_of(result, metric.scale, metric.ask, metric.annotator)
-    return outcome_of(result, metric.scale, metric.score)
-
-
-def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Finding, int]) -> Usage:
-    parts = [findings.usage[kind].share(readers[kind]) for kind in read if kind in findings.usage]
-    return sum(parts, start=UNUSED)
 
 
 def _risk(read: frozenset[Finding], findings: Findings) -> float | None:

@@ -87,20 +87,17 @@ class LLMJudge(ModelJudge):
         for one in answers:
             is_led = one.ask.has_contexts and not is_cached
             for keys in _requests(one):
-                calls.append(asyncio.create_task(self._after(lead if is_led else None, one, keys)))
+                calls.append(asyncio.create_task(self._ask(lead if is_led else None, one, keys)))
                 lead = lead or (calls[-1] if is_led else None)
         await gathered(calls)
         return answers
 
-    async def _after(
+    async def _ask(
         self, lead: asyncio.Task[None] | None, answers: Answers, keys: Sequence[str]
     ) -> None:
         # A provider caches a prefix when the first reply starts. Earlier calls pay the full price.
         if lead is not None:
             await asyncio.wait([lead], timeout=_LONGEST_LEAD)
-        await self._ask(answers, keys)
-
-    async def _ask(self, answers: Answers, keys: Sequence[str]) -> None:
         ask = answers.ask
         problems: tuple[str, ...] = ()
         for _ in range(_ATTEMPTS):

@@ -91,12 +91,11 @@ class AskedMetric(Metric):
 
 def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotScored]:
     lacking = Field.lacking(sample)
-    absent = {}
-    for metric in metrics:
-        if fields := sorted(metric.needs & lacking):
-            detail = f"the sample has no {', '.join(fields)}"
-            absent[metric.id] = NotScored(Cause.MISSING_INPUT, detail)
-    return absent
+    return {
+        metric.id: NotScored(Cause.MISSING_INPUT, f"the sample has no {', '.join(sorted(fields))}")
+        for metric in metrics
+        if (fields := metric.needs & lacking)
+    }
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:

@@ -59,6 +59,11 @@ class Ask:
     def has_contexts(self) -> bool:
         return Field.CONTEXTS in self.spec.shows
 
+    @cached_property
+    def texts(self) -> Mapping[Field, Any]:
+        shown = ((name, getattr(self.sample, name)) for name in self.spec.shows)
+        return {name: value for name, value in shown if value is not None}
+
     def items(self) -> Mapping[str, str]:
         spec = self.spec
         match spec.unit:
@@ -69,10 +74,10 @@ class Ask:
             case Unit.CHUNK:
                 return self.chunks()
             case Unit.SENTENCE:
-                return _sentences_of(self._text(spec.text) or "")
+                return _sentences_of(self.texts.get(spec.text, ""))
             case Unit.TEXT:
-                texts = {name.value: self._text(name) or "" for name in (Field.ANSWER, spec.text)}
-                return {name: text for name, text in texts.items() if text.strip()}
+                texts = ((name.value, self.texts.get(name, "")) for name in spec.shows[-2:])
+                return {name: text for name, text in texts if text.strip()}
         # `a1` is the first claim of the answer, `r1` of the reference, and `e1` the first entity.
         assert spec.about is not None
         found = getattr(self.known, spec.about)
@@ -131,8 +136,7 @@ class Ask:
             return tuple(map(values.get, TEMPLATES))
         if spec.unit is Unit.TEXT:
             # A blank text counts as indistinct, but an absent text does not. Neither needs a call.
-            names = (Field.ANSWER, spec.text)
-            return Stance(*(bool(values.get(n, self._text(n) is not None)) for n in names))
+            return Stance(*(bool(values.get(n, n in self.texts)) for n in spec.shows[-2:]))
         if spec.unit is Unit.SENTENCE:
             claims = [claim for key in self.items() for claim in values.get(key, ())]
             return tuple(dict.fromkeys(claims))
@@ -171,23 +175,19 @@ class Ask:
         except ReplyError as error:
             return ReplyError(f"{key}: {error}")
 
-    def _text(self, name: Field) -> Any:
-        return getattr(self.sample, name)
-
     def _view(self) -> View:
         if not self.has_contexts:
-            return View({1: self._text(self.spec.text) or ""})
+            return View({1: self.texts.get(self.spec.text, "")})
         texts = {int(number): text for number, text in self.chunks().items()}
         return View(texts, len(self.sample.contexts or ()))
 
     def _document(self, keys: Sequence[str]) -> dict[str, Any]:
         spec, items = self.spec, self.items()
-        names = [name for name in spec.shows if self._text(name) is not None]
-        if self.has_contexts:
-            names = [name for name in names if name not in (Field.CONTEXTS, Field.QUESTION)]
+        hidden = (Field.CONTEXTS, Field.QUESTION) if self.has_contexts else ()
+        names = [name for name in self.texts if name not in hidden]
         if spec.unit is Unit.TEXT:
             names = [name for name in names if name in (Field.QUESTION, *keys)]
-        document: dict[str, Any] = {name.value: self._text(name) for name in names}
+        document: dict[str, Any] = {name.value: self.texts[name] for name in names}
         if spec.unit is Unit.SENTENCE:
             document[spec.text.value] = items
         elif spec.about is not None:
@@ -206,7 +206,7 @@ class Ask:
         return self._purposed(text)
 
     def _purposed(self, text: str) -> str:
-        seen = [name.value for name in self.spec.shows[2:] if self._text(name) is not None]
+        seen = [name.value for name in self.spec.shows[2:] if name in self.texts]
         purpose = f"arrive at the {seen[0]}" if seen else "answer the question"
         return text.replace("{purpose}", purpose)
 
