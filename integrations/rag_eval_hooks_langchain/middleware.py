@@ -63,7 +63,7 @@ class RagEvalMiddleware(AgentMiddleware[_RequestState, Any, Any]):  # type: igno
             return None
         # No hook reports a failed agent. But after a failure, no object refers to the run's id.
         held = weakref.ref(run_id)
-        self._recorder.follow(run, lambda: Status.CANCELLED if held() is None else None)
+        run.interaction.streams.append(lambda: Status.CANCELLED if held() is None else None)
         self._recorder.end(run)
         return {"rag_eval_run": run_id}
 

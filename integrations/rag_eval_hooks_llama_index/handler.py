@@ -26,7 +26,7 @@ from llama_index.core.workflow import StopEvent
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
 from rag_eval_hooks.capture.attributes import field
-from rag_eval_hooks.capture.unmatched import Unmatched
+from rag_eval_hooks.capture.options import Unmatched
 from rag_eval_hooks.incidents import host_edge, place_of_caller
 from rag_eval_hooks.own_requests import paused
 from rag_eval_hooks_llama_index import vocabulary, workflows

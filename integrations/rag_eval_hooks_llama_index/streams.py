@@ -70,7 +70,7 @@ def _follow(recorder: Recorder, run: Run, ending: Callable[[], Status | None]) -
         return Status.OK if is_stated else ending()
 
     if run.outermost:
-        recorder.follow(run, over)
+        run.interaction.streams.append(over)
 
 
 def _is_over(generator: Any) -> bool:

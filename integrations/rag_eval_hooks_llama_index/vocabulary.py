@@ -130,7 +130,7 @@ def _message(copier: Copier, message: Any, _: int) -> Any:
 
 def _event(copier: Copier, event: Any, depth: int) -> Any:
     declared, free = event.__dict__, event.items()
-    held = copier.mapping(event, [*declared.items(), *free], len(declared) + len(free), depth)
+    held = copier.container(event, [*declared.items(), *free], len(declared) + len(free), depth)
     return Record(type(event), held, frozenset(held)) if type(held) is dict else held
 
 

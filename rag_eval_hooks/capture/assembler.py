@@ -15,7 +15,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.answering import answer_of, holds_reply, queries, question_of
 from rag_eval_hooks.capture.attributes import Contents
 from rag_eval_hooks.capture.contexts import find_contexts
-from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
+from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of, text_of
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.text_forms import words
 from rag_eval_hooks.config import limits
@@ -51,7 +51,7 @@ class Assembler:
         self._redactor = redactor
         self._incidents = incidents
         # Redact the reference together with its sample.
-        self._with_golden = with_golden
+        self._with_golden: Golden = with_golden or (lambda sample: sample)
         self.redacts = redactor.active
         # Like `SampleTexts`, read `MARGIN` characters beyond the limit.
         self.text_chars = config.max_text_chars + MARGIN * redactor.active
@@ -72,7 +72,7 @@ class Assembler:
         answer = answer_of(interaction)
         question, question_source = question_of(interaction)
         contexts, source = find_contexts(interaction, answer)
-        golden = self._golden(_with_reference(question, given))
+        golden = self._with_golden(_with_reference(question, given))
         metadata = _queries(texts, interaction, question)
         missing = interaction.left_out | _to_come(interaction, answer)
         return Sample(
@@ -85,7 +85,7 @@ class Assembler:
             status=interaction.status,
             error_type=root.error_type,
             session_id=texts.optional("session_id", session_of(given)),
-            user_id=texts.optional("user_id", _text(given, "user_id")),
+            user_id=texts.optional("user_id", text_of(given, "user_id")),
             tags=tuple(session.text("tags", str(tag)) for tag in interaction.tags),
             metadata={**metadata, **texts.metadata("metadata", golden.metadata)},
             latency=_seconds(root),
@@ -100,7 +100,7 @@ class Assembler:
         )
 
     def own(self, sample: Sample, session: Session | None = None) -> Sample:
-        return self._redactor.sample(self._golden(sample), session)
+        return self._redactor.sample(self._with_golden(sample), session)
 
     def reference(self, text: str | None) -> str | None:
         if isinstance(text, str) and self._redactor.holds(text[: self.text_chars]):
@@ -121,28 +121,20 @@ class Assembler:
             self._incidents.report("span redaction", error)
             return {}
 
-    def _golden(self, sample: Sample) -> Sample:
-        return sample if self._with_golden is None else self._with_golden(sample)
-
 
 def _with_reference(question: str, given: Mapping[str, Any]) -> Sample:
     ids = given.get("reference_ids")
     return Sample(
         question=question,
-        reference=_text(given, "reference"),
+        reference=text_of(given, "reference"),
         reference_ids=tuple(ids) if isinstance(ids, list | tuple) else None,
-        question_id=_text(given, "question_id"),
+        question_id=text_of(given, "question_id"),
         metadata={
             key: value
             for key, value in given.items()
             if not (key in OWN_KEYS or _FRAMEWORK_KEY.fullmatch(str(key)))
         },
     )
-
-
-def _text(metadata: Mapping[str, Any], key: str) -> str | None:
-    value = metadata.get(key)
-    return value if value is None or isinstance(value, str) else str(value)
 
 
 def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dict[str, Any]:

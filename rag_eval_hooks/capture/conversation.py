@@ -17,9 +17,13 @@ _TEXT_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
 OWN_KEYS = (*_TEXT_KEYS, "reference_ids")
 
 
-def session_of(metadata: Mapping[str, Any]) -> str | None:
-    value = next((metadata[key] for key in _SESSION_KEYS if metadata.get(key) is not None), None)
+def text_of(metadata: Mapping[str, Any], *keys: str) -> str | None:
+    value = next((metadata[key] for key in keys if metadata.get(key) is not None), None)
     return value if value is None or isinstance(value, str) else str(value)
+
+
+def session_of(metadata: Mapping[str, Any]) -> str | None:
+    return text_of(metadata, *_SESSION_KEYS)
 
 
 def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:

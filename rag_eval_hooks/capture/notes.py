@@ -9,7 +9,7 @@ from typing import Any
 from rag_eval_hooks.capture.records import DocumentList, Facts, Interaction, Origin, Run, whole
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction.redactor import CutText
-from rag_eval_hooks.sample import Context, Status
+from rag_eval_hooks.sample import Context
 
 _WAITING = 10
 """Unread events may hold this multiple of `max_chars`, because events may share texts."""
@@ -118,10 +118,6 @@ class Notes:
     def stop(self, run: Run, checkpoint: str | None) -> None:
         if checkpoint is not None:
             run.interaction.stops.add(checkpoint)
-
-    def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
-        """Keep the request open until `over` returns the final status."""
-        run.interaction.streams.append(over)
 
     def _prompt_texts(self, interaction: Interaction, texts: Sequence[str]) -> tuple[str, ...]:
         return tuple([self._prompt_text(interaction, text) for text in texts])

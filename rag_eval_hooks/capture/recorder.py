@@ -23,8 +23,8 @@ from rag_eval_hooks.capture.endings import Endings
 from rag_eval_hooks.capture.interaction import enclosing_run
 from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
+from rag_eval_hooks.capture.options import Unmatched
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind, status_after
-from rag_eval_hooks.capture.unmatched import Unmatched
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.own_requests import is_suppressed
@@ -239,18 +239,16 @@ class Recorder(RunTable, Notes):
             if self._open.pop(run.id, None) is not None:
                 self._waiting.pop(run.id, None)
                 run.interaction.task, run.interaction.status = None, status
-                self._end_runs(run.interaction)
                 self._report(run.interaction)
 
-    def _end_runs(self, interaction: Interaction) -> None:
-        self._remember(*[run.id for run in interaction.runs], root_id=interaction.root.id)
-        for run in interaction.runs:
+    def _report(self, interaction: Interaction) -> None:
+        runs = interaction.runs
+        self._remember(*[run.id for run in runs], root_id=runs[0].id)
+        for run in runs:
             if run.end is None:
-                run.end, run.unfinished = interaction.root.end, True
+                run.end, run.unfinished = runs[0].end, True
                 if run.checkpoint is not None:
                     interaction.stops.add(run.checkpoint)
-
-    def _report(self, interaction: Interaction) -> None:
         if interaction.interrupted and interaction.status is Status.OK:
             interaction.status = Status.INTERRUPTED
             self._on_wait()

@@ -222,7 +222,7 @@ class Interaction:
     kept_chars: int = 0
     prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None
-    # functions that return the status of a finished stream, or None for an open stream
+    # The request stays open until each function returns the final status of its stream.
     streams: list[Callable[[], Status | None]] = field(default_factory=list)
     # task in which the request started, or the event loop if the task has finished
     task: Any = None

@@ -146,15 +146,12 @@ class Copier:
         self.nodes = left - most / _ENTRIES
         return most
 
-    def mapping(self, value: Any, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> Any:
-        return self._container(value, items, size, depth, dict)
-
     def items(self, value: Any, depth: int) -> Any:
         parts = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
-        return self._container(value, parts, len(value), depth, list)
+        return self.container(value, parts, len(value), depth, list)
 
-    def _container(
-        self, value: Any, parts: Iterable[Any], size: int, depth: int, kind: type[Any]
+    def container(
+        self, value: Any, parts: Iterable[Any], size: int, depth: int, kind: type[Any] = dict
     ) -> Any:
         most = self.room(size, depth, value)
         if size and not most:
@@ -224,11 +221,11 @@ def _dict(copier: Copier, value: Any, depth: int) -> Any:
     # `as_context` receives no plain dicts, because frameworks pass plain dicts.
     if type(value) is not dict and (own := copier.own(value)) is not None:
         return own
-    return copier.mapping(value, dict.items(value), dict.__len__(value), depth)
+    return copier.container(value, dict.items(value), dict.__len__(value), depth)
 
 
 def _database_row(copier: Copier, value: Any, depth: int) -> Any:
-    return copier.mapping(value, zip(value.keys(), value, strict=True), len(value), depth)
+    return copier.container(value, zip(value.keys(), value, strict=True), len(value), depth)
 
 
 def _set(copier: Copier, value: Any, depth: int) -> Any:
@@ -245,7 +242,7 @@ def _record(copier: Copier, value: Any, depth: int) -> Any:
     if type(held) is not dict:
         names = getattr(kind, "__dataclass_fields__", {})
         held = {name: getattr(value, name) for name in names if hasattr(value, name)}
-    entries = copier.mapping(held, dict.items(held), len(held), depth)
+    entries = copier.container(held, dict.items(held), len(held), depth)
     if type(entries) is not dict:
         return entries
     last = copier.known(value)
@@ -277,7 +274,7 @@ _FORMS: tuple[tuple[type | tuple[type, ...], Form], ...] = (
     ((set, frozenset), _set),
     (
         MappingProxyType,
-        lambda copier, one, depth: copier.mapping(one, one.items(), len(one), depth),
+        lambda copier, one, depth: copier.container(one, one.items(), len(one), depth),
     ),
     (sqlite3.Row, _database_row),
 )

@@ -17,7 +17,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.answering import answer_of, question_of
 from rag_eval_hooks.capture.attributes import Contents, content_of, plain, request_content
-from rag_eval_hooks.capture.conversation import session_of
+from rag_eval_hooks.capture.conversation import session_of, text_of
 from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
@@ -222,8 +222,8 @@ class SpanWriter:
         private = Contents()
         if session := session_of(interaction.metadata):
             private = {semconv.GEN_AI_CONVERSATION_ID: session, semconv.SESSION_ID: session}
-        if (user := interaction.metadata.get("user_id")) is not None:
-            private[semconv.USER_ID] = user if isinstance(user, str) else str(user)
+        if (user := text_of(interaction.metadata, "user_id")) is not None:
+            private[semconv.USER_ID] = user
         if content:
             # Like the sample, use inner runs if the root has no question or answer.
             private |= request_content(question_of(interaction)[0] or None, answer_of(interaction))

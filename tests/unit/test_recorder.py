@@ -24,8 +24,8 @@ from rag_eval_hooks.capture import (
     RunKind,
 )
 from rag_eval_hooks.capture.documents import contexts_in, documents_in
+from rag_eval_hooks.capture.options import Unmatched
 from rag_eval_hooks.capture.snapshots import LATE_NODES, Copier, Snapshots
-from rag_eval_hooks.capture.unmatched import Unmatched
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import Redactor
