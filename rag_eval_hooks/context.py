@@ -52,7 +52,7 @@ class Context:
 
     @classmethod
     def of(cls, value: Any) -> Context:
-        """Convert a text, LangChain document, LlamaIndex node, mapping or pair (document, score).
+        """Convert a text, LangChain document, LlamaIndex node, mapping or (document, score) pair.
 
         A mapping has its text under `text`, `page_content` or `content`. The keys `id`, `score` and
         `metadata` are optional. Raises `InputError` for any other value.

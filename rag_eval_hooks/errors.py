@@ -1,4 +1,4 @@
-"""Errors at start-up and in calls that wait for a score, but never in captured requests."""
+"""Errors of start-up and of methods such as `evaluate`. Captured requests never raise them."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class NameTable:
 
 
 def is_url(text: str) -> bool:
-    """Return True if a text is an HTTP URL without credentials or parameters, safe to log."""
+    """Return True for an HTTP URL that is safe to log: without credentials and parameters."""
     try:
         parts = urlsplit(text)
         is_plain = parts.username is None and not parts.query and parts.port != 0

@@ -74,7 +74,7 @@ async def unseen(
 class LangChainJudge(LLMJudge):
     """Uses a LangChain chat model as the judge.
 
-    Only the global handlers of LangChain's debug mode see the judge's calls.
+    Callbacks do not see the judge's calls, except the global handlers of LangChain's debug mode.
 
     Args:
         model: A chat model, or a runnable that accepts messages and returns a message or a text.

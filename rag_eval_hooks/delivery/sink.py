@@ -35,9 +35,9 @@ class Sink(Protocol):
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
-        """Store or send one evaluation. If the method returns an awaitable, the sink awaits it.
+        """Store or send one evaluation. The evaluator awaits an awaitable result.
 
-        The sink's event loop runs only during calls, so a background task pauses between calls.
+        The event loop runs only during calls. A task that `deliver` starts pauses between calls.
         """
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from rag_eval_hooks.text.folding import LazyPatterns, compiled, toml_of
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Part of a text that a placeholder replaces."""
+    """Position of a value that a placeholder replaces."""
 
     start: int
     end: int  # index after the last character

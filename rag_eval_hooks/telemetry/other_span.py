@@ -113,7 +113,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return the additions to a finished span, or None if its export waits for scores."""
+        """Return attributes and links for a finished span, or None if the span waits for scores."""
         key = _key(span.get_span_context())
         with self._lock:
             other, processors = self._spans.pop(key, (None, 0))

@@ -1,4 +1,4 @@
-"""Sends all OpenTelemetry signals of requests and evaluations, in the required order."""
+"""Sends all OpenTelemetry signals of requests and evaluations."""
 
 from __future__ import annotations
 

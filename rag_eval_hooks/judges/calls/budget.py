@@ -157,7 +157,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Call either `settle` or `fail` of a call's reservation, and only once."""
+    """A caller must call either `settle` or `fail`, exactly once."""
 
     budget: Budget = field(repr=False)
     periods: _Periods
