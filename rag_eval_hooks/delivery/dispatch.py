@@ -76,7 +76,7 @@ class Dispatch:
         keys = [key for key, one in self._queues.items() if one.sink.accepts(evaluation)]
         for key in self._queues.keys() - keys if evaluation.scores else ():
             kind = f"sink {self._queues[key].sink.name}: results are not sent (no recorded span)"
-            self._incidents.count(kind, detail="the platform accepts scores only for recorded spans")
+            self._incidents.count(kind, detail="the platform accepts scores of recorded spans only")
         return keys
 
     def encoder(self, evaluation: Evaluation) -> Callable[[], str]:
