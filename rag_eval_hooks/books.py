@@ -33,9 +33,9 @@ class Stats:
         scored: Requests with at least one score, except `partial` requests (see `failed`).
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
         dropped: Requests that were not evaluated, by reason.
-        failed: Evaluated requests without a score, by cause of the first failed metric, or
-            else by the cause of the first metric's missing score. `partial`: the judge failed, but
-            metrics without a judge have scores.
+        failed: Evaluated requests without a score, by cause. The first failed metric gives the
+            cause. If no metric failed, the first metric gives the cause. `partial`: the judge
+            failed, but metrics without a judge have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
         incidents: The application's mistakes, and failures of callbacks, metrics, judges and

@@ -157,7 +157,7 @@ class RagEval(OnePerProcess):
         """Queue a sample for background evaluation. Never blocks or raises.
 
         The sample is a `Sample`, a mapping that `Sample.of` accepts, or keyword fields. The scores
-        go to the sample's `trace_id` or `span_id`, or to a new RAG span below the current span.
+        go to the span or trace that the sample names, or to a new RAG span below the current span.
         With a spool, an accepted sample is on disk within 50 ms. Returns False if the sample is
         sampled out or dropped.
         """

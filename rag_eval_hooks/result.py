@@ -44,7 +44,7 @@ class Evaluation:
 
     @property
     def time(self) -> datetime | None:
-        """Start of the request in UTC, or else of the evaluation. None if both are unknown."""
+        """Start of the request in UTC, or start of the evaluation. None if both are unknown."""
         ended = self.sample.ended_at or self.start
         return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
 

@@ -230,7 +230,7 @@ def enclosing_interactions() -> list[ManualInteraction]:
 
 
 def _around(recorder: object) -> list[ManualInteraction]:
-    """Return the open blocks, innermost first. Omit blocks that suspended generators opened."""
+    """Return open `interaction` blocks, innermost first. Omit blocks of suspended generators."""
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):
         # The context variable of a suspended generator stays set, but the stack lacks its frame.

@@ -72,7 +72,7 @@ class Dispatch:
             outbox.consume(key, queue.capacity, self._recovered)
 
     def sinks_of(self, evaluation: Evaluation) -> list[str]:
-        """Return the keys of the sinks that accept a new evaluation. Count the other sinks."""
+        """Return the keys of sinks that accept the evaluation. Other sinks count as incidents."""
         keys = [key for key, one in self._queues.items() if one.sink.accepts(evaluation)]
         for key in self._queues.keys() - keys if evaluation.scores else ():
             kind = f"sink {self._queues[key].sink.name}: results are not sent (no recorded span)"

@@ -72,9 +72,9 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Iterable[tuple[Job, str | None]]) -> list[int | None]:
-        """Return each job's row, `LOST`, or None if the job is finished or does not fit.
+        """Return each job's row or `LOST`. None means that the job is finished or does not fit.
 
-        If a payload is None, the row keeps its payload.
+        A payload of None keeps the stored payload.
         """
         with self._transaction() as db:
             return [self._write(db, job, text) for job, text in changes]

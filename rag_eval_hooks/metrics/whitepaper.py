@@ -32,7 +32,7 @@ _UNVERIFIED: Final = _FIVE.score(5.0, parts={"raw": 1.0}, warnings=("No context 
 _NOTHING_TO_COMPARE: Final = NotScored(
     Cause.MISSING_INPUT, "the answer makes no checkable statement, and the sample has no reference"
 )
-_TOGETHER: Final = "chunks that support a claim only together get no credit for the claim"
+_TOGETHER: Final = "a chunk does not count if it supports a claim only together with other chunks"
 
 _STANCE: Final = frozenset({Finding.STANCE})
 _SUPPORT: Final = {"answer": Finding.ANSWER_SUPPORT, "reference": Finding.REFERENCE_SUPPORT}

@@ -122,7 +122,10 @@ _DEEPEST: Final = 50
 
 
 def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
-    """Return a reply's objects, and whether the last is cut. `name` is the expected first key."""
+    """Return a reply's JSON objects, and whether the last object is incomplete.
+
+    `name` is the expected first key.
+    """
     text = _without_thoughts(text)
     objects: list[dict[str, Any]] = []
     at: int | None = 0

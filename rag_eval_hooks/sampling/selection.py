@@ -83,7 +83,7 @@ class Selection:
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
-        """The function returns True to sample out a request at its start."""
+        """Return a function that returns True to sample out a request at its start."""
         rules = [*self._rules, *self._error_rules]
         late = ("question", "answer", "latency_above", "latency_below", "error")
         if self._sample_rules or self._feedback_rules:

@@ -24,7 +24,7 @@ Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 
 
 class OtherSpan:
-    """Accepts scores until the span ends, or later with `RagEvalSpanProcessor`. Thread-safe."""
+    """Accepts scores until the span ends. `RagEvalSpanProcessor` extends this time. Thread-safe."""
 
     def __init__(
         self, span: Span, waits: Callable[[], bool], spans: OtherSpans, *, processed: bool

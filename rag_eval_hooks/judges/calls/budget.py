@@ -93,7 +93,7 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Raise `BudgetError` unless the budget has room for all calls of the sample."""
+        """Reserve budget for all calls of a sample. Raise `BudgetError` if too little is left."""
         each = Spend.of(self._prices[False], input_tokens, _REPLY_TOKENS)
         hold = await self._reserved(Spend().plus(each, calls))
         try:
