@@ -24,7 +24,10 @@ Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 
 
 class OtherSpan:
-    """Accepts scores until the span ends. `RagEvalSpanProcessor` extends this time. Thread-safe."""
+    """Another instrumentor's RAG span. Thread-safe.
+
+    It accepts scores until it ends. `RagEvalSpanProcessor` extends this time.
+    """
 
     def __init__(
         self, span: Span, waits: Callable[[], bool], spans: OtherSpans, *, processed: bool
@@ -86,7 +89,7 @@ class OtherSpan:
 
 
 class OtherSpans:
-    """Calls `hold` with each finished span whose export must wait. Thread-safe."""
+    """Calls `hold` with each finished span that must wait for scores. Thread-safe."""
 
     def __init__(self, hold: Callable[[HeldSpan], None]) -> None:
         self._hold = hold
