@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.explanation import Explanation
-from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.request import Column, Ending, Observer, Request
+from rag_eval_hooks.request import Column, Ending, Observer, Request, id_of
 from rag_eval_hooks.sample import Sample
 
 _POLL_S: Final = 0.005

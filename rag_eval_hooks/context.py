@@ -19,7 +19,6 @@ _TEXT_KEYS: Final = ("text", "page_content", "content")
 _SCALARS: Final = (str, int, float)
 _PLAIN: Final = frozenset((*_SCALARS, bool))
 _PAIR: Final = 2
-_YIELD_NAMES: Final = ("model_fields", "columns")  # of pydantic objects and tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,10 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
     is_document = hasattr(values, "page_content") or hasattr(values, "get_content")
     if is_document or isinstance(values, str | Context | Mapping):
         return (Context.of(values),)
-    if not isinstance(values, Iterable) or any(hasattr(type(values), one) for one in _YIELD_NAMES):
+    kind = type(values)
+    # Pydantic objects and tables yield names.
+    yields_names = hasattr(kind, "model_fields") or hasattr(kind, "columns")
+    if yields_names or not isinstance(values, Iterable):
         raise refusal(values)
     contexts: list[Context] = []
     for value in values:

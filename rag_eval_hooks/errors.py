@@ -105,9 +105,11 @@ def check_number(
     least: float = -math.inf,
     most: float = math.inf,
 ) -> None:
+    if value is None:
+        return
     if not isinstance(value, Real):
-        check_type(name, value, Real, wanted)
-    elif not (math.isfinite(value) and least <= float(value) <= most):
+        raise wrong_type(name, wanted, value)
+    if not (math.isfinite(value) and least <= float(value) <= most):
         raise InputError(f"{name} must be {wanted}.", f"It is {value}.")
 
 

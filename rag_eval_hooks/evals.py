@@ -218,7 +218,7 @@ class RagEval(OnePerProcess):
     ) -> Outcomes:
         """Evaluate a sample in async code. Arguments and errors are the same as for `evaluate`."""
         chosen, own = self._asked("aevaluate", metrics, sample, fields)
-        if self._pipeline.assembler.redacts:
+        if self._pipeline.assembler.changes:
             own = await asyncio.to_thread(self._pipeline.assembler.own, own)
         return await self._pipeline.aevaluate(own, chosen)
 

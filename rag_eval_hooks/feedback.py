@@ -1,15 +1,14 @@
-"""`Feedback`, and normalization of ids."""
+"""`Feedback`, an opinion on one answer."""
 
 from __future__ import annotations
 
 import re
 import secrets
 import time
-import uuid
 from dataclasses import dataclass, field
 from typing import Final
 
-from rag_eval_hooks.errors import InputError, check_number, check_type, wrong_type
+from rag_eval_hooks.errors import InputError, check_number, check_type
 
 # Match whole words only. Underscores separate words.
 _DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGNORECASE)
@@ -53,21 +52,3 @@ class Feedback:
         """True if the score is below 0.5 or the label means thumbs down."""
         low = self.score is not None and self.score < 0.5
         return low or (self.label is not None and _DOWN.search(self.label) is not None)
-
-
-def id_of(value: object) -> str:
-    if isinstance(value, uuid.UUID):
-        return value.hex
-    if isinstance(value, int):
-        return f"{value:032x}"
-    text = str(value).strip()
-    try:
-        return uuid.UUID(text.lower().removeprefix("0x")).hex
-    except ValueError:
-        return text
-
-
-def given_id(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | str | uuid.UUID):
-        raise wrong_type("The id", "a trace id, or a sample's sample_id", value)
-    return id_of(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -12,7 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks.decision import Decision, Traits
-from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.errors import wrong_type
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Cause, NotScored
@@ -118,13 +119,13 @@ class Request:
 
     @classmethod
     def of(cls, sample: Sample, build: Callable[[], Sample] | None = None) -> Request:
-        names = (sample.trace_id, sample.sample_id)
+        ids = tuple(map(id_of, filter(None, (sample.trace_id, sample.sample_id))))
         return cls(
-            key=id_of(sample.trace_id or sample.sample_id),
+            key=next(iter(ids), ""),
             build=build or (lambda: sample),
             status=sample.status,
             size=sample.chars,
-            ids=tuple([id_of(name) for name in names if name]),
+            ids=ids,
             trace_id=sample.trace_id,
             span_id=sample.span_id,
             traits=lambda: Traits.of(sample),
@@ -165,3 +166,21 @@ class Observer:
 
     def settled(self, request: Request, ending: Ending) -> None:
         """The pipeline repeats the call if a signal handler interrupts it with an exception."""
+
+
+def id_of(value: object) -> str:
+    if isinstance(value, uuid.UUID):
+        return value.hex
+    if isinstance(value, int):
+        return f"{value:032x}"
+    text = str(value).strip()
+    try:
+        return uuid.UUID(text.lower().removeprefix("0x")).hex
+    except ValueError:
+        return text
+
+
+def given_id(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | str | uuid.UUID):
+        raise wrong_type("The id", "a trace id, or a sample's sample_id", value)
+    return id_of(value)

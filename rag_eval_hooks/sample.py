@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
+from functools import partial
 from numbers import Integral
 from typing import Any, Self
 from uuid import UUID
@@ -98,7 +99,7 @@ class Sample:
     workflow: str | None = None
     response_id: str | None = field(default=None, compare=False)
     ended_at: int | None = field(default=None, compare=False)
-    sample_id: str = field(default_factory=lambda: secrets.token_hex(16), compare=False)
+    sample_id: str = field(default_factory=partial(secrets.token_hex, 16), compare=False)
 
     def __post_init__(self) -> None:
         _check_fields(self)
@@ -123,8 +124,10 @@ class Sample:
 
     @property
     def chars(self) -> int:
-        own = len(self.question) + len(self.answer or "") + len(self.reference or "")
-        return own + sum([len(context.text) for context in self.contexts or ()])
+        count = len(self.question) + len(self.answer or "") + len(self.reference or "")
+        for context in self.contexts or ():
+            count += len(context.text)
+        return count
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sample as plain types, without fields that have their default value."""
@@ -161,13 +164,16 @@ class Sample:
         Raises:
             TypeError: `question` is missing, or a field has the wrong type.
         """
-        own = {_OTHER_NAMES[key]: value for key, value in data.items() if key in _OTHER_NAMES}
-        own |= {key: value for key, value in data.items() if key not in _OTHER_NAMES}
-        names = {f.name for f in fields(cls)}
+        own: dict[str, Any] = {}
+        free: dict[str, Any] = {}
+        for key, value in data.items():
+            name = _OTHER_NAMES.get(key, key)
+            # This package's name overrides another library's name.
+            if name == key or name not in data:
+                (own if name in cls.__dataclass_fields__ else free)[name] = value
         if "question" not in own:
             shown = f"The keys are: {', '.join(map(repr, data)) or 'none'}."
             raise InputError("A sample needs a 'question'.", shown)
-        free = {key: own.pop(key) for key in list(own) if key not in names}
         given = own.get("metadata") or {}
         check_type("metadata", given, Mapping, "a mapping")
         return cls(**{**own, "metadata": {**given, **free}})

@@ -53,6 +53,7 @@ class Assembler:
         # Redact the reference together with its sample.
         self._with_golden: Golden = with_golden or (lambda sample: sample)
         self.redacts = redactor.active
+        self.changes = redactor.active or with_golden is not None  # whether `own` has an effect
         # Like `SampleTexts`, read `MARGIN` characters beyond the limit.
         self.text_chars = config.max_text_chars + MARGIN * redactor.active
 

@@ -15,7 +15,7 @@ from opentelemetry.trace import format_trace_id
 
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind, status_after
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.request import id_of
 from rag_eval_hooks.sample import Status
 
 LeavesOut: TypeAlias = Callable[[str, Sequence[str], Mapping[str, Any]], bool]

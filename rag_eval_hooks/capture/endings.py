@@ -18,8 +18,8 @@ from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.capture.text_forms import fold
-from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.request import id_of
 from rag_eval_hooks.sample import Context, Status
 
 _logger = logging.getLogger("rag_eval_hooks")

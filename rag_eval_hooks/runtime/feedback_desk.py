@@ -17,9 +17,9 @@ from rag_eval_hooks.books import Memory
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
 from rag_eval_hooks.delivery.outbox_file import FEEDBACK, Job
 from rag_eval_hooks.evaluation.worker import Work
-from rag_eval_hooks.feedback import Feedback, given_id
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.own_requests import suppressed
-from rag_eval_hooks.request import Column, Ending, Observer, Request
+from rag_eval_hooks.request import Column, Ending, Observer, Request, given_id
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.process import accept, end, process
 from rag_eval_hooks.sample import Sample

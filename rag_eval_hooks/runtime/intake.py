@@ -16,10 +16,9 @@ from rag_eval_hooks.capture.assembler import interaction_of
 from rag_eval_hooks.capture.bounded import LeavesOut, LeftOut
 from rag_eval_hooks.capture.spans import RequestSpan, application_span
 from rag_eval_hooks.decision import Traits
-from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.redaction import Session
-from rag_eval_hooks.request import Request
-from rag_eval_hooks.sample import Field, Sample, Status, sample_of
+from rag_eval_hooks.request import Request, id_of
+from rag_eval_hooks.sample import Sample, Status, sample_of
 
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
@@ -76,22 +75,30 @@ class Intake:
             self._incidents.report("capture", error)
 
     def submit(self, given: object, fields: Mapping[str, Any]) -> bool:
+        request = None
         try:
             sample = sample_of("submit", given, fields)
             if not sample.question.strip():
                 self._incidents.mistake("submit: the question is blank", "pass the user's question")
-            for name in self._pipeline.parts.scorer.needed & Field.lacking(sample):
-                self._incidents.mistake(f"submit: the sample has no {name}", f"pass {name}=...")
-            return self._submit(sample)
+            for name in self._pipeline.parts.scorer.needed:
+                if getattr(sample, name) is None:
+                    self._incidents.mistake(f"submit: the sample has no {name}", f"pass {name}=...")
+            request = self._own_request(sample)
+            is_accepted = self._pipeline.submit(request)
+            if request.ending is not None and request.ending.reason in ("shutdown", "no_thread"):
+                # No background thread runs, so write the spans now.
+                self._spans.drain()
+            return is_accepted
         except BaseException as error:  # noqa: BLE001 - the application may pass any object
-            self._pipeline.refuse("capture_failed")
+            self._pipeline.refuse("capture_failed", request)
             self._incidents.report("submit", error)
             return False
 
-    def _submit(self, sample: Sample) -> bool:
+    def _own_request(self, sample: Sample) -> Request:
         has_ids = sample.trace_id is not None or sample.span_id is not None
         if has_ids or not self._spans.has_trace:
-            return self._pipeline.submit(Request.of(sample, lambda: self._assembler.own(sample)))
+            own = partial(self._assembler.own, sample) if self._assembler.changes else None
+            return Request.of(sample, own)
         interaction, session = interaction_of(sample), self._assembler.session()
         # Use the sample's own key, because the samples of a batch may share a trace.
         interaction.sampling_key = id_of(sample.sample_id)
@@ -104,11 +111,7 @@ class Intake:
 
         request = Request.of(named, build)
         request.span, request.sampling_key = span.held, interaction.sampling_key
-        is_accepted = self._pipeline.submit(request)
-        if request.ending is not None and request.ending.reason in ("shutdown", "no_thread"):
-            # No background thread runs, so write the spans now.
-            self._spans.drain()
-        return is_accepted
+        return request
 
     def drain(self) -> None:
         while self._submit_next():

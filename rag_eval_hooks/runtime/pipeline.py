@@ -20,8 +20,7 @@ from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.errors import InputError
 from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Work, Worker
 from rag_eval_hooks.explanation import Explanation
-from rag_eval_hooks.feedback import given_id
-from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request
+from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request, given_id
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.feedback_desk import FeedbackDesk
 from rag_eval_hooks.runtime.intake import Intake
@@ -135,13 +134,13 @@ class Pipeline:
         try:
             self.ready()
             ending = self._decide(request) or self.queue(request)
+            if ending is not None:
+                self.settle(request, ending)
+            return ending is None
         except BaseException as error:  # noqa: BLE001 - a signal handler may raise
             self.settle(request, Ending.dropped("cancelled"))
             self.parts.incidents.report("submit", error)
             return False
-        if ending is not None:
-            self.settle(request, ending)
-        return ending is None
 
     def _decide(self, request: Request) -> Ending | None:
         if request.is_final and request.decision is not None:

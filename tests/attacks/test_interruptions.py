@@ -100,8 +100,8 @@ def test_signal_at_any_moment_is_raised_and_blocks_nothing(
     run = contextvars.copy_context().run
     try:
         moments = run(_moments, lambda: CALLS[name](evals, known.sample_id), None)
-        raised = 0
-        for moment in range(1, moments + 1, max(1, moments // 150)):
+        raised, chosen = 0, range(1, moments + 1, max(1, moments // 150))
+        for moment in chosen:
             try:
                 run(_moments, lambda: CALLS[name](evals, known.sample_id), moment)
             except _TimeLimitError:
@@ -121,7 +121,7 @@ def test_signal_at_any_moment_is_raised_and_blocks_nothing(
     thread.join(PATIENCE)
     assert ended == [True]
     stats = evals.stats()
-    assert stats.offered == total(stats)
+    assert stats.offered == total(stats) <= len(chosen) + 4
     assert stats.pending == 0
     assert evals.shutdown(PATIENCE)
 
