@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -72,24 +72,27 @@ class Dispatch:
             outbox.consume(key, queue.capacity, self._recovered)
 
     def sinks_of(self, evaluation: Evaluation) -> list[str]:
-        """Return the keys of sinks that accept the evaluation. Other sinks count as incidents."""
-        keys = [key for key, one in self._queues.items() if one.sink.accepts(evaluation)]
-        for key in self._queues.keys() - keys if evaluation.scores else ():
-            kind = f"sink {self._queues[key].sink.name}: results are not sent (no recorded span)"
-            self._incidents.count(kind, detail="the platform accepts scores of recorded spans only")
-        return keys
+        """Return the keys of the sinks that accept the evaluation."""
+        return [key for key, one in self._queues.items() if one.sink.accepts(evaluation)]
 
     def encoder(self, evaluation: Evaluation) -> Callable[[], str]:
         return partial(evaluation_to_text, evaluation, self._mark)
 
     def put(self, evaluation: Evaluation, job: Job | None) -> None:
-        keys = self.sinks_of(evaluation) if job is None else job.consumers - job.left
-        if not keys:
+        """Queue a new evaluation for the sinks that accept it. Count the other sinks."""
+        sinks = self.sinks_of(evaluation)
+        self._queue(evaluation, sinks, job)
+        for key in self._queues.keys() - sinks if evaluation.scores else ():
+            kind = f"sink {self._queues[key].sink.name}: results are not sent (no recorded span)"
+            self._incidents.count(kind, detail="the platform accepts scores of recorded spans only")
+
+    def _queue(self, evaluation: Evaluation, sinks: Collection[str], job: Job | None) -> None:
+        if not sinks:
             return
         chars = evaluation.sample.chars
         for outcome in evaluation.outcomes.values():
             chars += _CHARS + len(str(outcome.explanation))
-        for key in self._queues.keys() & keys:
+        for key in sinks:
             self._queues[key].put(evaluation, chars, job)
 
     def put_feedback(self, feedback: Feedback) -> None:
@@ -113,7 +116,7 @@ class Dispatch:
             job.encode = job.stored = self.encoder(evaluation)
             # Another process has already counted the sample.
             job.is_undurable = True
-            self.put(evaluation, job)
+            self._queue(evaluation, self._queues.keys() & (job.consumers - job.left), job)
         return True
 
     def check(self) -> None:

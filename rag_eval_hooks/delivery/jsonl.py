@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,7 +95,11 @@ class JsonlSink:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
             try:
-                if not self._is_current_after_rotation(os.fstat(file.fileno()), len(data)):
+                state = os.fstat(file.fileno())
+                if not self._is_at_path(state):
+                    return False
+                if state.st_size and self._is_over(state, len(data)):
+                    self._path.rename(f"{self._path}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
                     return False
                 if size := file.seek(0, os.SEEK_END):
                     file.seek(size - 1)
@@ -109,19 +114,16 @@ class JsonlSink:
                     fcntl.flock(file, fcntl.LOCK_UN)
         return True
 
-    def _is_current_after_rotation(self, state: os.stat_result, length: int) -> bool:
-        try:
-            if not os.path.samestat(state, self._path.stat()):
-                return False
-        except FileNotFoundError:
-            return False
-        now = datetime.now(UTC)
-        is_full = self._max_bytes is not None and state.st_size + length > self._max_bytes
-        is_old = self._daily and datetime.fromtimestamp(state.st_mtime, UTC).date() < now.date()
-        if not state.st_size or not (is_full or is_old):
-            return True
-        self._path.rename(f"{self._path}.{now:%Y%m%dT%H%M%S%f}")
+    def _is_at_path(self, state: os.stat_result) -> bool:
+        with suppress(FileNotFoundError):
+            return os.path.samestat(state, self._path.stat())
         return False
+
+    def _is_over(self, state: os.stat_result, length: int) -> bool:
+        if self._max_bytes is not None and state.st_size + length > self._max_bytes:
+            return True
+        written = datetime.fromtimestamp(state.st_mtime, UTC)
+        return self._daily and written.date() < datetime.now(UTC).date()
 
 
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rag_eval_hooks.books import Books, Stats
 from rag_eval_hooks.capture import Assembler, OtherInstrumentors, Recorder, SpanWriter
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.decision import RATE_LIMIT, Decision
+from rag_eval_hooks.decision import RATE_LIMIT, AdmittedShare, Decision, RateLimit
 from rag_eval_hooks.delivery.dispatch import Dispatch
 from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
@@ -28,7 +28,6 @@ from rag_eval_hooks.runtime.lifecycle import ExitHook
 from rag_eval_hooks.runtime.process import accept, end, evaluate_inline, process, recover
 from rag_eval_hooks.runtime.self_metrics import observe
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.rate_limit import AdmittedShare, RateLimit
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import OtherSpans

@@ -19,7 +19,7 @@ from rag_eval_hooks.judges.calls.model_calls import BreakerState, Gate
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
-from rag_eval_hooks.telemetry.rag_span import context_of
+from rag_eval_hooks.telemetry.signals import context_of
 from rag_eval_hooks.text.folding import toml_of
 
 _MAX_VALUES: Final = 50

@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, SpanContext
 
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.request import Attributes, HeldSpan
-from rag_eval_hooks.telemetry.rag_span import complete, fitting
+from rag_eval_hooks.telemetry.span_limits import complete, fitting
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

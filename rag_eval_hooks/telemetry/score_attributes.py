@@ -15,7 +15,7 @@ from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.request import Attributes
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import UNIT, NotScored, Scale, Score
-from rag_eval_hooks.telemetry.rag_span import present
+from rag_eval_hooks.telemetry.span_limits import present
 
 _REASON_CHARS: Final = 300
 _GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_groundedness")

@@ -13,10 +13,12 @@ from opentelemetry import _logs, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import (
     Link,
+    NonRecordingSpan,
     Span,
     SpanContext,
     SpanKind,
     StatusCode,
+    TraceFlags,
     TracerProvider,
 )
 
@@ -28,17 +30,10 @@ from rag_eval_hooks.explanation import explain
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.request import Attributes
 from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Score
-from rag_eval_hooks.telemetry.rag_span import (
-    around,
-    attribute_room,
-    context_of,
-    fitting,
-    longest_text,
-    present,
-    recorded_span,
-)
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
+from rag_eval_hooks.telemetry.span_limits import attribute_room, fitting, longest_text, present
 
 _MAX_RESULTS: Final = 20  # per span
 _KINDS: Final = {
@@ -47,6 +42,25 @@ _KINDS: Final = {
     Operation.EMBEDDINGS: "EMBEDDING",
 }
 _USER_FEEDBACK: Final = "user_feedback"  # evaluation name in spans and log events
+
+
+def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | None:
+    try:
+        ids = int(trace_id or "", 16), int(span_id or "", 16)
+    except ValueError:
+        return None
+    context = SpanContext(*ids, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    return context if context.is_valid else None
+
+
+def around(span: SpanContext | None) -> Context:
+    if span is None:
+        return Context()
+    return trace.set_span_in_context(NonRecordingSpan(span), Context())
+
+
+def context_of(sample: Sample) -> Context:
+    return around(recorded_span(sample.trace_id, sample.span_id))
 
 
 class EvaluationSpans:

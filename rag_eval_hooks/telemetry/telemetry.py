@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
@@ -12,6 +16,7 @@ from opentelemetry.metrics import Meter, MeterProvider
 from opentelemetry.trace import Span, SpanContext, TracerProvider
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents, warn_once
@@ -21,13 +26,78 @@ from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
-from rag_eval_hooks.telemetry.rag_span import SpanHolder, recorded_span
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
-from rag_eval_hooks.telemetry.signals import EvaluationSpans, EventEmitter
+from rag_eval_hooks.telemetry.signals import EvaluationSpans, EventEmitter, recorded_span
 from rag_eval_hooks.telemetry.tracing import global_providers
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class SpanHolder:
+    """Holds each span for at most `hold_timeout` seconds. Thread-safe."""
+
+    def __init__(self, hold_timeout: float, incidents: Incidents) -> None:
+        self._hold_timeout = hold_timeout
+        self._max_held = limits.HELD_SPANS
+        self._incidents = incidents
+        self._closed = False
+        self.forked()
+
+    def forked(self) -> None:
+        self._lock = threading.Lock()
+        # Insertion order is deadline order, because all spans have the same timeout.
+        self._held: dict[HeldSpan, None] = {}
+
+    def hold(self, held: HeldSpan) -> None:
+        with self._lock:
+            if held in self._held:
+                return
+            held.deadline = time.monotonic() + self._hold_timeout
+            room = len(self._held) < self._max_held and not self._closed
+            if room:
+                self._held[held] = None
+        if not room:
+            status = EvalStatus.SHUTDOWN if self._closed else EvalStatus.OVERFLOW
+            self.end(held, {semconv.EVAL_STATUS: status.value})
+
+    def finish(
+        self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
+    ) -> bool:
+        with self._lock:
+            if held not in self._held:
+                return False
+            del self._held[held]
+        was_recording = held.span.is_recording()
+        self.end(held, attributes, links)
+        return was_recording
+
+    def release_all(self, status: EvalStatus, until: float = math.inf) -> None:
+        with self._lock:
+            late = list(itertools.takewhile(lambda held: held.deadline <= until, self._held))
+            for held in late:
+                del self._held[held]
+        for held in late:
+            self.end(held, {semconv.EVAL_STATUS: status.value})
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        self.release_all(EvalStatus.SHUTDOWN)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def end(
+        self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
+    ) -> None:
+        try:
+            held.span.set_attributes(attributes)
+            for link in links:
+                held.span.add_link(link)
+            held.span.end(held.end_time)
+        except Exception as error:  # noqa: BLE001 - a user's processor may raise anything
+            self._incidents.report("span end", error)
 
 
 class Telemetry(Observer):

@@ -14,7 +14,7 @@ from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.calls import model_calls
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.telemetry.rag_span import SpanHolder
+from rag_eval_hooks.telemetry.telemetry import SpanHolder
 from rag_eval_hooks.testing import ScriptedJudge
 from tests.support.evaluation import FAITHFUL, faithful_judge, record_request
 from tests.support.servers.faults import Fault, FaultKind

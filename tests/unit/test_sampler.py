@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEvalConfig
 from rag_eval_hooks.config.rules import RuleSettings
-from rag_eval_hooks.decision import Decision, Share, Traits, highest, position
+from rag_eval_hooks.decision import Decision, RateLimit, Share, Traits, highest, position
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.request import Request
-from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.selection import Selection, matches
 
 keys = st.text(min_size=1)
