@@ -12,6 +12,7 @@ from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKin
 from rag_eval_hooks.capture.copied import Message, entries, fresh, named, state_update
 from rag_eval_hooks.capture.documents import (
     DOCUMENT_KEYS,
+    added_rows,
     contexts_in,
     documents_in,
     holds_documents,
@@ -77,7 +78,9 @@ class Reader(BaseReader):
             values = fresh(values, state_of(graph).given)
             values = {k: v for k, v in values.items() if not is_conversation(v)}
         texts = [value for value in values.values() if isinstance(value, str | list)]
-        self._note_texts(run, texts, Origin.EARLIER if state.is_earlier else Origin.STEP)
+        origin = Origin.EARLIER if state.is_earlier else Origin.STEP
+        for text in _unseen(run, texts):
+            self._note_lists(run, rows_in(text), origin)
 
     def _question_in_state(self, run: Run, state: Any) -> str | None:
         choice, chosen = self.options.question, run.chosen.get("question")
@@ -132,16 +135,9 @@ class Reader(BaseReader):
         self._note_lists(run, found)
         if not run.outermost:
             values = _new_values(outputs, given, DOCUMENT_KEYS if found else ())
-            self._note_texts(run, values, Origin.STEP)
-
-    def _note_texts(self, run: Run, values: Iterable[Any], origin: Origin) -> None:
-        known = run.interaction.step_texts
-        for value in values:
-            if isinstance(value, str):
-                if (key := hash(value)) in known:
-                    continue
-                known.add(key)
-            self._note_lists(run, rows_in(value), origin)
+            replies = {model.text for model in run.interaction.models}
+            rows = added_rows(_unseen(run, values), replies)
+            self._note_lists(run, rows, Origin.STEP)
 
     def _note_lists(
         self, run: Run, lists: Iterable[Any], origin: Origin = Origin.DOCUMENTS, **how: Any
@@ -223,6 +219,13 @@ def _message_of(output: Any) -> Any:
         tools = [one for one in items if isinstance(one, Message) and one.role == "tool"]
         output = tools[0] if len(tools) == 1 else None
     return None if isinstance(output, Message) and output.failed else output
+
+
+def _unseen(run: Run, values: Sequence[Any]) -> list[Any]:
+    known = run.interaction.step_texts
+    unseen = [one for one in values if not (isinstance(one, str) and hash(one) in known)]
+    known.update(hash(one) for one in unseen if isinstance(one, str))
+    return unseen
 
 
 def _new_values(outputs: Any, given: Any, skipped: Collection[str]) -> list[Any]:

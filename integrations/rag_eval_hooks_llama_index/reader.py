@@ -14,6 +14,7 @@ from rag_eval_hooks.capture.copied import Message, entries, found_nothing
 from rag_eval_hooks.capture.documents import (
     DOCUMENT_KEYS,
     Lists,
+    added_rows,
     documents_in,
     record_in,
     rows_in,
@@ -157,8 +158,8 @@ class Reader(BaseReader):
         question = run.interaction.root.query
         is_event = isinstance(result, Record) and issubclass(result.kind, Event)
         # An event's fields are unrelated texts, like the entries of a store.
-        values = result.held.values() if is_event else (result,)
-        for contexts in (rows for value in values for rows in rows_in(value)):
+        values = list(result.held.values()) if is_event else [result]
+        for contexts in added_rows(values, {model.text for model in run.interaction.models}):
             # A text that contains the question is a prompt.
             if texts := [one for one in contexts if not (question and question in one.text)]:
                 self._note(run, texts, Origin.STEP)

@@ -50,8 +50,8 @@ class AnsweringCalls:
 
     def fresh_prompts(self) -> list[str]:
         return [
-            self._joined([text for n, text in enumerate(run.prompt) if n not in run.earlier])
-            for run in self.calls
+            self._joined([text for n, text in enumerate(run.prompt) if n not in earlier])
+            for run, earlier in ((run, run.earlier) for run in self.calls)
         ]
 
     def _joined(self, texts: Sequence[str]) -> str:

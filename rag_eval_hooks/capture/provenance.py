@@ -50,6 +50,8 @@ class Provenance:
     ) -> None:
         runs, models = interaction.runs, interaction.models
         self._interaction = interaction
+        # A long agent compares each reply with each tool's text.
+        self._runs_of = cache(runs_of)
         self._answer = answer
         self._question = fold(question)
         self._documents = [p.folded for p in documents if p.is_distinctive]
@@ -102,7 +104,7 @@ class Provenance:
         said = set(self._said_before(p, with_arguments=is_step))
         if any(p.folded in text for text in said):
             return True
-        shared = set[str]().union(*(p.runs & runs_of(text) for text in said))
+        shared = set[str]().union(*(p.runs & self._runs_of(text) for text in said))
         return bool(said and p.runs) and 2 * len(shared) >= len(p.runs)
 
     def _is_made_of_others(self, p: Passage) -> bool:

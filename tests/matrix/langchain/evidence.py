@@ -30,13 +30,11 @@ QUESTION, ANSWER = DRAWN.question(), DRAWN.sentence()
 SUBJECT = DRAWN.sentence(6)
 WIDER = f"{OTHER} {TEXT} {THIRD}"
 PART = TEXT[: len(TEXT) // 2]
-"""An answer that is taken from the first text."""
 VERDICT = DRAWN.chance.choice([NAME, json.dumps({NAME: OTHER}), f"{QUESTION}\n{QUESTION}"])
 LINES = [" ".join(DRAWN.name() for _ in range(5)) for _ in range(2)]
 """Short texts without a word of the question."""
 HITS = [f"{QUESTION[: len(QUESTION) // 2]} {one}" for one in LINES]
 BOTH = f"{' '.join(LINES)} {TEXT[:20]}"
-"""An answer with few words of the first text."""
 SAID = f"It is as you said, and this is all of it: {PART}"
 DRAFT = f"It is as you said, and all of it has {NUMBER} of {NAME}."
 TRANSLATED = f"Das ist alles so, wie du es gesagt hast: Es hat {NUMBER} {NAME}."
@@ -194,6 +192,9 @@ NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     ),
     "a persona": steps(put(kit.SHOWN, OTHER), tell(ANSWER, kit.SHOWN)),
     "a profile": steps(put(kit.FOUND, {"name": NAME, "about": OTHER}), tell(ANSWER, kit.FOUND)),
+    "a persona that the answer uses": steps(
+        put(kit.FOUND, {NAME: TEXT, "style": f"{OTHER} {THIRD}"}), tell(PART, kit.FOUND)
+    ),
     "rules": steps(put(kit.SHOWN, LINES), tell(ANSWER, kit.SHOWN)),
     "examples": steps(put(kit.SHOWN, [{"text": t} for t in LINES]), tell(ANSWER, kit.SHOWN)),
     "examples for a label": steps(put(kit.SHOWN, HITS), tell(NAME, kit.SHOWN)),
