@@ -153,7 +153,9 @@ def unseen_documents(call: Run, longest: int) -> tuple[Run, Origin, Lists] | Non
 
 def _unknown(lists: Lists, interaction: Interaction, longest: int) -> Lists:
     # The text of a recorded document may be cut.
-    seen = (found for found in interaction.lists if not found.is_guessed)
+    seen = (
+        found for found in interaction.lists if found.origin not in (Origin.STEP, Origin.EARLIER)
+    )
     known = {context.text for found in seen for context in found.contexts} if lists else set()
     new = (tuple(c for c in one if c.text[:longest] not in known) for one in lists)
     return [contexts for contexts in new if contexts]

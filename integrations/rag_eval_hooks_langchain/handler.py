@@ -142,7 +142,8 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
         interaction = run.interaction
         interaction.passed = self is not AMBIENT.everywhere
         if run.parent is not None:
-            interaction.add_tags(users_tags(event.get("tags") or ()))
+            tags = (*interaction.tags, *users_tags(event.get("tags") or ()))
+            interaction.tags = tuple(dict.fromkeys(tags))
         elif isinstance(event["run_id"], UUID):
             # Only LangChain's run manager holds the id. A cancelled batch drops the manager.
             interaction.id = weakref.ref(event["run_id"])

@@ -34,7 +34,7 @@ class AnsweringCalls:
             r for r in asked if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))
         ]
         self._folded = {text: fold(text) for text in {t for run in calls for t in run.prompt}}
-        self._prompts = {run: self._joined(run.prompt) for run in calls}
+        self._prompts = {run: " ".join([self._folded[t] for t in run.prompt]) for run in calls}
         self._retrieved = [text for text in retrieved if is_distinctive(text)]
         # by output: the retrieved texts that contain the output
         self._containing: dict[str, list[str]] = {}
@@ -49,13 +49,11 @@ class AnsweringCalls:
         ]
 
     def fresh_prompts(self) -> list[str]:
+        parts = ((run.prompt, run.earlier) for run in self.calls)
         return [
-            self._joined([text for n, text in enumerate(run.prompt) if n not in earlier])
-            for run, earlier in ((run, run.earlier) for run in self.calls)
+            " ".join([self._folded[text] for n, text in enumerate(prompt) if n not in earlier])
+            for prompt, earlier in parts
         ]
-
-    def _joined(self, texts: Sequence[str]) -> str:
-        return " ".join([self._folded[text] for text in texts])
 
     def _with_quoted(self, answering: Sequence[Run]) -> list[Run]:
         made = self._with_siblings(answering)
@@ -170,11 +168,9 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
 
 
 def queries(interaction: Interaction) -> list[str]:
-    found: dict[str, None] = {}
-    for run in interaction.runs[1:]:
-        if run.kind is RunKind.RETRIEVER and run.query and not run.within(RunKind.RETRIEVER):
-            found[run.query] = None
-    return list(found)[:_MAX_QUERIES]
+    searches = [run for run in interaction.runs[1:] if run.kind is RunKind.RETRIEVER and run.query]
+    found = [run.query or "" for run in searches if not run.within(RunKind.RETRIEVER)]
+    return list(dict.fromkeys(found))[:_MAX_QUERIES]
 
 
 def _used(interaction: Interaction, texts: Sequence[str], asked: Sequence[str]) -> list[str]:

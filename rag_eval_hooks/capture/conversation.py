@@ -72,7 +72,7 @@ class Suspensions:
         earlier, interaction = fitting[0], run.interaction
         run.start, interaction.otel = earlier.root.start, earlier.otel
         interaction.metadata = {**earlier.metadata, **interaction.metadata}
-        interaction.pending.appendleft(partial(_continue, interaction, earlier))
+        interaction.pending.appendleft(partial(interaction.absorb, earlier))
         return True
 
     def renew(self, conversation: str, fits: Fits) -> None:
@@ -100,8 +100,3 @@ class Suspensions:
 
     def _remove(self, interaction: Interaction) -> bool:
         return self._waiting.pop(interaction.root.id, None) is not None
-
-
-def _continue(interaction: Interaction, earlier: Interaction) -> None:
-    earlier.read()
-    interaction.absorb(earlier)

@@ -120,17 +120,17 @@ class Notes:
             run.interaction.stops.add(checkpoint)
 
     def _prompt_texts(self, interaction: Interaction, texts: Sequence[str]) -> tuple[str, ...]:
-        return tuple([self._prompt_text(interaction, text) for text in texts])
-
-    def _prompt_text(self, interaction: Interaction, text: str) -> str:
-        # An agent repeats its previous prompt in each call, so store a repeated text only once.
-        if text in interaction.prompted and interaction.kept_chars < self._max_chars:
-            interaction.kept_chars += len(text) // _REPEATED_SHARE
-            return interaction.prompted[text]
-        kept = self._limited(interaction, text, "prompt", self._max_chars)
-        if kept is text:
-            interaction.prompted[text] = text
-        return kept
+        found, prompted = [], interaction.prompted
+        for text in texts:
+            # An agent repeats its previous prompt in each call, so store a repeated text only once.
+            if text in prompted and interaction.kept_chars < self._max_chars:
+                interaction.kept_chars += len(text) // _REPEATED_SHARE
+                found.append(prompted[text])
+                continue
+            found.append(kept := self._limited(interaction, text, "prompt", self._max_chars))
+            if kept is text:
+                prompted[text] = text
+        return tuple(found)
 
     def _cut_metadata(self, interaction: Interaction, values: Mapping[str, Any]) -> dict[str, Any]:
         return {

@@ -234,7 +234,8 @@ class Recorder(RunTable, Notes):
         if run.parent is None:
             if run.id in self._waiting and status is not Status.ABANDONED:
                 # Capture notices the end of a stream late, so use the time of the last event.
-                run.end = run.interaction.last_event or run.end
+                ends = (one.end or 0 for one in run.interaction.runs[1:])
+                run.end = max((run.interaction.read_until, *ends)) or run.end
             # A root's end and a sweep may race. The thread that removes the request reports it.
             if self._open.pop(run.id, None) is not None:
                 self._waiting.pop(run.id, None)

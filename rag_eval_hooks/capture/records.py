@@ -162,10 +162,6 @@ class DocumentList:
     # by id: the texts of the run's input documents, if known
     given: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def is_guessed(self) -> bool:
-        return self.origin in (Origin.STEP, Origin.EARLIER)
-
 
 @dataclass(frozen=True, slots=True)
 class Others:
@@ -258,10 +254,6 @@ class Interaction:
         return bool(self.pending) or self.retrieves is not False
 
     @property
-    def last_event(self) -> int:
-        return max((self.read_until, *(run.end or 0 for run in self.runs[1:])))
-
-    @property
     def retrieves(self) -> bool | None:
         if self.attempted or any(found.origin not in _UNSURE for found in self.lists):
             return True
@@ -281,15 +273,13 @@ class Interaction:
     def add_metadata(self, values: Mapping[str, Any]) -> None:
         self.metadata = {**self.metadata, **values}
 
-    def add_tags(self, tags: Sequence[str]) -> None:
-        self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
-
     def read(self) -> None:
         """Not thread-safe."""
         while self.pending:
             self.pending.popleft()()
 
     def absorb(self, earlier: Interaction) -> None:
+        earlier.read()
         root, first = self.root, earlier.root
         root.query = first.query or root.query
         self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
@@ -20,7 +21,6 @@ from rag_eval_hooks.evaluation.own_metrics import (
 from rag_eval_hooks.findings import (
     CUT,
     EMBEDDED,
-    ChunkRelevance,
     ClaimVerdict,
     Finding,
     Findings,
@@ -176,7 +176,9 @@ class Scorer:
             name = source.name if read and source is not None else None
             return {"annotator_kind": AnnotatorKind.CODE, "annotator": name, "version": __version__}
         judge = self.sources.judge
-        makers = _makers(read, findings) or {Maker.of(judge): None}
+        by = {kind: findings.by[kind] for kind in sorted(read & findings.by.keys())}
+        verdicts = {kind: named for kind, named in by.items() if kind not in ABOUT.values()}
+        makers = dict.fromkeys(chain(*(verdicts or by).values())) or {Maker.of(judge): None}
         kinds = [maker.kind for maker in makers]
         return {
             "annotator_kind": AnnotatorKind.LLM if AnnotatorKind.LLM in kinds else kinds[0],
@@ -202,12 +204,6 @@ class Scorer:
 
 def _lacks_input(outcome: Outcome) -> bool:
     return isinstance(outcome, NotScored) and outcome.cause is Cause.MISSING_INPUT
-
-
-def _makers(read: frozenset[Finding], findings: Findings) -> dict[Maker, None]:
-    by = {kind: findings.by[kind] for kind in sorted(read & findings.by.keys())}
-    verdicts = {kind: makers for kind, makers in by.items() if kind not in ABOUT.values()}
-    return dict.fromkeys(maker for makers in (verdicts or by).values() for maker in makers)
 
 
 def _warnings(
@@ -250,7 +246,10 @@ def without_cut_verdicts(findings: Findings, sample: Sample, fields: frozenset[F
             changed[kind] = tuple(map(_unless_missing, found))
         elif spec.unit is Unit.CHUNK:
             pairs = zip(found, cut, strict=True)
-            changed[kind] = tuple(_unless_useless(one) if is_cut else one for one, is_cut in pairs)
+            changed[kind] = tuple(
+                replace(one, sure=False, reason=CUT) if is_cut and not one.useful else one
+                for one, is_cut in pairs
+            )
         elif spec.unit is Unit.TEMPLATE and Field.CONTEXTS in seen and {*found} - {_BEST, None}:
             changed[kind] = _CUT_RATING
     return replace(findings, **changed)
@@ -261,7 +260,3 @@ def _unless_missing(one: Support | Verdict) -> Support | Verdict:
         return one if one.holds or not one.sure else replace(one, sure=False, reason=CUT)
     is_missing = one.verdict is ClaimVerdict.NOT_STATED
     return replace(one, verdict=ClaimVerdict.UNSURE, reason=CUT) if is_missing else one
-
-
-def _unless_useless(one: ChunkRelevance) -> ChunkRelevance:
-    return one if one.useful else replace(one, sure=False, reason=CUT)

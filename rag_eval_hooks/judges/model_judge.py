@@ -193,7 +193,10 @@ def _joined(ask: Ask, parts: Sequence[Answers]) -> Answers:
     for key in {key: None for part in parts for key in part.values}:
         found = [part.values[key] for part in parts if key in part.values]
         if ask.kind in _SUPPORTS and len(found) == len(parts):
-            whole.values[key] = _unless_spread(reduce(_union, found), len(parts))
+            support = reduce(_union, found)
+            if len(parts) > 1 and support.verdict is ClaimVerdict.NOT_STATED:
+                support = replace(support, verdict=ClaimVerdict.UNSURE, reason=_SPREAD)
+            whole.values[key] = support
         elif ask.kind is Finding.ENTITIES_FOUND:
             hits = [verdict for verdict in found if verdict.holds]
             if hits or len(found) == len(parts):
@@ -215,12 +218,6 @@ def _union(one: Support, other: Support) -> Support:
         probability=max(probabilities, default=None),
         reason=" ".join(dict.fromkeys(filter(None, reasons))),
     )
-
-
-def _unless_spread(content: Support, parts: int) -> Support:
-    if parts == 1 or content.verdict is not ClaimVerdict.NOT_STATED:
-        return content
-    return replace(content, verdict=ClaimVerdict.UNSURE, reason=_SPREAD)
 
 
 def without_missing_texts(kinds: frozenset[Finding], sample: Sample) -> frozenset[Finding]:

@@ -83,7 +83,8 @@ class Prices:
 
     def of(self, model: str) -> Price | None:
         if model not in self._priced:
-            price = self._priced[model] = self._in_table(model) or self._in_list(model)
+            known = self._models.get(model) or self._models.get(model.partition(":")[2])
+            price = self._priced[model] = known or self._in_list(model)
             if price is None and (self._models or self._base_url):
                 level = logging.WARNING if self._models else logging.INFO
                 told = (
@@ -97,9 +98,6 @@ class Prices:
         if price is None or (usage.calls and not usage.input_tokens):
             return usage
         return replace(usage, cost=price.of(usage.input_tokens, usage.output_tokens))
-
-    def _in_table(self, model: str) -> Price | None:
-        return self._models.get(model) or self._models.get(model.partition(":")[2])
 
     def _in_list(self, model: str) -> Price | None:
         kind, _, name = model.partition(":")
