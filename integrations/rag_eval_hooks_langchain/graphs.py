@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks.capture import Recorder, Run
-from rag_eval_hooks.capture.conversation import thread_of
 from rag_eval_hooks.capture.copied import entries
 from rag_eval_hooks.capture.documents import Lists, documents_in
+from rag_eval_hooks.capture.options import thread_of
 from rag_eval_hooks.capture.records import Interaction, Origin
 
 _STEP_TAG = re.compile("graph:step:")

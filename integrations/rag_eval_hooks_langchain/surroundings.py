@@ -18,7 +18,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span
 
 from rag_eval_hooks.capture import Run, RunKind
-from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
+from rag_eval_hooks.capture.options import OWN_KEYS, own_entries
 from rag_eval_hooks.incidents import place_of_caller, warn_once
 
 _OWN_KEYS = frozenset(OWN_KEYS)

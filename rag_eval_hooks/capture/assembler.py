@@ -15,7 +15,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.answering import answer_of, holds_reply, queries, question_of
 from rag_eval_hooks.capture.attributes import Contents
 from rag_eval_hooks.capture.contexts import find_contexts
-from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of, text_of
+from rag_eval_hooks.capture.options import OWN_KEYS, session_of, text_of
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.text_forms import words
 from rag_eval_hooks.config import limits

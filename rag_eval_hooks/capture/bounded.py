@@ -1,4 +1,4 @@
-"""Stores the runs of open requests, and the ids of finished and sampled-out runs."""
+"""Stores the runs of open and interrupted requests, and the ids of finished runs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import contextlib
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import format_trace_id
 
+from rag_eval_hooks.capture.options import thread_of
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind, status_after
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.request import id_of
 from rag_eval_hooks.sample import Status
 
+Fits: TypeAlias = Callable[[Interaction], bool]
 LeavesOut: TypeAlias = Callable[[str, Sequence[str], Mapping[str, Any]], bool]
 
 K = TypeVar("K", bound=Hashable)
@@ -168,6 +171,61 @@ class RunTable:
             self._drop(first)
         if time.monotonic() - self._aged > _REMEMBERED_S:
             self._age()
+
+
+class Suspensions:
+    def __init__(self, report: Callable[[Interaction], None], most: int) -> None:
+        self._report = report
+        self._most = most
+        # Conversation and request by root id. The caller that removes an entry owns the request.
+        self._waiting: dict[Hashable, tuple[str, Interaction]] = {}
+
+    def add(self, interaction: Interaction) -> None:
+        root = interaction.root
+        conversation = thread_of(root.name, interaction.metadata)
+        if conversation is not None:
+            interaction.opened = time.time_ns()
+            self._waiting[root.id] = conversation, interaction
+            if len(self._waiting) > self._most and (first := oldest(self._waiting)) is not None:
+                self._give_up(first[1])
+        else:
+            self._report(interaction)
+
+    def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
+        fitting = self._fitting(conversation, fits)
+        if len(fitting) != 1 or not self._remove(fitting[0]):
+            return False
+        earlier, interaction = fitting[0], run.interaction
+        run.start, interaction.otel = earlier.root.start, earlier.otel
+        interaction.metadata = {**earlier.metadata, **interaction.metadata}
+        interaction.pending.appendleft(partial(interaction.absorb, earlier))
+        return True
+
+    def renew(self, conversation: str, fits: Fits) -> None:
+        for interaction in self._fitting(conversation, fits):
+            self._give_up(interaction)
+
+    def sweep(self, oldest_allowed: float) -> None:
+        while (first := oldest(self._waiting)) and first[1].opened <= oldest_allowed:
+            self._give_up(first[1])
+
+    def close(self) -> None:
+        self._most = 0
+        self.sweep(float("inf"))
+
+    def waiting(self) -> list[Interaction]:
+        return [one for _, one in list(self._waiting.values())]
+
+    def _fitting(self, conversation: str, fits: Fits) -> list[Interaction]:
+        waiting = [one for name, one in list(self._waiting.values()) if name == conversation]
+        return list(filter(fits, waiting))
+
+    def _give_up(self, interaction: Interaction) -> None:
+        if self._remove(interaction):
+            self._report(interaction)
+
+    def _remove(self, interaction: Interaction) -> bool:
+        return self._waiting.pop(interaction.root.id, None) is not None
 
 
 def trace_id_of(otel: OtelContext) -> str | None:

@@ -12,9 +12,9 @@ from opentelemetry.trace import format_trace_id
 
 from rag_eval_hooks.capture.answering import answer_of
 from rag_eval_hooks.capture.contexts import has_retrieved
-from rag_eval_hooks.capture.conversation import objects_in
 from rag_eval_hooks.capture.interaction import BlockEnd
 from rag_eval_hooks.capture.manual_calls import ManualCalls
+from rag_eval_hooks.capture.options import objects_in
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.capture.text_forms import fold

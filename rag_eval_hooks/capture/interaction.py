@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks import incidents
-from rag_eval_hooks.capture.conversation import OWN_KEYS, objects_in
+from rag_eval_hooks.capture.options import OWN_KEYS, objects_in
 from rag_eval_hooks.capture.records import Origin, Run, RunKind
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.errors import InputError, check_type, unknown, wrong_type

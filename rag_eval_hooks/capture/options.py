@@ -1,4 +1,4 @@
-"""Options that tell capture where to find question, contexts and answer, and their mistakes."""
+"""Reads a handler's options and a request's metadata, and reports unmatched options."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any, Self, TypeAlias, TypedDict
+from uuid import UUID
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import (
@@ -26,6 +27,11 @@ _FRAMEWORKS = {
     "langchain": ("LangChain", "llama_index", "llama_index.core"),
     "llama_index": ("LlamaIndex", "langchain", "langchain_core"),
 }
+
+_SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
+_THREAD_KEYS = ("thread_id", "checkpoint_ns", "assistant_id")
+_TEXT_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
+OWN_KEYS = (*_TEXT_KEYS, "reference_ids")
 
 Choice: TypeAlias = str | Callable[[Any], Any] | None
 """A key's name, or a function that takes a run's input or output."""
@@ -104,6 +110,33 @@ def converted(as_context: Callable[[Any], Any], value: Any) -> Context | None:
         return Context(text=found) if found else None
     wrong = wrong_type("The result of as_context", "str, Context or None", found)
     raise InputError(wrong.stated + place_of(as_context))
+
+
+def text_of(metadata: Mapping[str, Any], *keys: str) -> str | None:
+    value = next((metadata[key] for key in keys if metadata.get(key) is not None), None)
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def session_of(metadata: Mapping[str, Any]) -> str | None:
+    return text_of(metadata, *_SESSION_KEYS)
+
+
+def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
+    if metadata.get("thread_id") is None:
+        return None
+    return "/".join([name, *(str(metadata.get(key) or "") for key in _THREAD_KEYS)])
+
+
+def objects_in(metadata: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        key: f"metadata[{key!r}] must be a text, int or UUID, not {type(metadata[key]).__name__}"
+        for key in _TEXT_KEYS
+        if not isinstance(metadata.get(key), str | int | UUID | None)
+    }
+
+
+def own_entries(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: values[key] for key in OWN_KEYS if values.get(key) is not None}
 
 
 def _is_name(value: Any) -> bool:

@@ -13,12 +13,12 @@ from opentelemetry import context as otel_context
 from rag_eval_hooks.capture.bounded import (
     LeftOut,
     RunTable,
+    Suspensions,
     current_task,
     is_cancelled,
     oldest,
     trace_id_of,
 )
-from rag_eval_hooks.capture.conversation import Suspensions
 from rag_eval_hooks.capture.endings import Endings
 from rag_eval_hooks.capture.interaction import enclosing_run
 from rag_eval_hooks.capture.manual_calls import ManualCalls

@@ -17,7 +17,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.answering import answer_of, question_of
 from rag_eval_hooks.capture.attributes import Contents, content_of, plain, request_content
-from rag_eval_hooks.capture.conversation import session_of, text_of
+from rag_eval_hooks.capture.options import session_of, text_of
 from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
