@@ -66,13 +66,7 @@ class ClientOptions(CallLimits):
         CallLimits.__post_init__(self)
 
 
-@dataclass(slots=True)
-class _Post:
-    meter: Meter
-    stopped: Exception | None = None  # kept here, because the client would wrap our exception
-
-
-_post: ContextVar[_Post] = ContextVar("rag_eval_hooks_post")
+_meter: ContextVar[Meter] = ContextVar("rag_eval_hooks_meter")
 
 
 class Endpoint:
@@ -90,8 +84,7 @@ class Endpoint:
         self, path: str, document: Mapping[str, Any], meter: Meter, prices: Prices | None = None
     ) -> Any:
         client = self._client()
-        post = _Post(meter)
-        token = _post.set(post)
+        token = _meter.set(meter)
         try:
             # The client's timeout restarts with each byte, so a slow reply could take forever.
             async with asyncio.timeout(self._longest):
@@ -99,9 +92,9 @@ class Endpoint:
                 with own_requests.quiet():
                     reply = await client.post(path, body=document, cast_to=object)
         except (openai.OpenAIError, ValueError) as error:
-            raise post.stopped or self._translated(error) from None
+            raise meter.stopped or self._translated(error) from None
         finally:
-            _post.reset(token)
+            _meter.reset(token)
         used = field(reply, "usage")
         read = field(used, "prompt_tokens") or field(used, "input_tokens")
         written = field(used, "completion_tokens") or field(used, "output_tokens")
@@ -144,25 +137,25 @@ class Endpoint:
 
 
 async def _before_try(_request: Any) -> None:
-    post = _post.get()
+    meter = _meter.get()
     try:
-        await post.meter.send()
+        await meter.send()
     except BudgetError as error:
-        post.stopped = error
+        meter.stopped = error
         raise openai.OpenAIError from None
 
 
 async def _limit_reply(response: Any) -> None:
-    post = _post.get()
+    meter = _meter.get()
     if response.status_code >= _FIRST_FAILURE:
-        post.meter.fail()
+        meter.fail()
     body = bytearray()
     try:
         own_requests.check_encoding(response)
         async for piece in response.aiter_bytes():
             own_requests.append(body, piece)
     except own_requests.ReplyTooLongError as error:
-        post.stopped = DescribedError(str(error))
+        meter.stopped = DescribedError(str(error))
         raise openai.OpenAIError from None
     # If `_content` is set, the client does not read the response's stream again.
     response._content = bytes(body)

@@ -175,6 +175,8 @@ class Meter:
         self.record = Call(caller, start=time.time_ns())
         self._expected = float(sum(map(tokens, texts)))
         self._reserved: Reservation | None = None
+        # Our exception inside a client's hook, because the client would wrap the exception.
+        self.stopped: Exception | None = None
 
     async def send(self) -> None:
         self._reserved = None
