@@ -10,14 +10,7 @@ from typing import Any, Self, TypeAlias, TypedDict
 from uuid import UUID
 
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.errors import (
-    ConfigError,
-    InputError,
-    check_names,
-    nearest,
-    unknown,
-    wrong_type,
-)
+from rag_eval_hooks.errors import ConfigError, InputError, check_names, nearest, unknown, wrong_type
 from rag_eval_hooks.incidents import Incidents, place_of
 from rag_eval_hooks.sample import Context
 

@@ -24,12 +24,7 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import Attributes, HeldSpan
 from rag_eval_hooks.sample import Status
-from rag_eval_hooks.telemetry.span_limits import (
-    attribute_room,
-    complete,
-    longest_text,
-    present,
-)
+from rag_eval_hooks.telemetry.span_limits import attribute_room, complete, longest_text, present
 
 Redact: TypeAlias = Callable[[Contents], Contents]
 

@@ -241,11 +241,7 @@ class OpenAIEmbedder(ModelAdapter):
     """
 
     def __init__(
-        self,
-        model: str = "text-embedding-3-small",
-        *,
-        prices: Prices | None = None,
-        **options: Any,
+        self, model: str = "text-embedding-3-small", *, prices: Prices | None = None, **options: Any
     ) -> None:
         client = ClientOptions.of(options)
         super().__init__(Caller(f"openai:{model}", Operation.EMBEDDINGS, "openai"), client)
