@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from dataclasses import replace
+from contextlib import suppress
 from typing import Any, Final
 
 from rag_eval_hooks.config import limits
@@ -13,7 +13,7 @@ from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.delivery.sink import pause_after
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import BROKER_DOWN, Ending
-from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.threads import DaemonExecutor
 from rag_eval_hooks_celery.app import (
     QUEUE,
@@ -55,15 +55,14 @@ class Publisher:
         return time.monotonic() < self._retry_at
 
     async def evaluate(
-        self, blank: Evaluation, decision: Decision, accepted: float
-    ) -> Evaluation | Ending:
+        self, sample: Sample, decision: Decision, accepted: float
+    ) -> dict[str, Any] | Ending:
         """Send a sample and wait for the result, without a time limit.
 
         If no result arrives within the visibility timeout, send the sample again with the same task
         id. If a worker finds a result for this task id, the worker does not evaluate again. If the
         broker does not accept the sample in time, return an `Ending` with the reason `broker`.
         """
-        sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))
         urgent = decision.top.reason.startswith("tail:")
         result = self._waiting[task_id] = asyncio.get_running_loop().create_future()
@@ -74,12 +73,9 @@ class Publisher:
                     return Ending.dropped(BROKER_DOWN)
                 if self._polling is None or self._polling.done():
                     self._polling = asyncio.create_task(self._poll())
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(self._resend_after):
-                        found = await asyncio.shield(result)
-                except TimeoutError:
-                    continue
-                return found if isinstance(found, Ending) else replace(blank, **found)
+                        return await asyncio.shield(result)
         finally:
             del self._waiting[task_id]
 

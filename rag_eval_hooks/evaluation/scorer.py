@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final
@@ -73,45 +73,49 @@ class Scorer:
     ) -> Outcomes:
         """With `whole`, the outcomes include metrics whose inputs the sample lacks."""
         absent = missing_inputs(self.metrics, sample)
-        if chosen is not None:
-            absent = {name: _LEFT_OUT for name in self.metric_ids if name not in chosen} | absent
-        fed = [metric for metric in self.metrics if metric.id not in absent]
-        own = [metric for metric in fed if isinstance(metric, AskedMetric | Criterion)]
-        ours = [metric for metric in fed if not isinstance(metric, AskedMetric | Criterion)]
-        calls = [self._own(metric, sample) for metric in own]
+        outcomes: dict[str, Outcome] = {}
+        calls: list[Coroutine[Any, Any, dict[str, Outcome]]] = []
+        ours: list[Metric] = []
+        for metric in self.metrics:
+            outcomes[metric.id] = absent.get(metric.id, _LEFT_OUT)
+            if metric.id in absent or (chosen is not None and metric.id not in chosen):
+                continue
+            if isinstance(metric, AskedMetric):
+                calls.append(self._ask(metric, sample))
+            elif isinstance(metric, Criterion):
+                calls.append(self._check(metric, sample))
+            else:
+                ours.append(metric)
+        has_own = bool(calls)
         if ours:
             calls.append(self._judged(sample, ours))
-        made: dict[str, Outcome] = {**absent}
         # The user's code gets a task, because the code may change the task's context.
-        for part in await asyncio.gather(*calls) if own else [await call for call in calls]:
-            made |= part
-        outcomes = {name: made[name] for name in self.metric_ids}
+        for part in await asyncio.gather(*calls) if has_own else [await call for call in calls]:
+            outcomes |= part
         if whole or not self.only_fed:
             return outcomes
         # If no metric has its inputs, the result names the missing fields.
         return {n: one for n, one in outcomes.items() if not _lacks_input(one)} or outcomes
 
-    async def _own(self, metric: AskedMetric | Criterion, sample: Sample) -> dict[str, Outcome]:
-        if isinstance(metric, AskedMetric):
-            return {metric.id: await self._ask(metric, sample)}
+    async def _check(self, metric: Criterion, sample: Sample) -> dict[str, Outcome]:
         if (absent := metric.absent(sample, self.sources.judge)) is not None:
             return {metric.id: self._valueless(metric, absent, is_lasting=absent.undecided)}
         about, known = metric.judged(sample)
         return await self._judged(about, [metric], known)
 
-    async def _ask(self, metric: AskedMetric, sample: Sample) -> Outcome:
+    async def _ask(self, metric: AskedMetric, sample: Sample) -> dict[str, Outcome]:
         limit = asyncio.timeout(metric.timeout)
         try:
             async with limit:
                 result = await without_exit(metric.ask(sample))
                 outcome = outcome_of(result, metric.scale, metric.ask, metric.annotator)
         except Exception as error:  # noqa: BLE001 - a metric may raise anything
-            if limit.expired():
-                detail = f"the metric did not finish within {metric.timeout:g} s"
-                return NotScored(Cause.TIMEOUT, detail)
-            return self._failed(metric, error)
+            if not limit.expired():
+                return {metric.id: self._failed(metric, error)}
+            detail = f"the metric did not finish within {metric.timeout:g} s"
+            return {metric.id: NotScored(Cause.TIMEOUT, detail)}
         self._note_none(metric, outcome)
-        return outcome
+        return {metric.id: outcome}
 
     def _note_none(self, metric: AskedMetric, outcome: Outcome) -> None:
         if isinstance(outcome, Score) or not outcome.detail.startswith(RETURNED_NOTHING):

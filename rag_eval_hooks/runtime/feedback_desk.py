@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from rag_eval_hooks.books import Memory
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
 from rag_eval_hooks.delivery.outbox_file import FEEDBACK, Job
 from rag_eval_hooks.evaluation.worker import Work
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.memory import Memory
 from rag_eval_hooks.own_requests import suppressed
 from rag_eval_hooks.request import Column, Ending, Observer, Request, given_id
 from rag_eval_hooks.result import Evaluation

@@ -83,7 +83,7 @@ class Pipeline:
         self._is_stopped = False
         self._clock = Loop("rag-eval-hooks-clock", self._tick, partial(incidents.report, "clock"))
         self.books = Books(limits.EXPLAINED_REQUESTS)
-        self.remote = None if parts.fleet is None else parts.fleet(incidents, parts.redactor.mark)
+        self.remote: Any = parts.fleet and parts.fleet(incidents, parts.redactor.mark)
         self.worker = Worker(
             on_close=parts.close,
             queue_size=config.queue_size,

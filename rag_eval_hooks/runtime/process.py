@@ -7,8 +7,6 @@ import json
 import time
 from collections import deque
 from collections.abc import Container
-from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.calls import Call
@@ -17,7 +15,7 @@ from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of, sa
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.explanation import OutcomeTable
-from rag_eval_hooks.judges.calls.model_calls import CallContext, in_call_context
+from rag_eval_hooks.judges.calls.model_calls import in_call_context
 from rag_eval_hooks.own_requests import suppressed
 from rag_eval_hooks.request import BROKER_DOWN, Column, Ending, Request
 from rag_eval_hooks.result import Evaluation
@@ -123,20 +121,16 @@ async def _ending_of(pipeline: Pipeline, request: Request) -> Ending:
         decision = await parts.selection.decide_after_sample(sample, request.decision)
         if (refused := pipeline.admit(request, decision)) is not None:
             return refused
-    decision, chance = request.decision, request.decision.probability or None
-    about: dict[str, Any] = {"probability": chance, "reason": decision.reason}
-    blank = Evaluation(sample=sample, outcomes={}, start=time.time_ns(), **about)
     # Evaluate feedback's metrics here, because Celery workers do not.
-    is_local = pipeline.remote is None or request.by_feedback
-    result = await (
-        _evaluated(parts, blank, decision)
-        if is_local
-        else _shipped(pipeline, request, blank, decision)
-    )
+    is_local, decision = pipeline.remote is None or request.by_feedback, request.decision
+    evaluate = _evaluated if is_local else _shipped
+    result = await evaluate(pipeline, request, sample, decision)
     if isinstance(result, Ending):
         return result
+    chance = decision.probability or None
+    evaluation = Evaluation(sample=sample, probability=chance, reason=decision.reason, **result)
     # A Celery worker's result must also reach this process's held span and sinks.
-    return await _passed_on(pipeline, request, parts.telemetry.judged(result))
+    return await _passed_on(pipeline, request, parts.telemetry.judged(evaluation))
 
 
 async def _passed_on(pipeline: Pipeline, request: Request, evaluation: Evaluation) -> Ending:
@@ -157,13 +151,11 @@ async def _passed_on(pipeline: Pipeline, request: Request, evaluation: Evaluatio
 
 
 async def _shipped(
-    pipeline: Pipeline, request: Request, blank: Evaluation, decision: Decision
-) -> Evaluation | Ending:
-    assert pipeline.remote is not None
+    pipeline: Pipeline, request: Request, sample: Sample, decision: Decision
+) -> dict[str, Any] | Ending:
     request.is_shipped = True
-    result: Evaluation | Ending = await pipeline.remote.evaluate(
-        blank, decision, request.accepted_at
-    )
+    result: dict[str, Any] | Ending
+    result = await pipeline.remote.evaluate(sample, decision, request.accepted_at)
     if isinstance(result, Ending) and result.reason == BROKER_DOWN and request.entry:
         request.entry.is_left = True
         if pipeline.outbox.leave(request.entry, EVALUATE):
@@ -171,27 +163,26 @@ async def _shipped(
     return result
 
 
-async def _evaluated(parts: Parts, blank: Evaluation, decision: Decision) -> Evaluation:
-    began, log = time.monotonic_ns(), deque[Call](maxlen=_MOST_CALLS)
-    with _judge_calls(parts, log if parts.config.trace_judge else None):
-        scored = await parts.scorer.score(blank.sample, decision.chosen)
-        parts.telemetry.used(blank.sample, scored)
+async def _evaluated(
+    pipeline: Pipeline, _: Request, sample: Sample, decision: Decision
+) -> dict[str, Any]:
+    parts, log = pipeline.parts, deque[Call](maxlen=_MOST_CALLS)
+    start, began = time.time_ns(), time.monotonic_ns()
+    calls = log if parts.config.trace_judge else None
+    with in_call_context(budget=parts.budget, observer=parts.telemetry.calls, log=calls):
+        scored = await parts.scorer.score(sample, decision.chosen)
+        parts.telemetry.used(sample, scored)
     # Not the wall clock, because the system may adjust it during the evaluation.
-    end = blank.start + time.monotonic_ns() - began
-    return replace(blank, outcomes=OutcomeTable(with_sampling(scored, decision)), end=end, log=log)
-
-
-def _judge_calls(
-    parts: Parts, log: deque[Call] | None = None
-) -> AbstractContextManager[CallContext]:
-    return in_call_context(budget=parts.budget, observer=parts.telemetry.calls, log=log)
+    end = start + time.monotonic_ns() - began
+    outcomes = OutcomeTable(with_sampling(scored, decision))
+    return {"outcomes": outcomes, "start": start, "end": end, "log": log}
 
 
 async def evaluate_inline(parts: Parts, sample: Sample, chosen: Container[str] | None) -> Outcomes:
-    with suppressed(parts.incidents), _judge_calls(parts):
+    context = in_call_context(budget=parts.budget, observer=parts.telemetry.calls, log=None)
+    with suppressed(parts.incidents), context:
         # Metrics that the caller named must report missing inputs.
-        named = chosen is not None
-        outcomes = await parts.scorer.score(sample, chosen, whole=named)
+        outcomes = await parts.scorer.score(sample, chosen, whole=chosen is not None)
         parts.telemetry.used(sample, outcomes)
     kept = {name: one for name, one in outcomes.items() if chosen is None or name in chosen}
     return OutcomeTable(kept)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
-from rag_eval_hooks import RagEval, RagEvalConfig, Sample, books
-from rag_eval_hooks.books import Memory
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.findings import Findings, Support, Verdict
+from rag_eval_hooks.memory import Memory
 from rag_eval_hooks.request import Ending, Request
 from rag_eval_hooks.runtime import intake
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
@@ -212,7 +212,7 @@ def test_memory_is_bounded(
     added: dict[str, tuple[Request, float]] = {}
     with (
         small_limits({"FEEDBACK_SAMPLES": size, "FEEDBACK_CHARS": chars, "FEEDBACK_SECONDS": 5.0}),
-        mock.patch.object(books, "time", mock.Mock(monotonic=lambda: now[0])),
+        mock.patch("rag_eval_hooks.memory.time", mock.Mock(monotonic=lambda: now[0])),
     ):
         memory = Memory()
         for name, length, wait, then in entries:
