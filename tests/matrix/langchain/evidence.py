@@ -193,7 +193,7 @@ NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     "a persona": steps(put(kit.SHOWN, OTHER), tell(ANSWER, kit.SHOWN)),
     "a profile": steps(put(kit.FOUND, {"name": NAME, "about": OTHER}), tell(ANSWER, kit.FOUND)),
     "a persona that the answer uses": steps(
-        put(kit.FOUND, {NAME: TEXT, "style": f"{OTHER} {THIRD}"}), tell(PART, kit.FOUND)
+        put(kit.FOUND, {NAME: TEXT, "style": f"{OTHER} {THIRD}"}), tell(SAID, kit.FOUND)
     ),
     "rules": steps(put(kit.SHOWN, LINES), tell(ANSWER, kit.SHOWN)),
     "examples": steps(put(kit.SHOWN, [{"text": t} for t in LINES]), tell(ANSWER, kit.SHOWN)),
