@@ -18,7 +18,7 @@ except ImportError as error:
 from rag_eval_hooks import semconv
 from rag_eval_hooks.evals import RagEval, checked
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.other_span import Addition, OtherSpan
+from rag_eval_hooks.telemetry.held_spans import Addition, OtherSpan
 
 
 class RagEvalSpanProcessor(SpanProcessor):

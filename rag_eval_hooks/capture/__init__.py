@@ -3,10 +3,9 @@
 from rag_eval_hooks.capture.assembler import Assembler, traits_of_interaction
 from rag_eval_hooks.capture.interaction import ManualInteraction
 from rag_eval_hooks.capture.options import CaptureKeywords, CaptureOptions, Choice
-from rag_eval_hooks.capture.other_instrumentors import OtherInstrumentors
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Facts, Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.spans import SpanWriter
+from rag_eval_hooks.capture.spans import OtherInstrumentors, SpanWriter
 
 __all__ = [
     "Assembler",

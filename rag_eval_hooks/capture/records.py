@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks.capture.snapshots import LATE_LEVELS, LATE_NODES, Copier, Snapshots
 from rag_eval_hooks.sample import Context, Status
-from rag_eval_hooks.telemetry.other_span import OtherSpan
+from rag_eval_hooks.telemetry.held_spans import OtherSpan
 
 Facts: TypeAlias = Mapping[str, str | int | float | bool | tuple[str, ...]]
 

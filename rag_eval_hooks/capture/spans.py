@@ -1,4 +1,4 @@
-"""Writes the spans of a finished request: RAG, retrieval, model, tool, embedding."""
+"""Writes the spans of a finished request, and finds the spans of other instrumentors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.request import Attributes, HeldSpan
+from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.sample import Status
-from rag_eval_hooks.telemetry.span_limits import attribute_room, complete, longest_text, present
+from rag_eval_hooks.telemetry.held_spans import DeferredSpan, OtherSpans
+from rag_eval_hooks.telemetry.span_limits import attribute_room, longest_text, present
 
 Redact: TypeAlias = Callable[[Contents], Contents]
+Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 
 _FORMS: Final = {
     RunKind.RETRIEVER: ("retrieval", "RETRIEVER", trace.SpanKind.CLIENT),
@@ -41,71 +43,12 @@ _MOST_WAITING_CHARS: Final = 2_000_000
 """Maximum number of characters in the waiting spans, because redaction takes seconds."""
 
 
-class _DeferredSpan:
-    """A background thread writes the span's content and child spans. Thread-safe."""
-
-    def __init__(
-        self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents
-    ) -> None:
-        self.chars = chars
-        self._span = span
-        self._write: Callable[[bool], None] | None = write
-        self._incidents = incidents
-        # The sample's redaction shares the session, so redaction waits until spans are written.
-        self._writing = threading.Lock()
-        self._lock = threading.RLock()
-        self._is_ended = False
-        # Calls to run after the content, which may evict earlier attributes. Afterwards None.
-        self._later: list[Callable[[], None]] | None = []
-
-    def complete(self, *, content: bool = True) -> None:
-        """Idempotent. Without `content`, omit the application's texts."""
-        with self._writing:
-            write, self._write = self._write, None
-            if write is None:
-                return
-            self._guarded("span start", lambda: write(content))
-            with self._lock:
-                later, self._later = self._later, None
-                for call in later or ():
-                    self._guarded("span attributes", call)
-
-    def _guarded(self, event: str, call: Callable[[], None]) -> None:
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001 - the application's span processors may raise anything
-            self._incidents.report(event, error)
-
-    def _call(self, call: Callable[[], None]) -> None:
-        with self._lock:
-            if self._later is not None:
-                self._later.append(call)
-                return
-        call()
-
-    def is_recording(self) -> bool:
-        return not self._is_ended
-
-    def set_attributes(self, attributes: Attributes) -> None:
-        self._call(lambda: complete(self._span, attributes))
-
-    def add_link(self, context: SpanContext) -> None:
-        self._call(lambda: complete(self._span, {}, [context]))
-
-    def end(self, end_time: int | None = None) -> None:
-        with self._lock:
-            if self._is_ended:
-                return
-            self._is_ended = True
-        self._call(lambda: self._span.end(end_time))
-
-
 @dataclass(frozen=True, slots=True)
 class RequestSpan:
     context: SpanContext
     held: HeldSpan | None = None
     recorded: bool = True
-    deferred: _DeferredSpan | None = None
+    deferred: DeferredSpan | None = None
 
     @property
     def trace_id(self) -> str | None:
@@ -141,7 +84,7 @@ class SpanWriter:
 
     def forked(self) -> None:
         """Drop waiting spans in a forked child, because the parent process writes these spans."""
-        self._waiting: deque[_DeferredSpan] = deque()
+        self._waiting: deque[DeferredSpan] = deque()
         self._waiting_chars = 0
         self._draining = threading.Lock()
 
@@ -170,13 +113,13 @@ class SpanWriter:
             if with_children:
                 self._write_children(interaction, span, redact, with_content)
 
-        deferred = _DeferredSpan(span, write, interaction.chars, self._incidents)
+        deferred = DeferredSpan(span, write, interaction.chars, self._incidents)
         self._defer(deferred)
         end = interaction.root.end
         held = None if end is None else HeldSpan(deferred, end)
         return RequestSpan(span.get_span_context(), held, deferred=deferred)
 
-    def _defer(self, deferred: _DeferredSpan) -> None:
+    def _defer(self, deferred: DeferredSpan) -> None:
         chars = self._waiting_chars + deferred.chars
         if len(self._waiting) >= _MOST_WAITING or chars > _MOST_WAITING_CHARS:
             if self._content:
@@ -262,6 +205,49 @@ class SpanWriter:
         )
         _mark_failure(span, run.error_type, Status.OK)
         return span
+
+
+class OtherInstrumentors:
+    """Finds the spans that other instrumentors write for a request."""
+
+    # If false, no processor holds spans of other instrumentors until the scores exist.
+    can_wait = True
+
+    def __init__(self, mode: str, spans: OtherSpans, incidents: Incidents) -> None:
+        self._wanted = mode in ("auto", "sampled", "none")
+        self._spans = spans
+        self._incidents = incidents
+
+    def note(self, run: Run, find: Find) -> None:
+        if not self._wanted:
+            return
+        interaction, top = run.interaction, _framework_root(run)
+        others = interaction.others
+        # Some instrumentors see the root late, or add their handler when a retriever starts.
+        looks_again = others is None or (others.span is None and run.kind is RunKind.RETRIEVER)
+        if top is run or not looks_again:
+            return
+        try:
+            active, span = find(top)
+            was_active = others is not None and others.active
+            interaction.others = self._found(interaction, active or was_active, span, top)
+        except Exception as error:  # noqa: BLE001 - other instrumentors' objects may raise anything
+            self._incidents.report("other instrumentors", error)
+            interaction.others = others or Others()
+
+    def _found(self, interaction: Interaction, active: bool, span: Span | None, top: Run) -> Others:
+        # In a manual interaction, the other instrumentor's span covers only part of the request.
+        if span is None or top is not interaction.root or not self.can_wait:
+            return Others(active)
+        if not span.is_recording():
+            return Others(active, unrecorded=span.get_span_context())
+        return Others(active, self._spans.add(span, lambda: interaction.may_retrieve))
+
+
+def _framework_root(run: Run) -> Run:
+    while run.parent is not None and run.parent.kind is not RunKind.MANUAL:
+        run = run.parent
+    return run
 
 
 def _mark_failure(span: Span, error_type: str | None, status: Status) -> None:

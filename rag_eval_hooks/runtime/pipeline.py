@@ -30,7 +30,7 @@ from rag_eval_hooks.runtime.self_metrics import observe
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.other_span import OtherSpans
+from rag_eval_hooks.telemetry.held_spans import OtherSpans
 from rag_eval_hooks.threads import Loop, at_fork
 
 _TICK_S: Final = 0.25

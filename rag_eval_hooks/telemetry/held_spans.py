@@ -1,4 +1,4 @@
-"""Adds our scores to spans of other instrumentors."""
+"""Spans that wait for scores: our RAG span, and spans of other instrumentors."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from opentelemetry.trace import Span, SpanContext
 
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import Attributes, HeldSpan
 from rag_eval_hooks.telemetry.span_limits import complete, fitting
 
@@ -21,6 +22,65 @@ if TYPE_CHECKING:
 _POLL_S: Final = 0.01
 Addition: TypeAlias = tuple[Attributes, Sequence[SpanContext]]
 Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
+
+
+class DeferredSpan:
+    """A background thread writes the span's content and child spans. Thread-safe."""
+
+    def __init__(
+        self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents
+    ) -> None:
+        self.chars = chars
+        self._span = span
+        self._write: Callable[[bool], None] | None = write
+        self._incidents = incidents
+        # The sample's redaction shares the session, so redaction waits until spans are written.
+        self._writing = threading.Lock()
+        self._lock = threading.RLock()
+        self._is_ended = False
+        # Calls to run after the content, which may evict earlier attributes. Afterwards None.
+        self._later: list[Callable[[], None]] | None = []
+
+    def complete(self, *, content: bool = True) -> None:
+        """Idempotent. Without `content`, omit the application's texts."""
+        with self._writing:
+            write, self._write = self._write, None
+            if write is None:
+                return
+            self._guarded("span start", lambda: write(content))
+            with self._lock:
+                later, self._later = self._later, None
+                for call in later or ():
+                    self._guarded("span attributes", call)
+
+    def _guarded(self, event: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - the application's span processors may raise anything
+            self._incidents.report(event, error)
+
+    def _call(self, call: Callable[[], None]) -> None:
+        with self._lock:
+            if self._later is not None:
+                self._later.append(call)
+                return
+        call()
+
+    def is_recording(self) -> bool:
+        return not self._is_ended
+
+    def set_attributes(self, attributes: Attributes) -> None:
+        self._call(lambda: complete(self._span, attributes))
+
+    def add_link(self, context: SpanContext) -> None:
+        self._call(lambda: complete(self._span, {}, [context]))
+
+    def end(self, end_time: int | None = None) -> None:
+        with self._lock:
+            if self._is_ended:
+                return
+            self._is_ended = True
+        self._call(lambda: self._span.end(end_time))
 
 
 class OtherSpan:
