@@ -225,7 +225,7 @@ class RagEval(OnePerProcess):
     def _asked(
         self, method: str, metrics: str | Collection[str] | None, sample: Any, fields: Any
     ) -> tuple[frozenset[str] | None, Sample]:
-        from rag_eval_hooks.judges.calls.model_calls import call_context
+        from rag_eval_hooks.judges.model_calls import call_context
 
         if call_context().observer is self._parts.telemetry.calls:
             told = f"{method}() inside a metric or judge would never return. Remove the call."

@@ -10,9 +10,9 @@ from pydantic import TypeAdapter
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.model_calls import CallLimits, Meter
 from rag_eval_hooks.judges.decision_judge import DecisionJudge
 from rag_eval_hooks.judges.decision_model import DecisionModel, Questions
+from rag_eval_hooks.judges.model_calls import CallLimits, Meter
 from rag_eval_hooks_langchain.langchain_judge import unseen
 
 _QUESTIONS: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Question])

@@ -15,9 +15,9 @@ from langsmith.run_helpers import tracing_context
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.capture.copied import content_text
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.model_calls import CallLimits, Meter
 from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, ModelAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.judges.model_calls import CallLimits, Meter
 from rag_eval_hooks.prompts.prompt import Prompt, ReplyError
 
 _Model: TypeAlias = Runnable[Any, Any]

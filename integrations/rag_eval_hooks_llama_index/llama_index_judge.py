@@ -14,9 +14,9 @@ from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.capture.attributes import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.model_calls import CallLimits, Meter
 from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.judges.model_calls import CallLimits, Meter
 from rag_eval_hooks.prompts.prompt import Prompt
 
 

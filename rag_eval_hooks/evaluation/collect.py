@@ -31,8 +31,8 @@ from rag_eval_hooks.judges import (
     expected_calls,
     findings_by,
 )
-from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
-from rag_eval_hooks.judges.calls.model_calls import (
+from rag_eval_hooks.judges.failures import absence_of, report_failure
+from rag_eval_hooks.judges.model_calls import (
     OUT_OF_TIME,
     call_context,
     in_call_context,

@@ -13,7 +13,7 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, InputError, JudgeError, wrong_type
 from rag_eval_hooks.findings import Finding, Findings, TokenScore
 from rag_eval_hooks.incidents import place_of
-from rag_eval_hooks.judges.calls.model_calls import Tally, in_call_context, observed_call
+from rag_eval_hooks.judges.model_calls import Tally, in_call_context, observed_call
 from rag_eval_hooks.prompts.specs import ABOUT, SPECS
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES
 from rag_eval_hooks.sample import Sample

@@ -14,7 +14,7 @@ from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict, is_close
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Judge, findings_by
-from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
+from rag_eval_hooks.judges.failures import absence_of, report_failure
 from rag_eval_hooks.prompts.specs import ABOUT
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored

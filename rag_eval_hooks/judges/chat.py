@@ -15,14 +15,14 @@ from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
-from rag_eval_hooks.judges.calls.failures import (
+from rag_eval_hooks.judges.failures import (
     DescribedError,
     RequestRefusedError,
     describe,
     is_time_out,
     status_of,
 )
-from rag_eval_hooks.judges.calls.model_calls import (
+from rag_eval_hooks.judges.model_calls import (
     CallLimits,
     Gate,
     Meter,

@@ -11,8 +11,8 @@ from pydantic import Field, TypeAdapter
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.model_calls import Meter
 from rag_eval_hooks.judges.chat import ModelAdapter
+from rag_eval_hooks.judges.model_calls import Meter
 from rag_eval_hooks.prompts.prompt import ReplyError
 
 Question: TypeAlias = dict[str, Any]  # in System One's format; contains no texts of the sample

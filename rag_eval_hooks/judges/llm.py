@@ -14,9 +14,9 @@ from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import Finding, Verdict
 from rag_eval_hooks.incidents import place_of
-from rag_eval_hooks.judges.calls.model_calls import CallLimits, Meter
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.memo import Memo, memo_key
+from rag_eval_hooks.judges.model_calls import CallLimits, Meter
 from rag_eval_hooks.judges.model_judge import Answers, ModelJudge, about_group, gathered
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts.ask import TEMPLATES, WITH_CONTEXTS, Ask

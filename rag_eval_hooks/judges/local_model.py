@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.config.sources import model_environment
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
-from rag_eval_hooks.judges.calls.model_calls import observed_call
+from rag_eval_hooks.judges.model_calls import observed_call
 from rag_eval_hooks.threads import DaemonExecutor, at_fork
 
 I = TypeVar("I", bound=Hashable)  # noqa: E741 - item

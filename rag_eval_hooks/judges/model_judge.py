@@ -15,15 +15,15 @@ from typing import Any, Final, TypeVar, cast
 from rag_eval_hooks.calls import Usage, tokens
 from rag_eval_hooks.errors import JudgeError, check_count
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support
-from rag_eval_hooks.judges.calls.failures import absence_of
-from rag_eval_hooks.judges.calls.model_calls import (
+from rag_eval_hooks.judges.failures import absence_of
+from rag_eval_hooks.judges.memo import Memo, memo_key
+from rag_eval_hooks.judges.model_calls import (
     OUT_OF_TIME,
     Tally,
     call_context,
     in_call_context,
     is_in_time,
 )
-from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts.ask import Ask, Reading
 from rag_eval_hooks.prompts.prompt import ReplyError

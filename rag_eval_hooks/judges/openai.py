@@ -17,10 +17,10 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import BudgetError, ConfigError, missing_extra
 from rag_eval_hooks.explanation import encodable
 from rag_eval_hooks.judges import checked_vectors
-from rag_eval_hooks.judges.calls.failures import DescribedError
-from rag_eval_hooks.judges.calls.model_calls import CallLimits, Meter
 from rag_eval_hooks.judges.chat import ChatAdapter, ModelAdapter, OutputMode, reply_text
+from rag_eval_hooks.judges.failures import DescribedError
 from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.judges.model_calls import CallLimits, Meter
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts.prompt import Prompt, ReplyError
 from rag_eval_hooks.providers import is_url

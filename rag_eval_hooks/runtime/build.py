@@ -30,7 +30,7 @@ from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.findings import EMBEDDED
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
-from rag_eval_hooks.judges.calls.budget import budget_of
+from rag_eval_hooks.judges.budget import budget_of
 from rag_eval_hooks.judges.cascade import Cascade
 from rag_eval_hooks.judges.llm import CallableJudge, Function
 from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose, chosen_by_default

@@ -15,7 +15,7 @@ from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of, sa
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, Job
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.explanation import OutcomeTable
-from rag_eval_hooks.judges.calls.model_calls import in_call_context
+from rag_eval_hooks.judges.model_calls import in_call_context
 from rag_eval_hooks.own_requests import suppressed
 from rag_eval_hooks.request import BROKER_DOWN, Column, Ending, Request
 from rag_eval_hooks.result import Evaluation

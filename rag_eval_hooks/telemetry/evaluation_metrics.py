@@ -15,7 +15,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import UNUSED, Call, Caller
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.calls.model_calls import BreakerState, Gate
+from rag_eval_hooks.judges.model_calls import BreakerState, Gate
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score

@@ -23,12 +23,11 @@ from rag_eval_hooks.delivery.sink import Rejected
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges import Embedder, embedded
-from rag_eval_hooks.judges.calls import model_calls
-from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.judges.calls.failures import DescribedError
-from rag_eval_hooks.judges.calls.model_calls import Meter, Tally, in_call_context
+from rag_eval_hooks.judges import Embedder, embedded, model_calls
+from rag_eval_hooks.judges.budget import Budget
+from rag_eval_hooks.judges.failures import DescribedError
 from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.judges.model_calls import Meter, Tally, in_call_context
 from rag_eval_hooks.judges.openai import ClientOptions, Endpoint, OpenAIEmbedder, OpenAIJudge
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.score import Cause

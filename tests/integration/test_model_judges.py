@@ -42,8 +42,8 @@ from pydantic import Field
 from rag_eval_hooks import RagEval, Score
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.calls.model_calls import CallLimits
 from rag_eval_hooks.judges.llm import CallableJudge, Messages
+from rag_eval_hooks.judges.model_calls import CallLimits
 from rag_eval_hooks.own_requests import is_suppressed, suppressed
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks_langchain import LangChainJudge, disable, enable

@@ -11,7 +11,7 @@ import pytest
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.judges.calls import model_calls
+from rag_eval_hooks.judges import model_calls
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.telemetry.telemetry import SpanHolder

@@ -10,8 +10,8 @@ from typing import Any
 
 from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.judges.calls.model_calls import call_context
 from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.judges.model_calls import call_context
 from rag_eval_hooks.prompts.prompt import Prompt
 from tests.support.servers.brain import truthful_reply
 from tests.support.servers.samples import VERIFY

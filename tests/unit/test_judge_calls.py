@@ -17,10 +17,11 @@ from rag_eval_hooks.calls import Caller, CallOutcome, Usage
 from rag_eval_hooks.delivery.sink import pause_after
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeUnavailable
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.calls import model_calls
-from rag_eval_hooks.judges.calls.budget import Budget, Reservation, Spend
-from rag_eval_hooks.judges.calls.failures import answers, outcome_of
-from rag_eval_hooks.judges.calls.model_calls import (
+from rag_eval_hooks.judges import model_calls
+from rag_eval_hooks.judges.budget import Budget, Reservation, Spend
+from rag_eval_hooks.judges.chat import ModelAdapter
+from rag_eval_hooks.judges.failures import answers, outcome_of
+from rag_eval_hooks.judges.model_calls import (
     Breaker,
     BreakerState,
     CallLimits,
@@ -28,7 +29,6 @@ from rag_eval_hooks.judges.calls.model_calls import (
     Meter,
     in_call_context,
 )
-from rag_eval_hooks.judges.chat import ModelAdapter
 from rag_eval_hooks.judges.prices import Price, Prices
 
 

@@ -18,7 +18,7 @@ from rag_eval_hooks.config.sources import may_be_file
 from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge
-from rag_eval_hooks.judges.calls.model_calls import call_context, in_call_context
+from rag_eval_hooks.judges.model_calls import call_context, in_call_context
 from rag_eval_hooks.judges.prices import Price, prices_of
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile

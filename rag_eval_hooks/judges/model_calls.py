@@ -19,11 +19,11 @@ from opentelemetry import context
 from rag_eval_hooks.calls import Call, Caller, CallOutcome, Operation, Usage, tokens
 from rag_eval_hooks.errors import ConfigError, JudgeUnavailable, check_count
 from rag_eval_hooks.incidents import without_exit
-from rag_eval_hooks.judges.calls.failures import answers, is_time_out, outcome_of, status_of
+from rag_eval_hooks.judges.failures import answers, is_time_out, outcome_of, status_of
 from rag_eval_hooks.judges.prices import Prices
 
 if TYPE_CHECKING:
-    from rag_eval_hooks.judges.calls.budget import Budget, Reservation
+    from rag_eval_hooks.judges.budget import Budget, Reservation
 
 T = TypeVar("T")
 
