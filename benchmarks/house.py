@@ -26,11 +26,11 @@ class Room(NamedTuple):
 
 ROOMS: Final = (
     Room("runtime", ("runtime",), 1300, 1390),
-    Room("sampling", ("sampling",), 450, 259),
+    Room("sampling", ("sampling",), 450, 256),
     Room("delivery", ("delivery",), 1600, 1858),
     Room("fleet", ("../integrations/rag_eval_hooks_celery",), 500, 432),
-    Room("books", ("books.py", "memory.py"), 260, 254),
-    Room("telemetry", ("telemetry",), 1250, 1170),
+    Room("books", ("books.py", "memory.py"), 260, 248),
+    Room("telemetry", ("telemetry",), 1250, 1167),
     Room("config", ("config",), 600, 771),
     Room("redaction", ("redaction",), 750, 653),
     Room("results, datasets", ("results", "datasets"), 1700, 2176),

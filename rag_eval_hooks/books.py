@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rag_eval_hooks.explanation import Explanation
-from rag_eval_hooks.request import Column, Ending, Observer, Request, id_of
+from rag_eval_hooks.request import Column, Ending, Observer, Request
 
 _POLL_S: Final = 0.005
 _PER_ID: Final = 8  # maximum number of explanations per id
@@ -163,9 +163,6 @@ class Books(Observer):
 
     def _explain(self, number: int, request: Request, explanation: Explanation) -> None:
         if request.key:
-            names = {request.key, *request.ids}
-            if explanation.sample_id is not None:
-                names.add(id_of(explanation.sample_id))
-            self._entries[number] = explanation, names
+            self._entries[number] = explanation, {request.key, *request.ids}
         if len(self._entries) > self._explained:
             self._entries.popitem(last=False)

@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.request import Request, id_of
+from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample
 
 
@@ -45,12 +45,9 @@ class Memory:
         return request in self._texts
 
     def update(self, request: Request, sample: Sample) -> None:
-        name = id_of(sample.sample_id)
         with self._lock:
             if request in self._requests:
-                if name not in request.ids:
-                    request.ids = (*request.ids, name)
-                    self._by_id[name] = request
+                self._by_id |= dict.fromkeys(request.ids, request)
                 request.keep(sample)
                 self._keep_text(request, sample.chars)
                 self._trim()

@@ -122,7 +122,8 @@ class Request:
         ids = tuple(map(id_of, filter(None, (sample.trace_id, sample.sample_id))))
         return cls(
             key=next(iter(ids), ""),
-            build=build or (lambda: sample),
+            build=build,
+            _sample=None if build else sample,
             status=sample.status,
             size=sample.chars,
             ids=ids,
@@ -137,6 +138,8 @@ class Request:
                 if self.build is None:
                     raise LookupError("The request has released its sample.")
                 self._sample = self.build()
+                if (name := id_of(self._sample.sample_id)) not in self.ids:
+                    self.ids = (*self.ids, name)
                 # `build` may keep many objects of the framework alive.
                 self.build, self.traits = None, Traits
             return self._sample

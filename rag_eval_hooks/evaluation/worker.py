@@ -115,7 +115,8 @@ class Worker:
             self._queue.append(job)
             self.waiting_chars += 0 if reserved else job.size or 0
             self._wake()
-        self._start()
+        if self._thread is None:
+            self._start()
         return None
 
     def run(self, function: Callable[[], Awaitable[R]]) -> R:

@@ -7,6 +7,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Container
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.calls import Call
@@ -82,9 +83,7 @@ def recover(pipeline: Pipeline, job: Job) -> bool:
         data = json.loads(job.encode())
         stored, decision = sample_of(data)
         is_outdated = is_redacted_differently(parts.redactor, data)
-        request = Request.of(
-            stored, lambda: parts.redactor.again(stored) if is_outdated else stored
-        )
+        request = Request.of(stored, partial(parts.redactor.again, stored) if is_outdated else None)
         # Metrics that the stored decision lacks get the decision's highest rate.
         ids, others = parts.scorer.metric_ids, highest(decision.shares)
         request.decision = decision.limited_to(ids, others)

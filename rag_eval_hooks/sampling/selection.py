@@ -107,20 +107,17 @@ class Selection:
         return not highest(rates).includes(position(key))
 
     def decide(self, request: Request) -> Decision | None:
-        try:
-            rates = self._rates_of(request, request.traits)
-        except Exception as error:  # noqa: BLE001 - metadata may contain any object
-            self._incidents.report("rules", error)
-            rates = self._rates_of(request, Traits)
+        is_ok = request.status is Status.OK
+        rules = self._rules if is_ok else self._error_rules
+        rates = self._rates if is_ok else None
+        if rules and request.status in (Status.OK, Status.ERROR):
+            try:
+                rates = _first_match(rules, request.traits()) or rates
+            except Exception as error:  # noqa: BLE001 - metadata may contain any object
+                self._incidents.report("rules", error)
+                rates = _first_match(rules, Traits()) or rates
         key = request.sampling_key or request.key
         return None if rates is None else Decision(position(key), rates)
-
-    def _rates_of(self, request: Request, traits: Callable[[], Traits]) -> Shares | None:
-        if request.status is Status.OK:
-            return (_first_match(self._rules, traits()) if self._rules else None) or self._rates
-        if request.status is Status.ERROR and self._error_rules:
-            return _first_match(self._error_rules, traits())
-        return None
 
     def is_open(self, request: Request) -> bool:
         return bool(self._sample_rules) and request.status is Status.OK

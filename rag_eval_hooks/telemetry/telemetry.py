@@ -156,7 +156,12 @@ class Telemetry(Observer):
         # The process that evaluates a shipped sample sends the other signals.
         if not request.is_shipped:
             self._try("event", self._events.emit, evaluation, self._told)
-            self._try("metrics", self._record, request, evaluation)
+            if request.by_feedback:
+                # The metrics describe only sampled requests.
+                drawn = {k: v for k, v in evaluation.outcomes.items() if v.probability is not None}
+                evaluation = replace(evaluation, outcomes=drawn)
+            if evaluation.outcomes:
+                self._try("metrics", self.calls.record, evaluation)
 
     def feedback(self, feedback: Feedback) -> None:
         about = recorded_span(feedback.trace_id, feedback.span_id)
@@ -197,14 +202,6 @@ class Telemetry(Observer):
         # The holder may hold another instrumentor's span after the span's end.
         if not self.holder.finish(span, attributes):
             self.holder.end(span, attributes)
-
-    def _record(self, request: Request, evaluation: Evaluation) -> None:
-        if request.by_feedback:
-            # The metrics describe only sampled requests.
-            drawn = {k: v for k, v in evaluation.outcomes.items() if v.probability is not None}
-            evaluation = replace(evaluation, outcomes=drawn)
-        if evaluation.outcomes:
-            self.calls.record(evaluation)
 
     def _try(self, signal: str, call: Callable[P, R], *args: P.args, **more: P.kwargs) -> R | None:
         try:

@@ -154,7 +154,7 @@ def test_memory_of_explanations_is_bounded(traces: list[str], shared: bool, expl
         name = f"sample {number}"
         one = Request(
             key=key,
-            ids=(key, "run" if shared else f"run {number}"),
+            ids=(key, "run" if shared else f"run {number}", name),
             build=None,
             trace_id=key,
         )
