@@ -1,16 +1,68 @@
-"""Settings for sampling rules, tail rules and budgets."""
+"""Types of settings, and the settings of sampling rules, tail rules and budgets."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, TypeAlias
+import re
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
 
 # Before Python 3.12, pydantic rejects the standard library's TypedDict.
 from typing_extensions import TypedDict
 
-from rag_eval_hooks.config.fields import Count, Names, Number, Pattern, Rate
+from rag_eval_hooks.providers import is_url
 
+
+def _no_bool(value: object) -> object:
+    # pydantic would accept `True` as 1.
+    if isinstance(value, bool):
+        raise ValueError("a number")
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"a regular expression ({error})") from None
+    return value
+
+
+def _url(value: str) -> str:
+    if not is_url(value):
+        wants = "a URL without credentials or parameters, such as http://localhost:8000/v1"
+        raise ValueError(wants)
+    return value
+
+
+ONE_OR_MORE = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+URL = AfterValidator(_url)
+
+Count: TypeAlias = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
+Number: TypeAlias = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
+Seconds: TypeAlias = Annotated[Number, Field(gt=0)]
+Rate: TypeAlias = Annotated[Number, Field(ge=0, le=1)]
+Names: TypeAlias = Annotated[tuple[str, ...], ONE_OR_MORE]
+Path: TypeAlias = Annotated[
+    str | None, BeforeValidator(lambda value: None if value == "none" else value)
+]
+Pattern: TypeAlias = Annotated[str, AfterValidator(_pattern)]
+Secret: TypeAlias = SecretStr | None
+
+
+def setting(default: Any, description: str) -> Any:
+    return Field(default, description=description)
+
+
+_Limit: TypeAlias = Annotated[Number, Field(ge=0)]
 _Scalar: TypeAlias = str | int | float | bool
 _Label: TypeAlias = Annotated[str, Field(pattern=r"^[\w.-]{1,40}$")] | None
 _Given: TypeAlias = Literal[True] | None
@@ -100,9 +152,6 @@ class TailSettings(BaseModel):
 RateLimits: TypeAlias = dict[
     Annotated[str, Field(pattern="^(second|minute)$")], Annotated[Count, Field(le=1_000_000)]
 ]
-
-
-_Limit: TypeAlias = Annotated[Number, Field(ge=0)]
 
 
 class Budgets(TypedDict, total=False):

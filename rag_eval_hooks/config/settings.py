@@ -13,20 +13,22 @@ from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from rag_eval_hooks.config.fields import (
+from rag_eval_hooks.config.rules import (
     ONE_OR_MORE,
+    URL,
+    Budgets,
     Count,
     Names,
     Number,
     Path,
     Rate,
+    RateLimits,
+    RuleSettings,
     Seconds,
     Secret,
-    SecretByName,
-    Url,
+    TailSettings,
     setting,
 )
-from rag_eval_hooks.config.rules import Budgets, RateLimits, RuleSettings, TailSettings
 from rag_eval_hooks.config.sources import (
     config_error,
     endpoint_of,
@@ -44,8 +46,6 @@ REDACTIONS = (
 BROKER = "redis://host:port/db, or amqp://user:password@host:port/vhost,redis://host:port/db"
 _Redaction = Literal["none", "all", "email", "phone", "card", "iban", "key", "ip", "presidio"]
 _Region = Annotated[str, Field(pattern="^[A-Z]{2}$")]
-
-
 _Names: TypeAlias = Sequence[str] | str
 _Secret: TypeAlias = SecretStr | str
 
@@ -122,9 +122,9 @@ class RagEvalConfig(BaseModel):
         "`azure:<deployment>` and `ollama:<model>`: an LLM. `openai-decisions:<model>` and "
         "`systemone:<model or url>`: a [decision model](decision-models.md).",
     )
-    judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
+    judge_base_url: Annotated[str, URL] | None = setting(None, "Base URL of the judge's endpoint.")
     judge_api_key: Secret = setting(None, "API key of the judge's endpoint. Never printed.")
-    judge_headers: SecretByName = setting({}, "HTTP headers of judge calls. Never printed.")
+    judge_headers: dict[str, SecretStr] = setting({}, "HTTP headers of judge calls. Never printed.")
     judge_timeout: Seconds = setting(30.0, "Timeout of one judge call, in seconds.")
     judge_concurrency: Count = setting(
         16, "Maximum number of samples in evaluation, and maximum number of judge calls in flight."
@@ -218,7 +218,7 @@ class RagEvalConfig(BaseModel):
         "Destinations of scores in addition to the span: `console`, `jsonl:<path>`, "
         "`phoenix:<url>`, `mlflow:<url>` or `langfuse:<url>`.",
     )
-    sink_keys: SecretByName = setting(
+    sink_keys: dict[str, SecretStr] = setting(
         {},
         "API keys of platforms: `phoenix=<key>`, `mlflow=<token>` or "
         "`langfuse=<public key>:<secret key>`. Never printed.",

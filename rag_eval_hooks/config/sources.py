@@ -9,15 +9,16 @@ import os
 import re
 import tomllib
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+from typing_extensions import is_typeddict
 
-from rag_eval_hooks.config.fields import is_mapping, is_secret, keys_in
+from rag_eval_hooks.config.rules import URL
 from rag_eval_hooks.errors import ConfigError, nearest
 
 Origins: TypeAlias = dict[str, str]
@@ -31,14 +32,7 @@ _CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _OF_KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT(_\d+_[A-Z]+(_[A-Z]+)?)?$")
 # Tracers use a `sitecustomize` on PYTHONPATH to instrument every process.
 _NOT_PASSED: Final = ("OTEL_", PREFIX, "PYTHONPATH", "PYTHONSTARTUP", "PYTHONINSPECT")
-_THREAD_VARIABLES: Final = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "RAYON_NUM_THREADS",
-)
+_THREADED: Final = ("OMP", "MKL", "OPENBLAS", "VECLIB", "NUMEXPR", "RAYON")
 _ENDPOINT_VARIABLES: Final = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "azure": ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"),
@@ -90,16 +84,16 @@ def _variables(settings: Any) -> dict[str, Any]:
 
 def from_text(field: FieldInfo, text: str) -> object:
     """Commas separate items, `name=value` pairs make a mapping, and tables are JSON."""
-    kind, *inner = (typing.get_origin(field.annotation), *typing.get_args(field.annotation))
-    if is_mapping(field):
-        pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if _is_mapping(field):
+        pairs = [part.partition("=") for part in parts]
         if all(name.strip() and equals for name, equals, _ in pairs):
             return {name.strip(): value.strip() for name, _, value in pairs}
-    elif kind is tuple and not isinstance(inner[0], type(BaseModel)):
-        return [part.strip() for part in text.split(",") if part.strip()]
-    elif kind is tuple:
+    elif _tables_in(field):
         with contextlib.suppress(ValueError):
             return json.loads(text)
+    elif typing.get_origin(field.annotation) is tuple:
+        return parts
     return text
 
 
@@ -142,18 +136,18 @@ def config_error(
     if name not in settings.model_fields:
         return unknown_setting(str(name), settings.model_fields, source=source)
     field, value, path = settings.model_fields[name], values[str(name)], str(name)
-    if inner and (keys := keys_in(field)):
+    if inner and (tables := _tables_in(field)):
         *table, key = [f"[{one}]" if isinstance(one, int) else f".{one}" for one in inner[:2]]
         path, value = "".join([path, *table, key]), first["input"]
         if first["type"] == "extra_forbidden":
-            known = ["".join([str(name), *table, f".{key}"]) for key in keys]
+            known = ["".join([str(name), *table, f".{key}"]) for key in tables[0].__annotations__]
             return unknown_setting(path, known, source=source)
     where = first["loc"][: 3 if path != name else 1]
     alternatives = [_expected(one) for one in errors if one["loc"][: len(where)] == where]
     expected = " or ".join(dict.fromkeys(alternatives))
-    if isinstance(value, str) and is_mapping(field):
+    if isinstance(value, str) and _is_mapping(field):
         expected += ". In a string, separate name=value pairs with commas"
-    shown = "**********" if is_secret(field, value) else value
+    shown = "**********" if _is_secret(field, value) else value
     return ConfigError(path, shown, expected, source=source)
 
 
@@ -161,6 +155,31 @@ def _expected(error: ErrorDetails) -> str:
     if (raised := error.get("ctx", {}).get("error")) is not None:
         return getattr(raised, "wants", None) or str(raised)
     return error["msg"].partition(" should be ")[2] or f"valid: {error['msg']}"
+
+
+def _is_mapping(field: FieldInfo) -> bool:
+    return typing.get_origin(field.annotation) is dict or is_typeddict(field.annotation)
+
+
+def _is_secret(field: FieldInfo, value: object) -> bool:
+    # A URL with a user, query or fragment may contain a secret.
+    types = [*_types_in(field.annotation)]
+    is_plain = isinstance(value, str) and not set("@?;=&#").intersection(value)
+    return SecretStr in types or (URL in types and not is_plain)
+
+
+def _tables_in(field: FieldInfo) -> list[Any]:
+    return [
+        kind
+        for kind in _types_in(field.annotation)
+        if is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, BaseModel))
+    ]
+
+
+def _types_in(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in typing.get_args(annotation):
+        yield from _types_in(part)
 
 
 def _check_variables(settings: type[BaseModel]) -> None:
@@ -181,9 +200,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(
-            "config_file", str(path), f"a readable TOML file. The error is: {error}"
-        ) from None
+        wants = f"a readable TOML file. The error is: {error}"
+        raise ConfigError("config_file", str(path), wants) from None
 
 
 def is_one_provider(judge: str, other: str) -> bool:
@@ -232,7 +250,7 @@ def model_environment() -> dict[str, str]:
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)
     }
-    bounds = dict.fromkeys(_THREAD_VARIABLES, "1")
+    bounds = {f"{library}_NUM_THREADS": "1" for library in _THREADED}
     # oneDNN caches memory for a thousand input shapes, so the process would grow for hours. The
     # user's value takes precedence.
     shapes = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}
