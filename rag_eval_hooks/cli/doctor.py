@@ -19,7 +19,7 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli.arguments import UsageError
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts, otlp_endpoint, traces_at
-from rag_eval_hooks.datasets.chain import asking, named_object
+from rag_eval_hooks.datasets.run import asking, named_object
 from rag_eval_hooks.errors import RagEvalError, install_command
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.sample import Sample

@@ -14,9 +14,8 @@ from typing import Any, Final
 from rag_eval_hooks.cli.arguments import UNSCORED, UsageError
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts
-from rag_eval_hooks.datasets.chain import asking, named_object
 from rag_eval_hooks.datasets.data_rows import count_rows, data_rows
-from rag_eval_hooks.datasets.run import DatasetRun, run_dataset
+from rag_eval_hooks.datasets.run import DatasetRun, asking, named_object, run_dataset
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.judges import choose_embedder, choose_judge
 from rag_eval_hooks.judges.memo import Memo

@@ -10,9 +10,8 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rag_eval_hooks.errors import ConfigError, InputError
 from rag_eval_hooks.sample import Sample
@@ -38,8 +37,7 @@ _BATCH: Final = 200
 CUT: Final = (EOFError, zlib.error)  # raised by `gzip` if the end of a file is missing
 
 
-@dataclass(frozen=True, slots=True)
-class DataRow:
+class DataRow(NamedTuple):
     number: int  # from 0
     sample: Sample | None = None  # None for an unreadable row
     error: str = ""  # names the column, the value and the expected value
@@ -56,9 +54,8 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
                 raise ConfigError("map", f"{field}={column}", "a column of " + ", ".join(values))
         text = json.dumps(values, sort_keys=True, default=str, ensure_ascii=False)
         digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
-        key = f"{number}-{digest}"
         try:
-            yield DataRow(number, _sample(values, mapped, key))
+            yield DataRow(number, _sample(values, mapped, f"{number}-{digest}"))
         except (RecursionError, TypeError, ValueError) as error:
             yield DataRow(number, error=f"row {number + 1}: {error}")
 
@@ -119,29 +116,30 @@ def _text(value: Any) -> Any:
 
 
 def _contexts(value: Any) -> Any:
-    values = _listed(value, [value] if value.strip() else []) if isinstance(value, str) else value
-    if not isinstance(values, list):
-        return values
-    return [
-        {"id": one["node"].get("id_"), **one["node"], "score": one.get("score")}
-        if isinstance(one, Mapping) and isinstance(one.get("node"), Mapping)
-        else one
-        for one in values
-    ]
+    values = _listed(value, lambda text: [text] if text.strip() else [])
+    return list(map(_node, values)) if isinstance(values, list) else values
+
+
+def _node(value: Any) -> Any:
+    node = value.get("node") if isinstance(value, Mapping) else None
+    if not isinstance(node, Mapping):
+        return value
+    return {"id": node.get("id_"), **node, "score": value.get("score")}
 
 
 def _ids(value: Any) -> Any:
-    return (
-        _listed(value, value.replace(",", " ").split()) or None if isinstance(value, str) else value
-    )
+    found = _listed(value, lambda text: text.replace(",", " ").split())
+    return found or None if isinstance(value, str) else found
 
 
-def _listed(text: str, other: list[Any]) -> list[Any]:
+def _listed(value: Any, other: Callable[[str], Any]) -> Any:
+    if not isinstance(value, str):
+        return value
     for parse in (json.loads, ast.literal_eval):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            if isinstance(value := parse(text), list):
-                return value
-    return other
+            if isinstance(found := parse(value), list):
+                return found
+    return other(value)
 
 
 def _metadata(values: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
@@ -181,13 +179,11 @@ def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any]]:
 def _lines(path: Path, errors: str = "strict") -> Iterator[str]:
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8-sig", errors=errors, newline="") as file:
-        number = 1
-        while line := file.readline(MAX_LINE_CHARS + 1):
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_CHARS + 1), ""), 1):
             if len(line) > MAX_LINE_CHARS:
                 told = f"{path}: line {number} has more than {MAX_LINE_CHARS:,} characters."
                 raise InputError(told)
             yield line
-            number += 1
 
 
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:

@@ -1,11 +1,18 @@
-"""Evaluates a data set with the same evaluator as live requests."""
+"""Evaluates a data set, or a pipeline's answers, with the same evaluator as live requests."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
+import pkgutil
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -18,13 +25,19 @@ from rag_eval_hooks.incidents import place_in_application
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.read import read
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import NotScored, Score
+from rag_eval_hooks.score import Score
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Asks the pipeline a question with metadata. The pipeline's handler captures the sample."""
 _WINDOW: Final = 256  # samples in flight, to limit the memory
 _PAUSE_S: Final = 0.5
 _MOST_ERRORS: Final = 5
+_FRAMEWORKS: Final = {
+    "langchain_core": "rag_eval_hooks_langchain",
+    "llama_index.core": "rag_eval_hooks_llama_index",
+}
+_INPUTS: Final = ("question", "input", "query", "user_input", "messages")
+_OUTPUTS: Final = ("answer", "output", "result")
 
 
 class DatasetRun(JsonlSink):
@@ -51,7 +64,7 @@ class DatasetRun(JsonlSink):
         again, rows = set[str](), read(path)
         for row in rows:
             key = str(row.sample.metadata.get(ROW_KEY))
-            if _has_failed(row) or self._lacks_answer(row):
+            if _has_failed(row) or (self._is_asked and row.sample.answer is None):
                 again.add(key)
             else:
                 self._see(row)
@@ -66,8 +79,8 @@ class DatasetRun(JsonlSink):
                 kept.writelines(line for line in file if _row_key(line) not in again)
             rest.replace(path)
 
-    def has(self, row: DataRow) -> bool:
-        return row.sample is not None and hash(row.sample.metadata[ROW_KEY]) in self._done
+    def has(self, sample: Sample) -> bool:
+        return hash(sample.metadata[ROW_KEY]) in self._done
 
     @property
     def unscored(self) -> dict[str, str]:
@@ -84,13 +97,10 @@ class DatasetRun(JsonlSink):
     def deliver(self, evaluation: Evaluation) -> None:
         super().deliver(evaluation)
         self.partial += _has_failed(evaluation)
-        self.unanswered += self._lacks_answer(evaluation)
+        self.unanswered += self._is_asked and evaluation.sample.answer is None
         self.usage = sum((one.usage for one in evaluation.outcomes.values()), start=self.usage)
         self._see(evaluation)
         self.evaluated += 1
-
-    def _lacks_answer(self, row: Evaluation) -> bool:
-        return self._is_asked and row.sample.answer is None
 
     def _see(self, row: Evaluation) -> None:
         for metric, one in row.outcomes.items():
@@ -101,8 +111,7 @@ class DatasetRun(JsonlSink):
 
 
 def _has_failed(row: Evaluation) -> bool:
-    outcomes = row.outcomes.values()
-    return any(isinstance(one, NotScored) and one.cause.is_failure for one in outcomes)
+    return any(one.cause.is_failure for one in row.unscored.values())
 
 
 def _row_key(line: bytes) -> object:
@@ -127,12 +136,12 @@ def run_dataset(
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:
             for row in rows:
                 progress(run)
-                if run.has(row):
-                    run.resumed += 1
-                    continue
                 if row.sample is None:
                     run.unreadable += 1
                     run.fail(row.error, 0)
+                    continue
+                if run.has(row.sample):
+                    run.resumed += 1
                     continue
                 while run.pending >= _WINDOW:
                     if evals.flush(_PAUSE_S):
@@ -171,13 +180,15 @@ def _finish(asked: dict[Future[object], int], run: DatasetRun, when: str) -> Non
         run.started += 1
         if (error := future.exception()) is not None:
             # The handler recorded the failure, so no sample will arrive.
-            place = place_in_application(error)
-            where = f" at {place}" if place else ""
-            told = f"the pipeline raised {type(error).__name__}{where}: {error}"
-            run.fail(f"row {number + 1}: {told}")
+            run.fail(f"row {number + 1}: the pipeline raised {_told(error)}")
         else:
             result = future.result()
             run.returned.add("None" if result is None else type(result).__name__)
+
+
+def _told(error: BaseException) -> str:
+    place = place_in_application(error)
+    return f"{type(error).__name__}{f' at {place}' if place else ''}: {error}"
 
 
 def _metadata(sample: Sample) -> dict[str, Any]:
@@ -187,3 +198,79 @@ def _metadata(sample: Sample) -> dict[str, Any]:
         "reference_ids": sample.reference_ids and list(sample.reference_ids),
     }
     return {**sample.metadata, **{k: v for k, v in known.items() if v is not None}}
+
+
+def named_object(name: str, option: str = "chain") -> Any:
+    module, _, attribute = name.partition(":")
+    if not (module and attribute):
+        raise ConfigError(option, name, "module:object, such as app:chain")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return pkgutil.resolve_name(name)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an import may raise anything
+        wants = f"an object that Python can import ({_told(error)})"
+        raise ConfigError(option, name, wants) from None
+
+
+@contextmanager
+def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask]:
+    """Yield a function that asks the pipeline. Handlers capture the run until the block ends."""
+    if callable(getattr(pipeline, "invoke", None)):
+        yield _runnable(pipeline, evals)
+        return
+    method: Any = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
+    is_engine = callable(method)
+    function = method if is_engine else pipeline
+    if not callable(function):
+        wants = "a LangChain runnable, a LlamaIndex engine, or a function that takes the question"
+        raise ConfigError(option, type(function).__name__, wants)
+    with ExitStack() as stack:
+        for framework, module in _FRAMEWORKS.items():
+            if framework in sys.modules and not (is_engine and framework == "langchain_core"):
+                package = import_module(module)
+                package.enable(evals)
+                stack.callback(package.disable)
+        yield _called(function, evals, is_captured=is_engine)
+
+
+def _runnable(pipeline: Any, evals: RagEval) -> Ask:
+    handler = import_module("rag_eval_hooks_langchain").RagEvalCallbackHandler(evals)
+    names = _input_names(pipeline)
+    key = next((name for name in _INPUTS if name in names), names[0] if len(names) == 1 else None)
+
+    def ask(question: str, metadata: Mapping[str, Any]) -> object:
+        given = question if key is None else {key: question}
+        config: dict[str, Any] = {"callbacks": [handler], "metadata": dict(metadata)}
+        if getattr(pipeline, "checkpointer", None):
+            config["configurable"] = {"thread_id": uuid.uuid4().hex}
+        return pipeline.invoke(given, config=config)
+
+    return ask
+
+
+def _input_names(pipeline: Any) -> list[str]:
+    try:
+        schema = pipeline.get_input_jsonschema()
+    except Exception:  # noqa: BLE001 - a runnable may raise anything
+        # Before Python 3.12, a graph with a `typing.TypedDict` state has no input schema.
+        graph = getattr(pipeline, "builder", None)
+        state = getattr(graph, "input_schema", None) or getattr(graph, "input", None)
+        return list(getattr(state, "__annotations__", ()))
+    return list(schema.get("required") or schema.get("properties") or ())
+
+
+def _called(function: Callable[[str], Any], evals: RagEval, *, is_captured: bool) -> Ask:
+    def ask(question: str, metadata: Mapping[str, Any]) -> object:
+        with evals.interaction(question, metadata=metadata) as interaction:
+            answer = function(question)
+            if inspect.iscoroutine(answer):
+                answer = asyncio.run(answer)
+            if not is_captured or isinstance(answer, str):
+                text = answer
+                if isinstance(answer, Mapping):
+                    text = next((answer[key] for key in _OUTPUTS if key in answer), None)
+                interaction.answer(None if text is None else str(text))
+        return answer
+
+    return ask
