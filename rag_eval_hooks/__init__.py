@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges.openai import OpenAIEmbedder as OpenAIEmbedder
     from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
     from rag_eval_hooks.metrics import AskedMetric, Metric
-    from rag_eval_hooks.redaction.patterns import Patterns as Patterns
-    from rag_eval_hooks.redaction.presidio import Presidio
+    from rag_eval_hooks.redaction.own_rules import Patterns as Patterns
+    from rag_eval_hooks.redaction.own_rules import Presidio
     from rag_eval_hooks.span_processor import RagEvalSpanProcessor as RagEvalSpanProcessor
     from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
@@ -107,9 +107,9 @@ _LAZY: Final = {
     "MlflowSink": "rag_eval_hooks.delivery.platforms.mlflow",
     "OpenAIEmbedder": "rag_eval_hooks.judges.openai",
     "OpenAIJudge": "rag_eval_hooks.judges.openai",
-    "Patterns": "rag_eval_hooks.redaction.patterns",
+    "Patterns": "rag_eval_hooks.redaction.own_rules",
     "PhoenixSink": "rag_eval_hooks.delivery.platforms.phoenix",
-    "Presidio": "rag_eval_hooks.redaction.presidio",
+    "Presidio": "rag_eval_hooks.redaction.own_rules",
     "RagEvalSpanProcessor": "rag_eval_hooks.span_processor",
     "ScriptedJudge": "rag_eval_hooks.testing",
     "SentenceEmbedder": "rag_eval_hooks.judges.hugging_face",

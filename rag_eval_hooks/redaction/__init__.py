@@ -34,7 +34,7 @@ _FINDERS: Final = {
     "card": "issued_numbers:cards",
     "phone": "issued_numbers:phones",
     "ip": "addresses:ip_addresses",
-    "presidio": "presidio:Presidio",
+    "presidio": "own_rules:Presidio",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.redaction import choose_redactor
-from rag_eval_hooks.redaction.presidio import Presidio
+from rag_eval_hooks.redaction.own_rules import Presidio
 
 presidio: Any = pytest.importorskip("presidio_analyzer")
 _Engine: Any = presidio.nlp_engine.NlpEngine

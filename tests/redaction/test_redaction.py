@@ -22,7 +22,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.redaction import MARGIN, Match, Redactor, choose_redactor
-from rag_eval_hooks.redaction.patterns import Patterns
+from rag_eval_hooks.redaction.own_rules import Patterns
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import UNIT, Cause, Outcome
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
