@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import BROKER, RagEvalConfig
-from rag_eval_hooks.decision import Decision
-from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of, sample_to_text
+from rag_eval_hooks.delivery.codec import is_redacted_differently, sample_of
 from rag_eval_hooks.errors import ConfigError, missing_extra
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.request import Column, Ending, Request
-from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 
 if TYPE_CHECKING:
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 TASK: Final = "rag_eval_hooks.evaluate"
 QUEUE: Final = "rag_eval"
-_SCHEMA: Final = 1
+SCHEMA: Final = 1
 _TIMEOUT_S: Final = 10.0  # for a reply from the broker or the result backend
 _KEEP_S: Final = 86_400  # seconds after which the backend deletes a result
 _REDIS: Final = ("redis", "rediss", "sentinel")
@@ -43,12 +41,14 @@ class Fleet:
         """Without a backend, the application can only send tasks."""
         try:
             from celery import Celery
+            from kombu import Queue
         except ImportError as error:
             raise missing_extra('run_on="celery"', "celery") from error
         # With a Redis backend, Celery would subscribe to the result of each sent task.
         backend = self.backend if with_backend else "disabled://"
         app = Celery("rag_eval_hooks", backend=backend, set_as_current=False)
         seconds = visibility_timeout(self.config)
+        priorities = {"x-max-priority": 9} if self.is_amqp else None
         sockets = {"socket_timeout": _TIMEOUT_S, "socket_connect_timeout": _TIMEOUT_S}
         app.conf.update(
             # Celery's environment variables would override `broker_url`.
@@ -65,7 +65,7 @@ class Fleet:
             result_backend_transport_options=sockets,
             result_expires=_KEEP_S,
             result_compression="zlib" if with_backend else None,
-            task_queues=[self._queue()],
+            task_queues=[Queue(QUEUE, routing_key=QUEUE, queue_arguments=priorities)],
             task_default_queue=QUEUE,
             task_serializer="json",
             result_serializer="json",
@@ -90,12 +90,6 @@ class Fleet:
         if self.is_amqp:
             return 9 if urgent else 3
         return 0 if urgent else 6
-
-    def _queue(self) -> Any:
-        from kombu import Queue
-
-        arguments = {"x-max-priority": 9} if self.is_amqp else None
-        return Queue(QUEUE, routing_key=QUEUE, queue_arguments=arguments)
 
 
 def fleet_of(config: RagEvalConfig, app: Celery | None = None) -> Fleet:
@@ -122,14 +116,10 @@ def _kind(url: str) -> str:
     return url.partition(":")[0]
 
 
-def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: str) -> str:
-    return sample_to_text(sample, decision, mark, schema=_SCHEMA, accepted=accepted)
-
-
 def request_from_wire(text: str, redactor: Redactor) -> Request:
     data = json.loads(text)
-    if not 1 <= data["schema"] <= _SCHEMA:
-        raise ValueError(f"The schema is {data['schema']!r}, but must be 1 to {_SCHEMA}.")
+    if not 1 <= data["schema"] <= SCHEMA:
+        raise ValueError(f"The schema is {data['schema']!r}, but must be 1 to {SCHEMA}.")
     sample, decision = sample_of(data)
     request = Request.of(
         redactor.again(sample) if is_redacted_differently(redactor, data) else sample
@@ -140,7 +130,7 @@ def request_from_wire(text: str, redactor: Redactor) -> Request:
 
 
 def result_to_text(ending: Ending) -> str:
-    plain: dict[str, Any] = {"schema": _SCHEMA, "column": ending.column, "reason": ending.reason}
+    plain: dict[str, Any] = {"schema": SCHEMA, "column": ending.column, "reason": ending.reason}
     if (evaluation := ending.evaluation) is not None:
         outcomes = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
         plain |= {"start": evaluation.start, "end": evaluation.end, "outcomes": outcomes}

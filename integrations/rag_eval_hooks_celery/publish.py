@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Decision
+from rag_eval_hooks.delivery.codec import sample_to_text
 from rag_eval_hooks.delivery.sink import pause_after
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import BROKER_DOWN, Ending
@@ -17,10 +18,10 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.threads import DaemonExecutor
 from rag_eval_hooks_celery.app import (
     QUEUE,
+    SCHEMA,
     TASK,
     Fleet,
     result_from_text,
-    sample_to_wire,
     visibility_timeout,
 )
 
@@ -67,7 +68,7 @@ class Publisher:
         urgent = decision.top.reason.startswith("tail:")
         result = self._waiting[task_id] = asyncio.get_running_loop().create_future()
         try:
-            text = sample_to_wire(sample, decision, accepted, self._mark)
+            text = sample_to_text(sample, decision, self._mark, schema=SCHEMA, accepted=accepted)
             while True:
                 if not await self._sent(task_id, text, urgent=urgent):
                     return Ending.dropped(BROKER_DOWN)
