@@ -113,13 +113,13 @@ def compare(
         for group, members in groups.items()
         for metric, summary in now.items()
     )
-    both = sum(None not in pair for pair in pairs)
+    both = [(row, other) for row, other in pairs if row and other]
     return Comparison(
-        changes=[one for one in changes if one is not None],
-        regressions=sorted(_regressions(pairs), key=lambda one: (-one.drop, one.metric)),
-        pairs=both,
-        only_base=len(before) - both,
-        only_new=len(after) - both,
+        changes=list(filter(None, changes)),
+        regressions=sorted(_regressions(both), key=lambda one: (-one.drop, one.metric)),
+        pairs=len(both),
+        only_base=len(before) - len(both),
+        only_new=len(after) - len(both),
         new=now,
         unscored=sorted({*old, *now} - (scored[0] & scored[1])),
     )
@@ -132,11 +132,10 @@ def _check_judges(*runs: Iterable[Evaluation]) -> None:
             # Only a new version of the prompts, not of the package, counts as another judge.
             made_by = (score.annotator or "formula", score.version.partition("+")[2])
             names[metric].add(" ".join(made_by).strip())
-    for metric, judges in base.items():
-        if metric in new and judges != new[metric]:
-            got = " and ".join(", ".join(sorted(each)) for each in (judges, new[metric]))
-            wants = "the same judge and prompt version, unless you set allow_different_judges"
-            raise ConfigError(f"compare: {metric}", got, wants)
+    for metric in (name for name, judges in base.items() if new.get(name, judges) != judges):
+        got = " and ".join(", ".join(sorted(each[metric])) for each in (base, new))
+        wants = "the same judge and prompt version, unless you set allow_different_judges"
+        raise ConfigError(f"compare: {metric}", got, wants)
 
 
 def _pairs(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> Iterator[_Pair]:
@@ -163,8 +162,7 @@ def _change(
     rest = [pair for pair in scored if not both or None in pair]
     apart = _mean(old for old, _ in rest), _mean(new for _, new in rest)
     gain, variance, freedom = _combined(_paired(both, alone=None in apart), _unpaired(*apart))
-    is_known = math.isfinite(variance)
-    half = t_quantile(freedom) * math.sqrt(variance) if is_known else math.inf
+    is_known, half = math.isfinite(variance), t_quantile(freedom) * math.sqrt(variance)
     below, above = (None if both else _reach(*apart)) or (half, half)
     low, high = sorted(end * scale[0] + 0.0 for end in (gain - below, gain + above))
     return Change(
@@ -237,10 +235,8 @@ def _combined(*parts: _Difference | None) -> _Difference:
     return mean, 1.0 / math.fsum(precisions), freedom
 
 
-def _regressions(pairs: Iterable[_Pair]) -> Iterator[Regression]:
+def _regressions(pairs: Iterable[tuple[Evaluation, Evaluation]]) -> Iterator[Regression]:
     for old, new in pairs:
-        if old is None or new is None:
-            continue
         for metric in old.scores.keys() & new.scores.keys():
             drop = old.scores[metric].normalized - new.scores[metric].normalized
             if drop >= _LEAST_DROP:

@@ -122,7 +122,7 @@ def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
 def as_json(report: ResultReport) -> dict[str, Any]:
     """Return a report as plain types, with sample ids instead of samples."""
     first, last = report.times or (None, None)
-    plain: dict[str, Any] = {
+    plain = {
         "from": first,
         "to": last,
         "samples": report.whole.samples,
@@ -150,8 +150,7 @@ def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> 
 
 
 def _as_plain(value: dict[str, Any]) -> dict[str, Any]:
-    plain: dict[str, Any] = json.loads(json.dumps(value, default=_plain))
-    return plain
+    return json.loads(json.dumps(value, default=_plain))  # type: ignore[no-any-return]
 
 
 def _plain(value: Any) -> Any:
