@@ -161,7 +161,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, ResultGroup):
         return {"samples": value.samples, "metrics": value.metrics}
     if isinstance(value, MetricSummary):
-        return {**_fields(value), **value.counts, "word": value.word}
+        return {**vars(value), **value.counts, "word": value.word}
     return _fields(value)
 
 

@@ -14,7 +14,7 @@ from rag_eval_hooks.errors import ConfigError, check_type
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean, rare_variance
-from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
+from rag_eval_hooks.score import NotScored, Outcome, Scale, Score
 from rag_eval_hooks.text.folding import toml_of
 
 D = TypeVar("D", bound=tuple[Evaluation, Evaluation | Score])
@@ -31,24 +31,39 @@ Labels: TypeAlias = Mapping[tuple[str, str], float]
 By: TypeAlias = str | Callable[[Evaluation], object] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSummary:
-    metric: str
-    estimate: Estimate | None  # mean over all traffic in the metric's scale; None without a score
-    normalized: Estimate | None  # mean from 0 (worst) to 1 (best)
-    scale: tuple[float, float]  # slope and offset from normalized values to the metric's scale
-    best: float | None  # best score; the lowest score if lower is better
-    worst: float | None
-    labels: Mapping[str, int]  # scores by label
-    shares: Mapping[str, Estimate | None]  # fraction of each label over all traffic
-    not_scored: Mapping[Cause, int]  # number of samples without a score, by cause
-    reasons: Sequence[tuple[Cause, str, int]]  # causes and details of missing scores, with counts
-    usage: Usage  # usage of the judge's calls
-    undecided: int  # number of undefined outcomes where the judge was unsure
-    scored: int
-    is_estimated: bool  # a rate limit or a full queue changed an inclusion probability
-    is_screening: bool  # an uncalibrated judge made a score
-    is_rare: bool  # fewer than ten scores represent over a twentieth of the traffic
+    def __init__(self, metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> None:
+        scored = [(row, one) for row, one in column if isinstance(one, Score)]
+        absent = [one for _, one in column if isinstance(one, NotScored)]
+        drawn = [pair[1] for pair in in_sample(scored) if pair]
+        ranked = sorted((one for _, one in scored), key=lambda one: one.normalized)
+        scale = slope_of(metric, ranked)
+        normalized = mean_over(scored, [one.normalized for _, one in scored])
+        reasons = Counter((one.cause, one.detail) for one in absent).most_common()
+        self.metric = metric
+        # Mean over all traffic in the metric's scale, or None without a score.
+        self.estimate = normalized and normalized.scaled(*scale)
+        self.normalized = normalized  # mean from 0 (worst) to 1 (best)
+        self.scale = scale  # slope and offset from normalized values to the metric's scale
+        # Best and worst score. The best score is the lowest if lower is better.
+        self.best = ranked[-1].value if ranked else None
+        self.worst = ranked[0].value if ranked else None
+        self.labels = Counter(one.label for one in ranked if one.label is not None)
+        # Fraction of each label over all traffic.
+        self.shares = {
+            label: mean_over(scored, [float(one.label == label) for _, one in scored])
+            for label in self.labels
+        }
+        self.not_scored = Counter(one.cause for one in absent)
+        self.reasons = [(cause, detail, count) for (cause, detail), count in reasons]
+        self.usage = sum((one.usage for _, one in column), start=Usage())
+        self.undecided = sum(one.undecided for one in absent)  # the judge was unsure
+        self.scored = len(scored)
+        # A rate limit or a full queue changed an inclusion probability.
+        self.is_estimated = any(one.probability_estimated for one in drawn)
+        self.is_screening = any(one.screening for one in ranked)  # by an uncalibrated judge
+        # Fewer than ten scores represent over a twentieth of the traffic.
+        self.is_rare = rare_variance(list(map(weight_of, drawn))) > 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -109,7 +124,7 @@ def _group(rows: Sequence[Evaluation]) -> ResultGroup:
     for row in rows:
         for metric, outcome in row.outcomes.items():
             columns.setdefault(metric, []).append((row, outcome))
-    metrics = {metric: _summary(metric, column) for metric, column in columns.items()}
+    metrics = {metric: MetricSummary(metric, column) for metric, column in columns.items()}
     return ResultGroup(rows=rows, metrics=metrics)
 
 
@@ -137,38 +152,6 @@ def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
     if isinstance(by, str) and rows and all(group_key(row, by) is None for row in rows):
         known = {str(key) for row in rows for key in row.sample.metadata}
         raise ConfigError.unknown(name, by, {*map(str, _OF_RESULT), *known})
-
-
-def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> MetricSummary:
-    scored = [(row, one) for row, one in column if isinstance(one, Score)]
-    absent = [one for _, one in column if isinstance(one, NotScored)]
-    drawn = [pair[1] for pair in in_sample(scored) if pair]
-    ranked = sorted((one for _, one in scored), key=lambda one: one.normalized)
-    labels = Counter(one.label for one in ranked if one.label is not None)
-    scale = slope_of(metric, ranked)
-    normalized = mean_over(scored, [one.normalized for _, one in scored])
-    reasons = Counter((one.cause, one.detail) for one in absent).most_common()
-    return MetricSummary(
-        metric=metric,
-        estimate=normalized and normalized.scaled(*scale),
-        normalized=normalized,
-        scale=scale,
-        best=ranked[-1].value if ranked else None,
-        worst=ranked[0].value if ranked else None,
-        labels=labels,
-        shares={
-            label: mean_over(scored, [float(one.label == label) for _, one in scored])
-            for label in labels
-        },
-        not_scored=Counter(one.cause for one in absent),
-        reasons=[(cause, detail, count) for (cause, detail), count in reasons],
-        usage=sum((one.usage for _, one in column), start=Usage()),
-        undecided=sum(one.undecided for one in absent),
-        scored=len(scored),
-        is_estimated=any(one.probability_estimated for one in drawn),
-        is_screening=any(one.screening for one in ranked),
-        is_rare=rare_variance(list(map(weight_of, drawn))) > 0,
-    )
 
 
 def in_sample(scored: Sequence[D | None]) -> list[D | None]:
