@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.calls import Usage
@@ -31,7 +32,7 @@ Labels: TypeAlias = Mapping[tuple[str, str], float]
 By: TypeAlias = str | Callable[[Evaluation], object] | None
 
 
-class MetricSummary:
+class MetricSummary(SimpleNamespace):
     def __init__(self, metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> None:
         scored = [(row, one) for row, one in column if isinstance(one, Score)]
         absent = [one for _, one in column if isinstance(one, NotScored)]
